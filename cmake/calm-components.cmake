@@ -1,0 +1,28 @@
+# calm::calm needs Eigen and uses OpenMP where it is; calm::text and calm::io exist where their packages are.
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(OpenMP COMPONENTS CXX)
+find_package(PCRE2 QUIET)
+find_package(simdjson QUIET)
+find_package(nlohmann_json QUIET)
+
+# calm_component(NAME PACKAGE_TARGET...): the interface target calm::NAME.
+function(calm_component name)
+    add_library(calm_${name} INTERFACE)
+    add_library(calm::${name} ALIAS calm_${name})
+    set_target_properties(calm_${name} PROPERTIES EXPORT_NAME ${name})
+    target_link_libraries(calm_${name} INTERFACE ${ARGN})
+endfunction()
+
+calm_component(calm Eigen3::Eigen)
+target_compile_features(calm_calm INTERFACE cxx_std_20)
+target_include_directories(
+    calm_calm INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+if(OpenMP_CXX_FOUND)
+    target_link_libraries(calm_calm INTERFACE $<BUILD_INTERFACE:OpenMP::OpenMP_CXX>)
+endif()
+if(PCRE2_FOUND AND simdjson_FOUND)
+    calm_component(text calm_calm PCRE2::8BIT simdjson::simdjson)
+endif()
+if(simdjson_FOUND AND nlohmann_json_FOUND)
+    calm_component(io calm_calm simdjson::simdjson nlohmann_json::nlohmann_json)
+endif()

@@ -1,0 +1,100 @@
+#pragma once
+// Reading bytes that nobody vouches for: every size is checked against what is there before it is used.
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+// a + b and a * b, or nothing where 64 bits cannot hold them.
+constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
+    if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
+    return a + b;
+}
+constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
+    if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
+    return a * b;
+}
+
+namespace detail {
+
+// Text of a file in a sentence: shortened, in quotes, without control characters.
+inline std::string in_quotes(std::string_view name) {
+    constexpr std::size_t longest = 100;
+    std::string text = "'";
+    for (char const c : name.substr(0, longest)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    return text + (name.size() > longest ? "...'" : "'");
+}
+
+}  // namespace detail
+
+// Walks over the bytes of one file. A read past the end throws the code given, naming the file, the byte, what was
+// expected there and how much was found. The bytes are not owned.
+class bounded_reader {
+public:
+    bounded_reader(std::span<std::byte const> bytes, std::string path, errc code = errc::model_file) :
+        bytes_(bytes), path_(std::move(path)), code_(code) {}
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return bytes_.size(); }
+    [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+    [[nodiscard]] std::uint64_t remaining() const noexcept { return size() - position_; }
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+
+    // Moves to a byte of the file, 0 <= position <= size().
+    void seek(std::uint64_t position, std::string_view what) {
+        if (position > size()) fail(position, std::string(what) + " lies past the end of " + bytes_in(size()));
+        position_ = position;
+    }
+
+    // The next n bytes, which are passed over.
+    std::span<std::byte const> take(std::uint64_t n, std::string_view what) {
+        if (n > remaining())
+            fail("expected " + std::string(what) + " of " + bytes_in(n) + ", found " + bytes_in(remaining()) +
+                 " to the end of the file; it is cut short or not of this format");
+        auto const from = bytes_.subspan(static_cast<std::size_t>(position_), static_cast<std::size_t>(n));
+        position_ += n;
+        return from;
+    }
+
+    // The next n bytes as text, without a check of its encoding.
+    std::string_view text(std::uint64_t n, std::string_view what) {
+        auto const from = take(n, what);
+        return {reinterpret_cast<char const*>(from.data()), from.size()};
+    }
+
+    // The next unsigned integer, stored with the low byte first.
+    template <std::unsigned_integral T> T little(std::string_view what) {
+        auto const from = take(sizeof(T), what);
+        T value = 0;
+        for (std::size_t i = sizeof(T); i-- > 0;)
+            value = static_cast<T>((std::uint64_t{value} << 8) | std::to_integer<std::uint64_t>(from[i]));
+        return value;
+    }
+
+    // Throws an error of this file, at the present byte or at the one named.
+    [[noreturn]] void fail(std::string const& sentence) const { fail(position_, sentence); }
+    [[noreturn]] void fail(std::uint64_t byte, std::string const& sentence) const {
+        throw error(code_, path_, "byte " + std::to_string(byte), sentence);
+    }
+
+private:
+    static std::string bytes_in(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
+
+    std::span<std::byte const> bytes_;
+    std::string path_;
+    errc code_;
+    std::uint64_t position_ = 0;
+};
+
+}  // namespace calm

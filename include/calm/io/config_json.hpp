@@ -1,0 +1,224 @@
+#pragma once
+// config.json of the published layouts and of ours (spec 12): read into a description, and written back with every
+// key that it came with.
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "calm/io/bounded_reader.hpp"
+#include "calm/io/file.hpp"
+#include "calm/io/model_description.hpp"
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Reads the keys of one JSON object as a description visits them; keep_rest() keeps the others. Errors name the path
+// of the file and the key, "calm/data/mode" for a nested one.
+class config_reader {
+public:
+    config_reader(simdjson::dom::object object, std::string const& path, std::string prefix, json_extras& extras) :
+        path_(path), prefix_(std::move(prefix)), extras_(extras) {
+        for (auto const [key, value] : object)
+            if (!keys_.emplace(key, value).second) fail(key, "expected the key once, found it twice");
+    }
+
+    template <class T> void operator()(std::string_view key, T& value, bool required = false) {
+        if (auto const found = take(key, required, expected(value)))
+            if (!read(*found, value, key)) fail(key, "expected " + expected(value) + ", found " + text(*found));
+    }
+
+    // A key of which one value is computed here, and any other would be computed wrongly.
+    template <class T> void only(std::string_view key, T value, bool required = false) {
+        auto const wanted = nlohmann::ordered_json(value).dump();
+        auto const found = take(key, required, wanted);
+        if (found && nlohmann::ordered_json::parse(simdjson::minify(*found)) != nlohmann::ordered_json(value))
+            fail(key, "expected " + wanted + ", the one value that this library computes, found " + text(*found));
+    }
+
+    void keep_rest() {
+        for (auto const& [key, value] : keys_) extras_.others.emplace(key, simdjson::minify(value));
+    }
+
+private:
+    std::optional<simdjson::dom::element> take(std::string_view key, bool required, std::string const& wanted) {
+        auto const found = keys_.find(key);
+        if (found == keys_.end()) {
+            if (required) fail(key, "expected " + wanted + ", found no such key");
+            extras_.omitted.emplace(key);
+            return std::nullopt;
+        }
+        auto const value = found->second;
+        keys_.erase(found);
+        return value;
+    }
+
+    [[noreturn]] void fail(std::string_view key, std::string const& sentence) const {
+        throw error(errc::model_file, path_, "key " + in_quotes(prefix_ + std::string(key)), sentence);
+    }
+
+    static std::string text(simdjson::dom::element value) {
+        auto const json = std::string(simdjson::minify(value));
+        return json.size() <= 60 ? json : json.substr(0, 60) + "...";
+    }
+
+    static std::string expected(std::int64_t) { return "an integer from 1 to 2147483647"; }
+    static std::string expected(std::uint64_t) { return "an integer of at least 0"; }
+    static std::string expected(std::optional<std::int64_t> const&) { return "a token id or null"; }
+    static std::string expected(double) { return "a number"; }
+    static std::string expected(bool) { return "true or false"; }
+    static std::string expected(std::string const&) { return "a string"; }
+    static std::string expected(std::vector<std::string> const&) { return "a list of strings"; }
+    template <class T> static std::string expected(std::optional<T> const&) { return "an object"; }
+
+    static bool read(simdjson::dom::element from, std::int64_t& to, std::string_view) {
+        return !from.get(to) && to >= 1 && to <= std::numeric_limits<std::int32_t>::max();
+    }
+    static bool read(simdjson::dom::element from, std::optional<std::int64_t>& to, std::string_view) {
+        std::int64_t id = 0;
+        if (from.is_null())
+            to.reset();
+        else if (from.get(id) || id < 0 || id > std::numeric_limits<std::int32_t>::max())
+            return false;
+        else
+            to = id;
+        return true;
+    }
+    static bool read(simdjson::dom::element from, std::uint64_t& to, std::string_view) { return !from.get(to); }
+    static bool read(simdjson::dom::element from, double& to, std::string_view) { return !from.get(to); }
+    static bool read(simdjson::dom::element from, bool& to, std::string_view) { return !from.get(to); }
+    static bool read(simdjson::dom::element from, std::string& to, std::string_view) {
+        std::string_view value;
+        if (from.get(value)) return false;
+        to = value;
+        return true;
+    }
+    static bool read(simdjson::dom::element from, std::vector<std::string>& to, std::string_view key) {
+        simdjson::dom::array list;
+        if (from.get(list)) return false;
+        to.clear();
+        for (auto const entry : list)
+            if (!read(entry, to.emplace_back(), key)) return false;
+        return true;
+    }
+    template <class T> bool read(simdjson::dom::element from, std::optional<T>& to, std::string_view key) const {
+        simdjson::dom::object object;
+        if (from.get(object)) return false;
+        to.emplace();
+        config_reader inner(object, path_, prefix_ + std::string(key) + "/", to->extras);
+        T::visit(*to, inner);
+        inner.keep_rest();
+        return true;
+    }
+
+    std::string const& path_;
+    std::string prefix_;
+    json_extras& extras_;
+    std::map<std::string, simdjson::dom::element, std::less<>> keys_;
+};
+
+// Builds the JSON of a description: the keys it visits, then those it did not know. A key that the file did not have
+// is left out as long as it has the value of `plain`.
+template <class T> nlohmann::ordered_json json_of(T const& described, T const& plain);
+
+class config_writer {
+public:
+    explicit config_writer(nlohmann::ordered_json& json) : json_(json) {}
+
+    template <class T> void operator()(std::string_view key, T const& value, bool = false) {
+        json_[std::string(key)] = value;
+    }
+    template <class T> void operator()(std::string_view key, std::optional<T> const& value, bool = false) {
+        if (value) json_[std::string(key)] = json_of(*value, T{});
+    }
+    void operator()(std::string_view key, std::optional<std::int64_t> const& value, bool = false) {
+        json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+    }
+    template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
+
+private:
+    nlohmann::ordered_json& json_;
+};
+
+template <class T> nlohmann::ordered_json json_of(T const& described, T const& plain) {
+    auto json = nlohmann::ordered_json::object();
+    T::visit(described, config_writer(json));
+    if (!described.extras.omitted.empty()) {
+        auto usual = nlohmann::ordered_json::object();
+        T::visit(plain, config_writer(usual));
+        for (auto const& key : described.extras.omitted)
+            if (json.contains(key) && usual.contains(key) && json[key] == usual[key]) json.erase(key);
+    }
+    for (auto const& [key, text] : described.extras.others) json[key] = nlohmann::ordered_json::parse(text);
+    return json;
+}
+
+// The kind of model follows from the architecture's name, else from model_type.
+inline model_description empty_description(simdjson::dom::object object, std::string const& path) {
+    std::string_view name;
+    std::string_view type;
+    if (object["architectures"].at(0).get(name)) name = {};
+    if (object["model_type"].get(type)) type = {};
+    if (name == "Autoencoder") return model_description::of(model_kind::autoencoder);
+    if (name == "LlamaForCausalLM" || (name.empty() && type == "llama"))
+        return model_description::of(model_kind::autoregressive);
+    for (auto const& names : known_heads)
+        if (name == names.architecture || (name.empty() && type == names.head))
+            return model_description::of(model_kind::calm, std::string(names.head));
+    throw error(errc::model_file, path, "key 'architectures'",
+                "expected a list whose first is Autoencoder, LlamaForCausalLM, or Energy-, Flow-, Diffusion- or "
+                "MarginTransformer, found " +
+                    (name.empty() ? "none" : in_quotes(name)));
+}
+
+}  // namespace detail
+
+// Reads the text of a config.json; `path` is what errors call it. Throws errc::model_file, naming the path and the key,
+// where a size is missing, a value has another type, a key stands twice, or a value asks for what is not computed here.
+inline model_description parse_config_json(std::string_view text, std::string const& path) {
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    if (auto const code = parser.parse(text.data(), text.size()).get(object))
+        throw error(errc::model_file, path, "",
+                    std::string("expected a JSON object: ") + simdjson::error_message(code));
+    auto description = detail::empty_description(object, path);
+    detail::config_reader reader(object, path, "", description.extras);
+    model_description::visit(description, reader);
+    reader.keep_rest();
+    if (description.extras.omitted.contains("num_key_value_heads"))
+        description.num_key_value_heads = description.num_attention_heads;
+    return description;
+}
+
+// Reads a config.json. Throws as parse_config_json does, and errc::model_file where the file cannot be read.
+inline model_description read_config_json(std::string const& path) {
+    return parse_config_json(mapped_file::open(path, errc::model_file).text(), path);
+}
+
+// The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
+inline std::string config_json_text(model_description const& description) {
+    auto plain = model_description::of(description.kind, description.head);
+    plain.num_key_value_heads = description.num_attention_heads;
+    return detail::json_of(description, plain).dump(2) + "\n";
+}
+
+// Writes a config.json beside the path, flushes and renames. Throws errc::storage.
+inline void write_config_json(std::string const& path, model_description const& description) {
+    replaced_file file(path);
+    file.write(config_json_text(description));
+    file.commit();
+}
+
+}  // namespace calm

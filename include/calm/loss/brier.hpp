@@ -1,0 +1,195 @@
+#pragma once
+// BrierLM: how good a model of text is, estimated from its samples alone (spec 8). Host code on token ids.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "calm/tensor/error.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+// Brier-1 to Brier-4: the first n tokens are one event, n = 1..4.
+inline constexpr std::size_t brier_orders = 4;
+using brier_scores = std::array<double, brier_orders>;
+using brier_counts = std::array<std::int64_t, brier_orders>;
+
+// Whether a position is scored: its target, the next max(K, 4) tokens, is whole and holds no PAD.
+inline bool is_counted(std::span<token_id const> target, token_id pad) {
+    return target.size() >= brier_orders && std::find(target.begin(), target.end(), pad) == target.end();
+}
+
+// The target of the prediction of token `first` of a block: its next max(K, 4) tokens, or nothing where they would run
+// past the block.
+inline std::span<token_id const> brier_target(std::span<token_id const> block, std::size_t first, std::size_t K) {
+    auto const length = std::max(K, brier_orders);
+    if (first > block.size() || block.size() - first < length) return {};
+    return block.subspan(first, length);
+}
+
+// N samples of one position, each of K >= 4 tokens, the next one `stride` tokens after the one before. A row r of
+// samples (N, R, K) is {samples.subspan(r * K), K, R * K}. Throws errc::usage for fewer than 4 tokens or no sample.
+class sample_rows {
+public:
+    sample_rows(std::span<token_id const> tokens, std::size_t K, std::size_t stride) :
+        tokens_(tokens), stride_(stride) {
+        require(K >= brier_orders, errc::usage, "calm::sample_rows: Brier-4 needs samples of at least 4 tokens");
+        require(stride >= K && tokens.size() >= K, errc::usage,
+                "calm::sample_rows: expected samples of K tokens that do not overlap");
+        count_ = (tokens.size() - K) / stride + 1;
+    }
+    sample_rows(std::span<token_id const> tokens, std::size_t K) : sample_rows(tokens, K, K) {
+        require(tokens.size() % K == 0, errc::usage, "calm::sample_rows: expected a multiple of K tokens");
+    }
+
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    // The first four tokens of a sample.
+    [[nodiscard]] std::span<token_id const, brier_orders> operator[](std::size_t i) const {
+        return tokens_.subspan(i * stride_).template first<brier_orders>();
+    }
+
+private:
+    std::span<token_id const> tokens_;
+    std::size_t stride_;
+    std::size_t count_ = 0;
+};
+
+namespace detail {
+
+// Adds 1 to every order n whose first n tokens agree.
+inline void count_agreement(std::span<token_id const, brier_orders> a, std::span<token_id const, brier_orders> b,
+                            brier_counts& counts) {
+    for (std::size_t n = 0; n < brier_orders && a[n] == b[n]; ++n) ++counts[n];
+}
+
+}  // namespace detail
+
+// For every order, how many samples begin like the target (its first four tokens count).
+inline brier_counts count_hits(sample_rows samples, std::span<token_id const> target) {
+    require(target.size() >= brier_orders, errc::usage, "calm::count_hits: a target has at least 4 tokens");
+    brier_counts hits{};
+    for (std::size_t i = 0; i < samples.size(); ++i)
+        detail::count_agreement(samples[i], target.first<brier_orders>(), hits);
+    return hits;
+}
+
+// For every order, how many of the N (N - 1) / 2 pairs of samples begin alike.
+inline brier_counts count_pairs(sample_rows samples) {
+    brier_counts same{};
+    for (std::size_t i = 1; i < samples.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) detail::count_agreement(samples[i], samples[j], same);
+    return same;
+}
+
+// The U-statistic 2/N hits - 2/(N (N - 1)) same of N >= 2 samples: unbiased for 2 P(y) - sum P^2, and with N = 2 the
+// published estimator. Hits and pairs may come from different continuations (K < 4). Throws errc::usage for N < 2.
+inline brier_scores brier_of(brier_counts const& hits, brier_counts const& same, std::size_t N) {
+    require(N >= 2, errc::usage, "calm::brier_of: an unbiased estimate needs at least two samples a position");
+    auto const samples = static_cast<double>(N);
+    brier_scores scores{};
+    for (std::size_t n = 0; n < brier_orders; ++n)
+        scores[n] = 2.0 / samples * static_cast<double>(hits[n]) -
+                    2.0 / (samples * (samples - 1.0)) * static_cast<double>(same[n]);
+    return scores;
+}
+
+// Brier-1..4 of one position from samples of K >= 4 tokens. O(N^2).
+inline brier_scores brier_position(sample_rows samples, std::span<token_id const> target) {
+    return brier_of(count_hits(samples, target), count_pairs(samples), samples.size());
+}
+
+// The same for samples (N, K) without gaps, K = target.size().
+inline brier_scores brier_position(std::span<token_id const> samples, std::span<token_id const> target) {
+    return brier_position(sample_rows(samples, target.size()), target);
+}
+
+// 100 times the geometric mean; 0 as soon as one score is not positive (or not a number).
+inline double brier_lm(brier_scores const& scores) {
+    double logs = 0.0;
+    for (double const score : scores) {
+        if (!(score > 0.0)) return 0.0;
+        logs += std::log(score);
+    }
+    return 100.0 * std::exp(logs / static_cast<double>(brier_orders));
+}
+
+// The counted positions of one sequence (block), summed.
+struct brier_sequence {
+    brier_scores sum{};
+    std::int64_t count = 0;
+
+    void add(brier_scores const& position) {
+        for (std::size_t n = 0; n < brier_orders; ++n) sum[n] += position[n];
+        ++count;
+    }
+};
+
+// Brier-n = sum over counted positions / count, BrierLM, and their standard errors.
+struct brier_report {
+    brier_scores brier{};
+    double brier_lm = 0.0;
+    std::optional<brier_scores> brier_error;  // nothing with a single sequence
+    std::optional<double> brier_lm_error;
+    std::int64_t positions = 0;
+    std::int64_t sequences = 0;  // those with a counted position
+};
+
+// Scores and delete-one-sequence jackknife standard errors, sqrt((S-1)/S sum_s (theta_(-s) - mean)^2), theta_(-s) being
+// the whole estimate (a ratio of sums, so sequences may count different numbers of positions) without sequence s.
+// A sequence without counted positions is no observation. Throws errc::data where nothing was counted.
+inline brier_report report_brier(std::span<brier_sequence const> sequences) {
+    brier_sequence total;
+    brier_report report;
+    for (auto const& one : sequences) {
+        if (one.count == 0) continue;
+        for (std::size_t n = 0; n < brier_orders; ++n) total.sum[n] += one.sum[n];
+        total.count += one.count;
+        ++report.sequences;
+    }
+    require(
+        total.count > 0, errc::data,
+        "BrierLM: no position was counted, because every target holds PAD or runs past its block; use longer blocks");
+    auto const without = [&](brier_sequence const& left_out) {
+        brier_scores mean{};
+        auto const count = static_cast<double>(total.count - left_out.count);
+        for (std::size_t n = 0; n < brier_orders; ++n) mean[n] = (total.sum[n] - left_out.sum[n]) / count;
+        return mean;
+    };
+    report.positions = total.count;
+    report.brier = without({});
+    report.brier_lm = brier_lm(report.brier);
+    if (report.sequences < 2) return report;
+
+    // The four scores and BrierLM, side by side, of every estimate with one sequence left out.
+    using estimates = std::array<double, brier_orders + 1>;
+    auto const each_left_out = [&](auto&& use) {
+        for (auto const& one : sequences) {
+            if (one.count == 0) continue;
+            auto const scores = without(one);
+            estimates five{};
+            std::copy(scores.begin(), scores.end(), five.begin());
+            five.back() = brier_lm(scores);
+            use(five);
+        }
+    };
+    auto const S = static_cast<double>(report.sequences);
+    estimates mean{};
+    estimates squares{};
+    each_left_out([&](estimates const& five) {
+        for (std::size_t n = 0; n < five.size(); ++n) mean[n] += five[n] / S;
+    });
+    each_left_out([&](estimates const& five) {
+        for (std::size_t n = 0; n < five.size(); ++n) squares[n] += (five[n] - mean[n]) * (five[n] - mean[n]);
+    });
+    auto const error = [&](std::size_t n) { return std::sqrt((S - 1.0) / S * squares[n]); };
+    report.brier_error = brier_scores{error(0), error(1), error(2), error(3)};
+    report.brier_lm_error = error(brier_orders);
+    return report;
+}
+
+}  // namespace calm

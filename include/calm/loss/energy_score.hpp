@@ -1,0 +1,270 @@
+#pragma once
+// The energy score (spec 5) with its gradient, in one pass that stores neither targets nor differences.
+
+#include <array>
+#include <complex>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "calm/tensor/fill.hpp"
+
+namespace calm {
+
+// Targets y_m = mean + exp(log_std) eps with eps drawn inside: that of target m of position r, element l, is
+// normal(key, ((first_position + r) M + m) L + l). So pieces of a batch draw what the whole batch does.
+struct drawn_targets {
+    calm::key key;
+    index_t first_position = 0;
+};
+
+// Targets with eps given, (M, R, L).
+template <class T> struct given_targets {
+    view<T const, extents<dyn, dyn, dyn>> eps;
+};
+
+namespace detail {
+
+// f(0), f(1) .. f(N - 1), each index a compile-time constant: N results stay in registers.
+template <int N, class F> [[gnu::always_inline]] inline void unrolled(F const& f) {
+    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<int, I>{}), ...);
+    }
+    (std::make_integer_sequence<int, N>{});
+}
+
+// Sums of sixteen packets: s[4 i + j] = sum(v[4 j + i]).
+template <class V> [[gnu::always_inline]] inline void sums16(lane_t<V>* s, V const (&v)[16]) {
+    if constexpr (lanes<V> == 16 && native_bytes == 64) {  // the tree of sum(), four levels for all sixteen at once
+        V a[8], b[4], c[2];
+        unrolled<8>([&](auto i) __attribute__((always_inline)) {
+            a[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22,
+                                           23) +
+                   __builtin_shufflevector(v[2 * i], v[2 * i + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29,
+                                           30, 31);
+        });
+        unrolled<4>([&](auto i) __attribute__((always_inline)) {
+            b[i] = __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26,
+                                           27) +
+                   __builtin_shufflevector(a[2 * i], a[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29,
+                                           30, 31);
+        });
+        unrolled<2>([&](auto i) __attribute__((always_inline)) {
+            c[i] = __builtin_shufflevector(b[2 * i], b[2 * i + 1], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28,
+                                           29) +
+                   __builtin_shufflevector(b[2 * i], b[2 * i + 1], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15,
+                                           30, 31);
+        });
+        store(s, V(__builtin_shufflevector(c[0], c[1], 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+                   __builtin_shufflevector(c[0], c[1], 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31)));
+    } else unrolled<16>([&](auto k) __attribute__((always_inline)) { s[4 * (k % 4) + k / 4] = sum(v[k]); });
+}
+
+// The squared distances of four rows of x and four of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
+template <class V, class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* x, T const* y, index_t width) {
+    V v[16];
+    unrolled<16>([&](auto k) __attribute__((always_inline)) { v[k] = V{}; });
+    for (index_t l = 0; l < width; l += lanes<V>) {
+        V b[4];
+        unrolled<4>([&](auto j) __attribute__((always_inline)) { b[j] = load<V>(y + j * width + l); });
+        unrolled<4>([&](auto i) __attribute__((always_inline)) {
+            V const a = load<V>(x + i * width + l);
+            unrolled<4>([&](auto j) __attribute__((always_inline)) {
+                V const d = a - b[j];
+                v[4 * j + i] += d * d;
+            });
+        });
+    }
+    sums16(s, v);
+}
+
+// g_i += sum over j of w[4 i + j] (x_i - y_j). Differences are weighed, not weighed sums subtracted: that would cancel.
+template <class V, class T>
+[[gnu::always_inline]] inline void pull4x4(T* g, T const* w, T const* x, T const* y, index_t width) {
+    V v[16];
+    unrolled<16>([&](auto k) __attribute__((always_inline)) { v[k] = splat<V>(w[k]); });
+    for (index_t l = 0; l < width; l += lanes<V>) {
+        V b[4];
+        unrolled<4>([&](auto j) __attribute__((always_inline)) { b[j] = load<V>(y + j * width + l); });
+        unrolled<4>([&](auto i) __attribute__((always_inline)) {
+            V const a = load<V>(x + i * width + l);
+            V sum = load<V>(g + i * width + l);
+            unrolled<4>([&](auto j) __attribute__((always_inline)) { sum += v[4 * i + j] * (a - b[j]); });
+            store(g + i * width + l, sum);
+        });
+    }
+}
+
+constexpr index_t round_up(index_t n, index_t step) { return (n + step - 1) / step * step; }
+
+inline constexpr index_t targets_at_once = 8;
+
+// Distances of N samples to at most `targets_at_once` rows. Rows are padded with zeros to whole packets, their number to
+// fours. Squares, then powers, then gradients of all: each phase hides its own latency.
+template <class T> struct distances {
+    using V = packet<T>;
+    index_t samples;
+    index_t width;
+    double beta;
+    T* tiles;  // targets_at_once * padded number of samples
+
+    // Adds |x_n - y_m|^beta over m < count to `value` (lane by lane), and its gradient times `scale` to g (or nullptr).
+    void add(packet<T>& value, T* g, T const* x, T const* y, index_t count, double scale) const {
+        T* tile = tiles;
+        for (index_t m = 0; m < count; m += 4)
+            for (index_t n = 0; n < samples; n += 4, tile += 16) {
+                squares4x4<V>(tile, x + n * width, y + m * width, width);
+                if (m + 4 > count || n + 4 > samples)
+                    for (index_t k = 0; k < 16; ++k)
+                        if (n + k / 4 >= samples || m + k % 4 >= count) tile[k] = T{};
+            }
+        if (beta == 1.0) weigh(value, tile, scale, [](V square) { return math::sqrt(square); });
+        else
+            weigh(value, tile, scale, [half = splat<V>(static_cast<T>(beta / 2))](V square) {
+                return V(math::exp(V(half * math::log(square))));
+            });
+        if (g == nullptr) return;
+        tile = tiles;
+        for (index_t m = 0; m < count; m += 4)
+            for (index_t n = 0; n < samples; n += 4, tile += 16)
+                pull4x4<V>(g + n * width, tile, x + n * width, y + m * width, width);
+    }
+
+private:
+    using real = std::conditional_t<std::is_same_v<T, float>, float, double>;
+
+    // Squares in the tiles become weights beta * scale * power / square.
+    template <class Power> void weigh(packet<T>& value, T const* end, double scale, Power const& power) const {
+        V const slope = splat<V>(static_cast<T>(beta * scale));
+        V const least = splat<V>(static_cast<T>(std::numeric_limits<real>::min()));
+        for (T* s = tiles; s < end; s += lanes<V>) {
+            V const square = load<V>(s);
+            V const apart = math::where_greater(least, square, splat<V>(T(1)), square);  // NaN stays
+            V const distance = power(apart);
+            value += math::where_greater(least, square, V{}, distance);
+            store(s, math::where_greater(least, square, V{}, V(slope * distance / apart)));
+        }
+    }
+};
+
+// to[i] = from[i] for i < n, then zeros up to `width`.
+template <class T> void copy_padded(T* to, T const* from, index_t n, index_t width) {
+    std::fill(std::copy_n(from, n, to), to + width, T{});
+}
+
+// y = center + spread * eps, eps of L elements, the others padded with zeros to `width`.
+template <class T>
+void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index_t L, index_t width) {
+    using V = packet<T>;
+    index_t l = 0;
+    for (; l + lanes<V> <= L; l += lanes<V>)
+        store(y + l, V(load<V>(center + l) + load<V>(eps + l) * load<V>(spread + l)));
+    std::fill(y + l, y + width, T{});
+    for (; l < L; ++l) y[l] = center[l] + eps[l] * spread[l];
+}
+
+// What one thread works in: never smaller than before, so a training step allocates nothing.
+template <class T> T* energy_workspace(index_t count) {
+    thread_local std::vector<packet<T>> space;
+    auto const packets = static_cast<std::size_t>((count + lanes<packet<T>> - 1) / lanes<packet<T>>);
+    if (space.size() < packets) space.resize(packets);
+    return reinterpret_cast<T*>(space.data());
+}
+
+}  // namespace detail
+
+// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta, higher
+// is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss -mean(score).
+// score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets or
+// given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0. float,
+// double or std::complex<double>. The result does not depend on the number of threads. (spec 5)
+template <class Backend, class X, class Targets, class T = typename X::value_type>
+    requires host_memory<Backend>
+void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
+                  std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,
+                  std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> mean,
+                  std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> log_std, Targets const& targets,
+                  double beta, index_t M, double dscore = 1.0) {
+    static_assert(X::extents_type::rank == 3, "calm::energy_score: the samples are of shape (R, N, L)");
+    index_t const R = x.extent(0);
+    index_t const N = x.extent(1);
+    index_t const L = x.extent(2);
+    require(N >= 2, errc::usage, [&] {
+        return "calm::energy_score: expected N >= 2 samples a position, found " + std::to_string(N) +
+               "; with one there are no pairs, raise the number of samples";
+    });
+    require(M >= 1, errc::usage, [&] {
+        return "calm::energy_score: expected M >= 1 targets a position, found " + std::to_string(M);
+    });
+    require(beta > 0.0 && beta < 2.0, errc::usage, [&] {
+        return "calm::energy_score: expected 0 < beta < 2, found " + std::to_string(beta) +
+               "; outside the score is not strictly proper";
+    });
+    extents<dyn, dyn> const latents{R, L};
+    require(score.extent(0) == R && mean.extents() == latents && log_std.extents() == latents, errc::usage, [&] {
+        return "calm::energy_score: samples " + to_string(x.extents()) + " need " + std::to_string(R) +
+               " scores and means and log_stds " + to_string(latents) + ", found " + std::to_string(score.extent(0)) +
+               ", " + to_string(mean.extents()) + " and " + to_string(log_std.extents());
+    });
+    require(dx.data() == nullptr || dx.extents() == x.extents(), errc::usage, [&] {
+        return "calm::energy_score: the gradient " + to_string(dx.extents()) + " must have the shape of the samples, " +
+               to_string(x.extents());
+    });
+    constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
+    if constexpr (!drawn)
+        require(targets.eps.extents() == extents<dyn, dyn, dyn>(M, R, L), errc::usage, [&] {
+            return "calm::energy_score: expected noise of shape (M, R, L) = " +
+                   to_string(extents<dyn, dyn, dyn>(M, R, L)) + ", found " + to_string(targets.eps.extents());
+        });
+
+    using V = packet<T>;
+    index_t const width = detail::round_up(L, lanes<V>);
+    index_t const rows = detail::round_up(N, 4);
+    constexpr index_t block = detail::targets_at_once;
+    double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
+    double const crosses = static_cast<double>(N) * static_cast<double>(M);
+    index_t const grain = std::max<index_t>(1, 65536 / std::max<index_t>(1, N * (N + M) * width));
+    ctx.parallel_ranges(R, grain, [&](index_t begin, index_t end) {
+        T* const samples = detail::energy_workspace<T>((2 * rows + 2 + 2 * block) * width + block * rows);
+        T* const g = samples + rows * width;
+        T* const center = g + rows * width;
+        T* const spread = center + width;
+        T* const y = spread + width;
+        T* const eps = y + block * width;
+        detail::distances<T> const distances{N, width, beta, eps + block * width};
+        for (index_t r = begin; r < end; ++r) {
+            std::fill(samples, center, T{});
+            for (index_t n = 0; n < N; ++n) std::copy_n(x.data() + (r * N + n) * L, L, samples + n * width);
+            detail::copy_padded(center, mean.data() + r * L, L, width);
+            detail::copy_padded(spread, log_std.data() + r * L, L, width);
+            for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
+
+            T* const gradient = dx.data() == nullptr ? nullptr : g;
+            V within{};
+            V across{};
+            for (index_t n = 0; n < N; n += block)
+                distances.add(within, gradient, samples, samples + n * width, std::min(block, N - n),
+                              -2.0 * dscore / pairs);
+            for (index_t m = 0; m < M; m += block) {
+                index_t const count = std::min(block, M - m);
+                if constexpr (drawn) {
+                    auto const element = static_cast<std::uint64_t>(((targets.first_position + r) * M + m) * L);
+                    normals(eps, count * L, targets.key, element);
+                }
+                for (index_t i = 0; i < count; ++i) {
+                    T const* noise = eps + i * L;
+                    if constexpr (!drawn) noise = targets.eps.data() + ((m + i) * R + r) * L;
+                    detail::shift_and_scale(y + i * width, center, spread, noise, L, width);
+                }
+                std::fill(y + count * width, y + detail::round_up(count, 4) * width, T{});
+                distances.add(across, gradient, samples, y, count, 2.0 * dscore / crosses);
+            }
+            using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
+            score[r] = static_cast<T>(exact(sum(within)) / pairs - exact(sum(across)) * (2.0 / crosses));
+            if (gradient != nullptr)
+                for (index_t n = 0; n < N; ++n) std::copy_n(g + n * width, L, dx.data() + (r * N + n) * L);
+        }
+    });
+}
+
+}  // namespace calm

@@ -1,0 +1,35 @@
+#pragma once
+// The variational term of spec 3: the divergence of N(mean, exp(log_std)^2) from N(0, 1), every dimension clamped from
+// below, so that what is already close is left alone.
+
+#include "calm/tensor/expr.hpp"
+
+namespace calm {
+
+namespace detail {
+template <class Mean, class LogStd> auto clamped_kl(Mean&& mean, LogStd&& log_std, LogStd&& again, double clamp) {
+    return maximum(0.5 * (square(std::forward<Mean>(mean)) + exp(2.0 * std::forward<LogStd>(log_std)) - 1.0) -
+                       std::forward<LogStd>(again),
+                   clamp);
+}
+}  // namespace detail
+
+// Sum over rows and dimensions of max(0.5 (mean^2 + std^2 - 1 - 2 log_std), clamp).
+template <class T, index_t L, class Backend>
+auto clamped_kl_sum(context<Backend>& ctx, matrix_view<T, L, Backend> const& mean, matrix_view<T, L, Backend> const& log_std,
+                    double clamp) {
+    return sum(ctx, detail::clamped_kl(mean, log_std, log_std, clamp));
+}
+
+// Adds the gradient of scale * clamped_kl_sum to dmean and dlog_std.
+template <class T, index_t L, class Backend>
+void add_clamped_kl_gradient(context<Backend> const& ctx, matrix_view<T, L, Backend> const& mean,
+                             matrix_view<T, L, Backend> const& log_std, matrix_view<T, L, Backend> const& dmean,
+                             matrix_view<T, L, Backend> const& dlog_std, double clamp, double scale) {
+    differentiate_sum(ctx,
+                      detail::clamped_kl(accumulate(mean, dmean), accumulate(log_std, dlog_std),
+                                         accumulate(log_std, dlog_std), clamp),
+                      scale);
+}
+
+}  // namespace calm

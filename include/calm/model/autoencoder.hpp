@@ -1,0 +1,259 @@
+#pragma once
+// The autoencoder of spec 3: K tokens to the posterior of one latent vector, and back. Patches are independent.
+// Sizes: R patches, K tokens a patch, D hidden, L latent, V vocabulary.
+
+#include <array>
+#include <optional>
+
+#include "calm/loss/cross_entropy.hpp"
+#include "calm/loss/variational.hpp"
+#include "calm/model/config.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/nn/mlp.hpp"
+#include "calm/nn/norm.hpp"
+
+namespace calm {
+
+// y = x + SwiGLU(RMSNorm(x))
+template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct feed_forward_layer {
+    rms_norm_layer<D, T, Backend> layernorm;
+    swiglu<D, Inner, T, Backend> mlp;
+
+    struct saved {
+        typename rms_norm_layer<D, T, Backend>::saved norm;
+        typename swiglu<D, Inner, T, Backend>::saved mlp;
+        matrix_view<T, D, Backend> y;
+    };
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+        auto const n = layernorm.forward(ctx, x);
+        auto const m = mlp.forward(ctx, n.y);
+        evaluate(ctx, m.y, m.y + x);
+        return {n, m, m.y};
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        arena_scope const scope(ctx.scratch);
+        auto const dn = ctx.scratch.template take<T>(dy.extents());
+        mlp.backward(ctx, s.mlp, dy, dn);
+        layernorm.backward(ctx, s.norm, dn, dx);
+        evaluate(ctx, dx, dx + dy);
+    }
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("mlp", mlp, visitor);
+        visit_as("layernorm", layernorm, visitor);
+    }
+};
+
+// Run-time settings of the training objective.
+struct autoencoder_objective {
+    double dropout = 0.15;    // of input tokens (they become id 0) and of the latent
+    double kl_clamp = 0.5;    // a dimension's divergence below it is not pushed further
+    double kl_weight = 1e-3;
+};
+
+struct autoencoder_losses {
+    double loss = 0;           // K * cross_entropy + kl_weight * kl
+    double cross_entropy = 0;  // mean over tokens
+    double kl = 0;             // mean over patches
+    double posterior_std = 0;  // mean of exp(log_std)
+};
+
+template <autoencoder_configuration C, class T = float, class Backend = cpu> struct autoencoder {
+    static_assert(check::sizes_are_positive(C), "calm::autoencoder: every size of the configuration must be positive");
+    static_assert(check::layers_are_even(C),
+                  "calm::autoencoder: num_encoder_layers and num_decoder_layers must be even: half of the layers work on "
+                  "tokens, half on patches");
+    static constexpr index_t K = C.patch_size;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t L = C.latent_size;
+    static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
+    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);
+    using layer = feed_forward_layer<D, C.intermediate_size, T, Backend>;
+    using latents = matrix_view<T, L, Backend>;              // (R, L)
+    using const_latents = matrix_view<T const, L, Backend>;  // (R, L)
+    using token_view = vector_view<token_id const, dyn, Backend>;
+
+    embedding<D, T, Backend> embed_tokens;  // (V, D), tied with the decoder's projection
+    std::array<layer, 2 * encoder_half> encoder_layers;
+    linear<K * D, D, with_bias::yes, T, Backend> squeeze_layer;
+    rms_norm_layer<D, T, Backend> encoder_norm;
+    linear<D, 2 * L, with_bias::yes, T, Backend> hidden_to_latent;
+    linear<L, D, with_bias::yes, T, Backend> latent_to_hidden;
+    std::array<layer, 2 * decoder_half> decoder_layers;
+    linear<D, K * D, with_bias::yes, T, Backend> expand_layer;
+    rms_norm_layer<D, T, Backend> decoder_norm;
+
+    explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("encoder.embed_tokens", embed_tokens, visitor);
+        for (std::size_t i = 0; i < encoder_layers.size(); ++i)
+            visit_as("encoder.encoder_layers." + std::to_string(i), encoder_layers[i], visitor);
+        visit_as("encoder.squeeze_layer", squeeze_layer, visitor);
+        visit_as("encoder.norm", encoder_norm, visitor);
+        visit_as("encoder.hidden_to_latent", hidden_to_latent, visitor);
+        visit_as("decoder.latent_to_hidden", latent_to_hidden, visitor);
+        for (std::size_t i = 0; i < decoder_layers.size(); ++i)
+            visit_as("decoder.decoder_layers." + std::to_string(i), decoder_layers[i], visitor);
+        visit_as("decoder.expand_layer", expand_layer, visitor);
+        visit_as("decoder.norm", decoder_norm, visitor);
+    }
+
+    struct encoded {
+        typename embedding<D, T, Backend>::saved embedded;
+        std::array<typename layer::saved, 2 * encoder_half> layers;
+        typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;
+        typename rms_norm_layer<D, T, Backend>::saved norm;
+        latents mean;     // (R, L)
+        latents log_std;  // (R, L)
+    };
+
+    // tokens (R * K) to the posterior of every patch.
+    encoded posterior(context<Backend>& ctx, token_view const& tokens) const {
+        require(tokens.size() % K == 0, errc::usage, [&] {
+            return "calm::autoencoder: expected whole patches of " + std::to_string(K) + " tokens, found " +
+                   std::to_string(tokens.size()) + " tokens";
+        });
+        index_t const patches = tokens.size() / K;
+        encoded s{};
+        s.embedded = embed_tokens.forward(ctx, tokens);
+        matrix_view<T, D, Backend> x = s.embedded.y;  // (R K, D)
+        for (std::size_t i = 0; i < encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
+        s.squeezed = squeeze_layer.forward(ctx, reshape(x, extents<dyn, K * D>(patches)));
+        x = s.squeezed.y;  // (R, D)
+        for (std::size_t i = encoder_half; i < 2 * encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
+        s.norm = encoder_norm.forward(ctx, x);
+        s.mean = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        s.log_std = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        hidden_to_latent.template apply_part<0, L>(ctx, s.mean, s.norm.y);
+        hidden_to_latent.template apply_part<L, L>(ctx, s.log_std, s.norm.y);
+        return s;
+    }
+
+    struct decoded {
+        typename linear<L, D, with_bias::yes, T, Backend>::saved hidden;
+        std::array<typename layer::saved, 2 * decoder_half> layers;
+        typename linear<D, K * D, with_bias::yes, T, Backend>::saved expanded;
+        typename rms_norm_layer<D, T, Backend>::saved norm;
+        matrix_view<T, D, Backend> y;  // (R K, D): logits are y E^T
+    };
+
+    // z (R, L) to the last hidden state of every token.
+    decoded decode(context<Backend>& ctx, const_latents const& z) const {
+        decoded s{};
+        s.hidden = latent_to_hidden.forward(ctx, z);
+        matrix_view<T, D, Backend> x = s.hidden.y;  // (R, D)
+        for (std::size_t i = 0; i < decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
+        s.expanded = expand_layer.forward(ctx, x);
+        x = reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));  // (R K, D)
+        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
+        s.norm = decoder_norm.forward(ctx, x);
+        s.y = s.norm.y;
+        return s;
+    }
+
+    // tokens (R * K) = the most likely ones of z (R, L). What it needs of ctx.saved is given back.
+    void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z) const {
+        arena_scope const scope(ctx.saved);
+        argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
+    }
+
+    // What the training objective draws. `scale` is 0 or 1 / (1 - dropout).
+    struct noise {
+        token_view shown;     // (R K): the input tokens, some replaced by id 0
+        const_latents eps;    // (R, L)
+        const_latents scale;  // (R, L)
+    };
+
+    // Noise of patches first .. first + R of the step; all from keyed streams.
+    noise draw(context<Backend>& ctx, token_view const& tokens, double rate, index_t first = 0) const {
+        index_t const patches = tokens.size() / K;
+        auto const shown = ctx.saved.template take<token_id>(tokens.extents());
+        auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        ctx.parallel_ranges(tokens.size(), 1024, [&](index_t begin, index_t end) {
+            for (index_t i = begin; i < end; ++i) {
+                bool const hidden = uniform(ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K + i)) < rate;
+                shown[i] = hidden ? 0 : tokens[i];
+            }
+        });
+        fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
+        fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate), static_cast<T>(1 / (1 - rate)),
+                            static_cast<std::uint64_t>(first * L));
+        return {shown, eps, scale};
+    }
+
+    // The losses of one batch of patches; gradients times `weight` are added to the parameters' (spec 3, "Training").
+    // tokens (R K) are the labels. Uses ctx.saved and gives it back.
+    autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_view const& tokens, noise const& n,
+                                         autoencoder_objective const& objective, double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        arena_scope const scope(ctx.scratch);
+        index_t const patches = tokens.size() / K;
+        auto const count = static_cast<double>(std::max<index_t>(patches, 1));
+        auto const e = posterior(ctx, n.shown);
+        auto const z = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        evaluate(ctx, z, (e.mean + exp(e.log_std) * n.eps) * n.scale);
+        auto const d = decode(ctx, z);
+
+        auto const rows_of_loss = ctx.scratch.template take<T>(extents<dyn>(patches * K));
+        auto const dy = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
+        double const ce_weight = weight * static_cast<double>(K) / (count * static_cast<double>(K));
+        cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), matrix_view<T const, D, Backend>(d.y),
+                      embed_tokens.weight.read(), tokens, ce_weight);
+        autoencoder_losses losses;
+        losses.cross_entropy = detail::real_part(sum(ctx, rows_of_loss + 0.0)) / (count * static_cast<double>(K));
+        losses.kl = detail::real_part(clamped_kl_sum(ctx, e.mean, e.log_std, objective.kl_clamp)) / count;
+        losses.posterior_std = detail::real_part(sum(ctx, exp(e.log_std))) / (count * static_cast<double>(L));
+        losses.loss = static_cast<double>(K) * losses.cross_entropy + objective.kl_weight * losses.kl;
+
+        auto const dz = ctx.scratch.template take<T>(extents<dyn, L>(patches));
+        decode_backward(ctx, d, dy, dz);
+        auto const dmean = ctx.scratch.template take<T>(extents<dyn, L>(patches));
+        auto const dlog_std = ctx.scratch.template take<T>(extents<dyn, L>(patches));
+        differentiate(ctx, (wrt(e.mean, dmean) + exp(wrt(e.log_std, dlog_std)) * n.eps) * n.scale, dz);
+        add_clamped_kl_gradient(ctx, e.mean, e.log_std, dmean, dlog_std, objective.kl_clamp,
+                                weight * objective.kl_weight / count);
+        posterior_backward(ctx, e, dmean, dlog_std);
+        return losses;
+    }
+
+    // dz (R, L) is overwritten.
+    void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy, latents const& dz) {
+        arena_scope const scope(ctx.scratch);
+        index_t const tokens = dy.extent(0);
+        auto da = ctx.scratch.template take<T>(extents<dyn, D>(tokens));
+        auto db = ctx.scratch.template take<T>(extents<dyn, D>(tokens));
+        decoder_norm.backward(ctx, s.norm, dy, da);
+        for (std::size_t i = 2 * decoder_half; i-- > decoder_half; std::swap(da, db))
+            decoder_layers[i].backward(ctx, s.layers[i], da, db);
+        auto const wide = reshape(da, extents<dyn, K * D>(tokens / K));
+        auto dx = rows(db, 0, tokens / K);
+        auto dw = ctx.scratch.template take<T>(extents<dyn, D>(tokens / K));
+        expand_layer.backward(ctx, s.expanded, wide, dx);
+        for (std::size_t i = decoder_half; i-- > 0; std::swap(dx, dw)) decoder_layers[i].backward(ctx, s.layers[i], dx, dw);
+        latent_to_hidden.backward(ctx, s.hidden, dx, dz);
+    }
+
+    void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean, const_latents const& dlog_std) {
+        arena_scope const scope(ctx.scratch);
+        index_t const patches = dmean.extent(0);
+        auto da = ctx.scratch.template take<T>(extents<dyn, D>(patches));
+        auto db = ctx.scratch.template take<T>(extents<dyn, D>(patches));
+        hidden_to_latent.template backward_part<0, L>(ctx, s.norm.y, dmean, da, into::overwrite);
+        hidden_to_latent.template backward_part<L, L>(ctx, s.norm.y, dlog_std, da, into::accumulate);
+        encoder_norm.backward(ctx, s.norm, da, db);
+        std::swap(da, db);
+        for (std::size_t i = 2 * encoder_half; i-- > encoder_half; std::swap(da, db))
+            encoder_layers[i].backward(ctx, s.layers[i], da, db);
+        auto const wide = ctx.scratch.template take<T>(extents<dyn, K * D>(patches));
+        squeeze_layer.backward(ctx, s.squeezed, da, wide);
+        auto dx = reshape(wide, extents<dyn, D>(patches * K));
+        auto dw = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
+        for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw)) encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
+        embed_tokens.backward(ctx, s.embedded, dx);
+    }
+};
+
+}  // namespace calm

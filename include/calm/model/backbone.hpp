@@ -1,0 +1,164 @@
+#pragma once
+// The backbone of spec 4: K token embeddings a patch, compressed to one vector, then a Llama stack over patches.
+// Sizes: B sequences, P patches, R = B P rows.
+
+#include <array>
+#include <vector>
+
+#include "calm/model/config.hpp"
+#include "calm/nn/attention.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/nn/mlp.hpp"
+#include "calm/nn/norm.hpp"
+
+namespace calm {
+
+inline constexpr double rope_theta = 10000.0;
+
+template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu>
+struct transformer_block {
+    using attention_type = attention<D, Heads, KvHeads, T, Backend>;
+    using norm_type = rms_norm_layer<D, T, Backend>;
+    using mlp_type = swiglu<D, Inner, T, Backend>;
+
+    attention_type self_attn;
+    mlp_type mlp;
+    norm_type input_layernorm;
+    norm_type post_attention_layernorm;
+
+    struct saved {
+        typename norm_type::saved norm1;
+        typename attention_type::saved attended;
+        typename norm_type::saved norm2;
+        typename mlp_type::saved fed;
+        matrix_view<T, D, Backend> y;
+    };
+
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions) const {
+        auto const n1 = input_layernorm.forward(ctx, x);
+        auto const a = self_attn.forward(ctx, n1.y, positions, rope_theta);
+        evaluate(ctx, a.y, a.y + x);
+        auto const n2 = post_attention_layernorm.forward(ctx, a.y);
+        auto const m = mlp.forward(ctx, n2.y);
+        evaluate(ctx, m.y, m.y + a.y);
+        return {n1, a, n2, m, m.y};
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        arena_scope const scope(ctx.scratch);
+        auto const dn = ctx.scratch.template take<T>(dy.extents());
+        auto const da = ctx.scratch.template take<T>(dy.extents());
+        mlp.backward(ctx, s.fed, dy, dn);
+        post_attention_layernorm.backward(ctx, s.norm2, dn, da);
+        evaluate(ctx, da, da + dy);
+        self_attn.backward(ctx, s.attended, da, dn, rope_theta);
+        input_layernorm.backward(ctx, s.norm1, dn, dx);
+        evaluate(ctx, dx, dx + da);
+    }
+
+    // New positions behind the cached ones: x and result (B T, D).
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+                                      kv_cache<T, attention_type::kv_width>& cache) const {
+        auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta);
+        evaluate(ctx, a, a + x);
+        auto const m = mlp.forward(ctx, post_attention_layernorm.forward(ctx, a).y);
+        evaluate(ctx, m.y, m.y + a);
+        return m.y;
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("self_attn", self_attn, visitor);
+        visit_as("mlp", mlp, visitor);
+        visit_as("input_layernorm", input_layernorm, visitor);
+        visit_as("post_attention_layernorm", post_attention_layernorm, visitor);
+    }
+};
+
+template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct backbone {
+    static_assert(check::sizes_are_positive(C), "calm::backbone: every size of the configuration must be positive");
+    static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
+    static_assert(check::key_value_heads_divide_heads(C),
+                  "calm::backbone: num_key_value_heads must divide num_attention_heads");
+    static_assert(check::head_size_is_even(C), "calm::backbone: rotary embeddings need an even hidden_size / num_attention_heads");
+    static constexpr index_t K = C.autoencoder.patch_size;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);
+    using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, T, Backend>;
+    using projection = chain<linear<K * D, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
+                             linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
+    using token_view = vector_view<token_id const, dyn, Backend>;
+    using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
+    using cache = std::vector<kv_cache<T, block::attention_type::kv_width>>;
+
+    embedding<D, T, Backend> embed_tokens;  // (V, D)
+    projection embed_proj;
+    std::array<block, depth> layers;
+    rms_norm_layer<D, T, Backend> norm;
+
+    explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
+
+    struct saved {
+        typename embedding<D, T, Backend>::saved embedded;
+        typename projection::saved projected;
+        std::array<typename block::saved, depth> layers;
+        typename rms_norm_layer<D, T, Backend>::saved norm;
+        hidden_view y;  // (R, D): position p has seen patches 0 .. p
+    };
+
+    // tokens (B, P, K), flat; P positions a sequence.
+    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions) const {
+        saved s{};
+        s.embedded = embed_tokens.forward(ctx, tokens);
+        s.projected = embed_proj.forward(ctx, patches(s.embedded.y));
+        hidden_view x = s.projected.y;
+        for (std::size_t i = 0; i < depth; ++i) x = (s.layers[i] = layers[i].forward(ctx, x, positions)).y;
+        s.norm = norm.forward(ctx, x);
+        s.y = s.norm.y;
+        return s;
+    }
+
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
+        arena_scope const scope(ctx.scratch);
+        auto da = ctx.scratch.template take<T>(dy.extents());
+        auto db = ctx.scratch.template take<T>(dy.extents());
+        norm.backward(ctx, s.norm, dy, da);
+        for (std::size_t i = depth; i-- > 0; std::swap(da, db)) layers[i].backward(ctx, s.layers[i], da, db);
+        auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
+        embed_proj.backward(ctx, s.projected, da, dembedded);
+        embed_tokens.backward(ctx, s.embedded, reshape(dembedded, extents<dyn, D>(dy.extent(0) * K)));
+    }
+
+    // An empty cache for B sequences of at most `capacity` patches.
+    [[nodiscard]] cache make_cache(index_t sequences, index_t capacity) const {
+        cache c;
+        for (std::size_t i = 0; i < depth; ++i) c.emplace_back(sequences, capacity);
+        return c;
+    }
+
+    // Hidden states (B T, D) of new patches, tokens (B, T, K) flat, behind those in the cache; in ctx.saved.
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+        hidden_view x = embed_proj.forward(ctx, patches(embed_tokens.forward(ctx, tokens).y)).y;
+        for (std::size_t i = 0; i < depth; ++i) x = layers[i].extend(ctx, x, c[i]);
+        return norm.forward(ctx, x).y;
+    }
+
+    // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it.
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("transformer.embed_tokens", embed_tokens, visitor);
+        for (std::size_t i = 0; i < depth; ++i) visit_as("transformer.layers." + std::to_string(i), layers[i], visitor);
+        visit_as("transformer.norm", norm, visitor);
+        visit_as("embed_proj", embed_proj, visitor);
+    }
+
+private:
+    static matrix_view<T const, K * D, Backend> patches(hidden_view const& embedded) {
+        require(embedded.extent(0) % K == 0, errc::usage, [&] {
+            return "calm::backbone: expected whole patches of " + std::to_string(K) + " tokens, found " +
+                   std::to_string(embedded.extent(0)) + " tokens";
+        });
+        return reshape(embedded, extents<dyn, K * D>(embedded.extent(0) / K));
+    }
+};
+
+}  // namespace calm

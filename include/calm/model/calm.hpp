@@ -1,0 +1,120 @@
+#pragma once
+// The language model: frozen autoencoder, backbone, generative head. Another head is another type with the same members
+// as energy_head; nothing here changes. Sizes: B sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
+
+#include "calm/model/autoencoder.hpp"
+#include "calm/model/backbone.hpp"
+#include "calm/model/heads/energy.hpp"
+
+namespace calm {
+
+template <configuration C, class T, class Backend> struct chosen_head;
+template <configuration C, class T, class Backend>
+    requires(C.head == head_kind::energy)
+struct chosen_head<C, T, Backend> {
+    using type = energy_head<C, T, Backend>;
+};
+
+template <configuration C, class T = scalar_of<C>, class Backend = cpu,
+          class Head = typename chosen_head<C, T, Backend>::type>
+struct calm_model {
+    static constexpr index_t K = C.autoencoder.patch_size;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    using scalar = T;
+    using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;
+    using backbone_type = backbone<C, T, Backend>;
+    using head_type = Head;
+    using objective = typename Head::objective;
+    using token_view = vector_view<token_id const, dyn, Backend>;
+    using hidden_view = matrix_view<T, D, Backend>;
+
+    autoencoder_type ae_model;  // frozen
+    backbone_type transformer;
+    Head generative_head;
+
+    explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) : ae_model(vocabulary), transformer(vocabulary) {}
+    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }
+
+    // What is trained, under the published names.
+    template <class Visitor> void visit(Visitor& visitor) {
+        transformer.visit(visitor);
+        visit_as("mlp_generator", generative_head, visitor);
+    }
+    // The frozen autoencoder, as it stands in a checkpoint of the language model.
+    template <class Visitor> void visit_autoencoder(Visitor& visitor) { visit_as("ae_model", ae_model, visitor); }
+
+    // The patches that are read (all but a sequence's last) and those that are predicted (all but its first), of tokens
+    // (B, P, K), both (B, P - 1, K) flat, in ctx.saved.
+    struct shifted {
+        token_view inputs;
+        token_view labels;
+    };
+    shifted shift(context<Backend>& ctx, token_view const& tokens, index_t patches) const {
+        require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage, [&] {
+            return "calm::calm_model: expected whole sequences of at least 2 patches of " + std::to_string(K) +
+                   " tokens, found " + std::to_string(tokens.size()) + " tokens for sequences of " + std::to_string(patches) +
+                   " patches";
+        });
+        index_t const length = (patches - 1) * K;
+        index_t const sequences = tokens.size() / (patches * K);
+        auto const inputs = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
+        auto const labels = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
+        ctx.parallel(sequences, [&](index_t b) {
+            std::copy_n(tokens.data() + b * patches * K, length, inputs.data() + b * length);
+            std::copy_n(tokens.data() + b * patches * K + K, length, labels.data() + b * length);
+        });
+        return {inputs, labels};
+    }
+
+    // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to the
+    // parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it decides
+    // the noise. Spec 4, 5. Uses ctx.saved and gives it back.
+    double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t patches, objective const& o,
+                             index_t first = 0, double weight = 1) {
+        return train(ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+            auto const positions = static_cast<double>(hidden.extent(0));
+            return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
+                                                     weight / positions) / positions;
+        });
+    }
+
+    // The same with the head's loss as a callable (hidden, posterior, dhidden) -> loss: for given noise.
+    template <class HeadLoss>
+    double train(context<Backend>& ctx, token_view const& tokens, index_t patches, HeadLoss const& head_loss) {
+        arena_scope const saved_scope(ctx.saved);
+        arena_scope const scope(ctx.scratch);
+        auto const t = shift(ctx, tokens, patches);
+        auto const posterior = ae_model.posterior(ctx, t.labels);
+        auto const s = transformer.forward(ctx, t.inputs, patches - 1);
+        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
+        double const loss = head_loss(matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
+        transformer.backward(ctx, s, dhidden);
+        return loss;
+    }
+
+    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the step's noise.
+    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_view const& labels,
+                    objective const& o, index_t first) {
+        arena_scope const saved_scope(ctx.saved);
+        auto const posterior = ae_model.posterior(ctx, labels);
+        return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
+    }
+
+    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D). Position i draws as element first + i
+    // of `draws`.
+    void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws, index_t first) const {
+        arena_scope const scope(ctx.scratch);
+        index_t const chunk = std::max<index_t>(1, 2048 / samples);
+        auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
+        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
+            index_t const n = std::min(chunk, hidden.extent(0) - r0);
+            auto const zr = rows(z, 0, n * samples);
+            generative_head.sample(ctx, zr, rows(hidden, r0, n), draws, first + r0);
+            ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
+        }
+    }
+};
+
+}  // namespace calm

@@ -1,0 +1,277 @@
+#pragma once
+// The energy head of spec 5: one step from hidden state and noise to a sample of the next latent, trained by the energy
+// score. Sizes: R positions, N samples a position, S noise size; samples of one position are neighbours: row r N + n.
+//
+// What depends on the hidden state alone is computed once a position, not N times.
+
+#include <array>
+
+#include "calm/loss/energy_score.hpp"
+#include "calm/model/config.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/nn/norm.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// x (R N, D) = y (R, D), every row N times.
+template <class T>
+void repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, index_t samples, index_t width) {
+    ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin * samples; i < end * samples; ++i) std::copy_n(y + i / samples * width, width, x + i * width);
+    });
+}
+// y (R, D) = sums of N neighbouring rows of x (R N, D).
+template <class T>
+void sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t positions, index_t samples, index_t width) {
+    ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
+            std::copy_n(x + r * samples * width, width, y + r * width);
+            for (index_t n = 1; n < samples; ++n) add_into(y + r * width, x + (r * samples + n) * width, width);
+        }
+    });
+}
+
+}  // namespace detail
+
+// x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
+template <index_t D, class T = float, class Backend = cpu> struct energy_block {
+    using rows_view = matrix_view<T, D, Backend>;
+    using const_rows = matrix_view<T const, D, Backend>;
+
+    layer_norm<D, T, Backend> in_ln;
+    chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>, linear<D, D, with_bias::yes, T, Backend>,
+          silu_layer<D, T, Backend>, linear<D, 2 * D, with_bias::yes, T, Backend>>
+        linears;
+    linear<D, D, with_bias::yes, T, Backend> down_proj;
+
+    struct saved {
+        index_t samples;
+        typename layer_norm<D, T, Backend>::saved norm;
+        const_rows y;   // (R, D)
+        rows_view a1;   // (R N, D) before the first SiLU
+        typename silu_layer<D, T, Backend>::saved s1;
+        typename linear<D, D, with_bias::yes, T, Backend>::saved l2;
+        typename silu_layer<D, T, Backend>::saved s2;
+        rows_view gate, up;  // (R N, D)
+        typename linear<D, D, with_bias::yes, T, Backend>::saved down;
+        rows_view out;  // (R N, D)
+    };
+
+    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& y) const {
+        index_t const positions = y.extent(0);
+        index_t const samples = positions > 0 ? x.extent(0) / positions : 0;
+        auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
+        auto const& w0 = linears.template layer<0>();
+        saved s{.samples = samples, .norm = in_ln.forward(ctx, x), .y = y, .a1 = take(), .s1 = {}, .l2 = {}, .s2 = {},
+                .gate = {}, .up = {}, .down = {}, .out = {}};
+        {
+            arena_scope const scope(ctx.scratch);
+            auto const shared = ctx.scratch.template take<T>(y.extents());  // (R, D)
+            matmul(ctx, shared, y, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
+            detail::repeat_rows(ctx, s.a1.data(), shared.data(), positions, samples, D);
+        }
+        matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
+        s.s1 = linears.template layer<1>().forward(ctx, s.a1);
+        s.l2 = linears.template layer<2>().forward(ctx, s.s1.y);
+        s.s2 = linears.template layer<3>().forward(ctx, s.l2.y);
+        s.gate = take();
+        s.up = take();
+        linears.template layer<4>().template apply_part<0, D>(ctx, s.gate, s.s2.y);
+        linears.template layer<4>().template apply_part<D, D>(ctx, s.up, s.s2.y);
+        auto const act = take();
+        evaluate(ctx, act, silu(s.gate) * s.up);
+        s.down = down_proj.forward(ctx, act);
+        evaluate(ctx, s.down.y, s.down.y + x);
+        s.out = s.down.y;
+        return s;
+    }
+
+    // dx (R N, D) is overwritten, dy (R, D) accumulates. Consumes what was saved.
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& dout, rows_view const& dx, rows_view const& dy) {
+        arena_scope const scope(ctx.scratch);
+        auto const a = ctx.scratch.template take<T>(dout.extents());
+        auto const b = ctx.scratch.template take<T>(dout.extents());
+        down_proj.backward(ctx, s.down, dout, a);
+        differentiate(ctx, silu(wrt(s.gate, s.gate)) * wrt(s.up, s.up), a);
+        linears.template layer<4>().template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
+        linears.template layer<4>().template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
+        linears.template layer<3>().backward(ctx, s.s2, b, b);
+        linears.template layer<2>().backward(ctx, s.l2, b, a);
+        linears.template layer<1>().backward(ctx, s.s1, a, a);  // of a1
+        auto& w0 = linears.template layer<0>();
+        auto const dshared = ctx.scratch.template take<T>(dy.extents());  // (R, D)
+        detail::sum_repeated_rows(ctx, dshared.data(), a.data(), dy.extent(0), s.samples, D);
+        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.y, into::accumulate);
+        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(a), s.norm.y, into::accumulate);
+        add_row_sums(ctx, w0.bias.gradient(), matrix_view<T const, D, Backend>(dshared));
+        matmul(ctx, dy, dshared, columns<D, D>(w0.weight.value), into::accumulate);
+        matmul(ctx, b, a, columns<0, D>(w0.weight.value));
+        in_ln.backward(ctx, s.norm, b, dx);
+        evaluate(ctx, dx, dx + dout);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("in_ln", in_ln, visitor);
+        visit_as("linears", linears, visitor);
+        visit_as("down_proj", down_proj, visitor);
+    }
+};
+
+// Run-time settings of the loss.
+struct energy_objective {
+    index_t samples = 8;    // N, at least 2
+    index_t targets = 100;  // M, at least 1
+    double beta = 1;        // in (0, 2)
+};
+
+template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    static constexpr index_t S = C.noise_size;
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_mlp_layers);
+    using objective = energy_objective;
+    using hidden_view = matrix_view<T const, D, Backend>;  // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
+    using latents = matrix_view<T, L, Backend>;            // (R N, L)
+    using norm_type = layer_norm<D, T, Backend>;
+
+    struct final_layer_type {
+        norm_type in_ln;
+        chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>, linear<D, L, with_bias::yes, T, Backend>>
+            linears;
+        template <class Visitor> void visit(Visitor& visitor) {
+            visit_as("in_ln", in_ln, visitor);
+            visit_as("linears", linears, visitor);
+        }
+    };
+
+    linear<S, D, with_bias::yes, T, Backend> noise_embd;
+    linear<D, D, with_bias::yes, T, Backend> hidden_embd;
+    norm_type norm_hidden;
+    norm_type norm_noise;
+    std::array<energy_block<D, T, Backend>, depth> mlp_blocks;
+    final_layer_type final_layer;
+
+    energy_head() { final_layer.linears.template layer<2>().weight.starts = role::output; }
+
+    struct saved {
+        typename decltype(noise_embd)::saved noise;
+        typename norm_type::saved noise_norm;
+        typename decltype(hidden_embd)::saved hidden;
+        typename norm_type::saved hidden_norm;
+        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;
+        typename norm_type::saved final_norm;
+        typename decltype(final_layer.linears)::saved final_linears;
+        latents y;  // (R N, L)
+    };
+
+    // Samples of every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
+    saved forward(context<Backend>& ctx, hidden_view const& hidden, noise_view const& noise) const {
+        auto const n = noise_embd.forward(ctx, noise);
+        auto const nn = norm_noise.forward(ctx, n.y);
+        auto const h = hidden_embd.forward(ctx, hidden);
+        auto const hn = norm_hidden.forward(ctx, h.y);
+        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;
+        matrix_view<T, D, Backend> x = nn.y;
+        for (std::size_t i = 0; i < depth; ++i) x = (blocks[i] = mlp_blocks[i].forward(ctx, x, hn.y)).out;
+        auto const fn = final_layer.in_ln.forward(ctx, x);
+        auto const fl = final_layer.linears.forward(ctx, fn.y);
+        return {n, nn, h, hn, blocks, fn, fl, fl.y};
+    }
+
+    // dhidden (R, D) is overwritten.
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dhidden) {
+        arena_scope const scope(ctx.scratch);
+        auto da = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        auto db = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        auto const dshared = ctx.scratch.template take<T>(dhidden.extents());  // (R, D)
+        fill(ctx, dshared, T{});
+        final_layer.linears.backward(ctx, s.final_linears, dy, db);
+        final_layer.in_ln.backward(ctx, s.final_norm, db, da);
+        for (std::size_t i = depth; i-- > 0; std::swap(da, db)) mlp_blocks[i].backward(ctx, s.blocks[i], da, db, dshared);
+        norm_noise.backward(ctx, s.noise_norm, da, db);
+        noise_embd.backward_parameters(ctx, s.noise, db);
+        auto const dh = ctx.scratch.template take<T>(dhidden.extents());
+        norm_hidden.backward(ctx, s.hidden_norm, dshared, dh);
+        hidden_embd.backward(ctx, s.hidden, dh, dhidden);
+    }
+
+    // z (R N, L): N samples of every position. The noise of sample n of row r is element ((first + r) N + n) S .. of
+    // `draws`. What it needs of ctx.saved is given back.
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, key draws, index_t first = 0) const {
+        arena_scope const scope(ctx.saved);
+        index_t const samples = hidden.extent(0) > 0 ? z.extent(0) / hidden.extent(0) : 0;
+        copy(ctx, z, forward(ctx, hidden, draw_noise(ctx, z.extent(0), draws, first * samples)).y);
+    }
+
+    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
+    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works in
+    // chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, L, Backend> const& mean,
+                             matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             objective const& o, index_t first, double scale) {
+        key const noise_key = ctx.random(stream::head_noise);
+        key const target_key = ctx.random(stream::target);
+        index_t const chunk = std::max<index_t>(1, chunk_rows / std::max<index_t>(1, o.samples));
+        double total = 0;
+        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
+            arena_scope const scope(ctx.saved);
+            index_t const n = std::min(chunk, hidden.extent(0) - r0);
+            auto const noise = draw_noise(ctx, n * o.samples, noise_key, (first + r0) * o.samples);
+            auto const s = forward(ctx, rows(hidden, r0, n), noise);
+            total += score_and_backward(ctx, s, rows(mean, r0, n), rows(log_std, r0, n),
+                                        dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n), o,
+                                        drawn_targets{target_key, first + r0}, scale);
+        }
+        return total;
+    }
+
+    // The same with given noise (R N, S) and target draws eps (M, R, L).
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, L, Backend> const& mean,
+                             matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             objective const& o, noise_view const& noise,
+                             view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+        arena_scope const scope(ctx.saved);
+        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o, given_targets<T>{eps}, scale);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("noise_embd", noise_embd, visitor);
+        visit_as("hidden_embd", hidden_embd, visitor);
+        visit_as("norm_hidden", norm_hidden, visitor);
+        visit_as("norm_noise", norm_noise, visitor);
+        for (std::size_t i = 0; i < depth; ++i) visit_as("mlp_blocks." + std::to_string(i), mlp_blocks[i], visitor);
+        visit_as("final_layer", final_layer, visitor);
+    }
+
+private:
+    static constexpr index_t chunk_rows = 2048;  // samples whose activations are alive at once
+
+    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, index_t first) const {
+        auto const noise = ctx.saved.template take<T>(extents<dyn, S>(count));
+        fill_uniform(ctx, noise, draws, static_cast<std::uint64_t>(first * S), static_cast<T>(-0.5));
+        return noise;
+    }
+
+    template <class Targets>
+    double score_and_backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& mean,
+                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                              objective const& o, Targets const& targets, double scale) {
+        arena_scope const scope(ctx.scratch);
+        index_t const positions = mean.extent(0);
+        bool const differentiates = dhidden.data() != nullptr;
+        extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
+        auto const score = ctx.scratch.template take<T>(extents<dyn>(positions));
+        view<T, extents<dyn, dyn, dyn>, Backend> dx(nullptr, shape);
+        if (differentiates) dx = ctx.scratch.template take<T>(shape);
+        energy_score(ctx, score, dx, reshape(s.y, shape), mean, log_std, targets, o.beta, o.targets, scale);
+        if (differentiates) backward(ctx, s, reshape(dx, extents<dyn, L>(positions * o.samples)), dhidden);
+        return -detail::real_part(sum(ctx, score * 1.0));
+    }
+};
+
+}  // namespace calm

@@ -1,0 +1,186 @@
+#pragma once
+// Rotary causal attention with grouped key and value heads, and its cache. Vaswani et al. 2017; Su et al. 2021.
+
+#include "calm/nn/linear.hpp"
+#include "calm/tensor/cpu/attention.hpp"
+
+namespace calm {
+
+// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
+// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient.
+template <class T, index_t Width>
+void rotate(context<cpu>& ctx, matrix_view<T, Width> const& x, index_t head_size, index_t period, index_t first,
+            double theta, double direction = 1) {
+    index_t const half = head_size / 2;
+    arena_scope const scope(ctx.scratch);
+    auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(period, 2, half));  // cos, sin
+    ctx.parallel_ranges(period, 64, [&](index_t begin, index_t end) {
+        for (index_t p = begin; p < end; ++p)
+            for (index_t i = 0; i < half; ++i) {
+                // The published tables are computed in single precision.
+                float const frequency = std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
+                float const angle = static_cast<float>(first + p) * frequency;
+                table[(p * 2) * half + i] = static_cast<T>(std::cos(angle));
+                table[(p * 2 + 1) * half + i] = static_cast<T>(direction * static_cast<double>(std::sin(angle)));
+            }
+    });
+    index_t const width = x.extent(1);
+    ctx.parallel_ranges(x.extent(0), 64, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
+            T const* const c = table.data() + (r % period) * 2 * half;
+            T const* const s = c + half;
+            for (T* a = x.data() + r * width; a < x.data() + (r + 1) * width; a += head_size)
+                detail::for_packets<T>(0, half, [&]<class V>(index_t i) {
+                    V const u = load<V>(a + i);
+                    V const w = load<V>(a + half + i);
+                    store(a + i, u * load<V>(c + i) - w * load<V>(s + i));
+                    store(a + half + i, w * load<V>(c + i) + u * load<V>(s + i));
+                });
+        }
+    });
+}
+
+// Keys (after rotation) and values of the positions seen so far, of B sequences: (B, capacity, kv_heads * head_size).
+template <class T, index_t Width> struct kv_cache {
+    tensor<T, extents<dyn, dyn, Width>> keys;
+    tensor<T, extents<dyn, dyn, Width>> values;
+    index_t length = 0;
+
+    kv_cache(index_t sequences, index_t capacity)
+        : keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)) {}
+};
+
+template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
+    static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
+    static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
+    static constexpr index_t head_size = D / Heads;
+    static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
+    static constexpr index_t kv_width = KvHeads * head_size;
+
+    linear<D, D, with_bias::no, T, Backend> q_proj;
+    linear<D, kv_width, with_bias::no, T, Backend> k_proj;
+    linear<D, kv_width, with_bias::no, T, Backend> v_proj;
+    linear<D, D, with_bias::no, T, Backend> o_proj;
+
+    struct saved {
+        index_t positions;                        // P: rows are (B, P)
+        typename decltype(q_proj)::saved q;       // y: (R, D), rotated
+        typename decltype(k_proj)::saved k;       // y: (R, kv_width), rotated
+        typename decltype(v_proj)::saved v;       // y: (R, kv_width)
+        typename decltype(o_proj)::saved o;       // x: (R, D)
+        view<T, extents<dyn, dyn, Heads>, Backend> lse;  // stored (B, heads, P)
+        matrix_view<T, D, Backend> y;             // (R, D)
+    };
+
+    // x: rows (B, P) of D; every sequence attends to itself.
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions, double theta) const {
+        index_t const rows = x.extent(0);
+        auto const q = q_proj.forward(ctx, x);
+        auto const k = k_proj.forward(ctx, x);
+        auto const v = v_proj.forward(ctx, x);
+        rotate(ctx, q.y, head_size, positions, 0, theta);
+        rotate(ctx, k.y, head_size, positions, 0, theta);
+        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
+        auto const lse = ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
+        auto const a = shape(rows, positions);
+        ctx.parallel(a.sequences * Heads, [&](index_t task) {
+            index_t const b = task / Heads;
+            index_t const h = task % Heads;
+            index_t const at = b * a.q_sequence + h * head_size;
+            index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
+            detail::attention_head(a, mixed.data() + at, lse.data() + task * positions, q.y.data() + at, k.y.data() + kv,
+                                   v.y.data() + kv);
+        });
+        auto const o = o_proj.forward(ctx, mixed);
+        return {positions, q, k, v, o, lse, o.y};
+    }
+
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx, double theta) {
+        index_t const rows = dy.extent(0);
+        arena_scope const scope(ctx.scratch);
+        auto const dmixed = ctx.scratch.template take<T>(extents<dyn, D>(rows));
+        auto const dq = ctx.scratch.template take<T>(extents<dyn, D>(rows));
+        auto const dk = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
+        auto const dv = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
+        o_proj.backward(ctx, s.o, dy, dmixed);
+        auto const a = shape(rows, s.positions);
+        ctx.parallel(a.sequences * KvHeads, [&](index_t task) {
+            index_t const b = task / KvHeads;
+            index_t const kv = b * a.kv_sequence + task % KvHeads * head_size;
+            for (index_t p = 0; p < s.positions; ++p) {
+                std::fill_n(dk.data() + kv + p * kv_width, head_size, T{});
+                std::fill_n(dv.data() + kv + p * kv_width, head_size, T{});
+            }
+            constexpr index_t group = Heads / KvHeads;
+            for (index_t h = task % KvHeads * group; h < (task % KvHeads + 1) * group; ++h) {
+                index_t const at = b * a.q_sequence + h * head_size;
+                detail::attention_head_back(a, dq.data() + at, dk.data() + kv, dv.data() + kv, dmixed.data() + at,
+                                            s.o.x.data() + at, s.lse.data() + (b * Heads + h) * s.positions,
+                                            s.q.y.data() + at, s.k.y.data() + kv, s.v.y.data() + kv);
+            }
+        });
+        rotate(ctx, dq, head_size, s.positions, 0, theta, -1);
+        rotate(ctx, dk, head_size, s.positions, 0, theta, -1);
+        q_proj.backward(ctx, s.q, dq, dx);
+        k_proj.backward_parameters(ctx, s.k, dk);
+        v_proj.backward_parameters(ctx, s.v, dv);
+        matmul(ctx, dx, dk, k_proj.weight.value, into::accumulate);
+        matmul(ctx, dx, dv, v_proj.weight.value, into::accumulate);
+    }
+
+    // x: rows (B, T) that follow the cache's positions; the cache grows by T. Throws errc::usage where it is full.
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+                                      kv_cache<T, kv_width>& cache, double theta) const {
+        index_t const sequences = cache.keys.extent(0);
+        index_t const capacity = cache.keys.extent(1);
+        index_t const fresh = x.extent(0) / sequences;
+        require(cache.length + fresh <= capacity, errc::usage, [&] {
+            return "calm::attention: the cache holds " + std::to_string(capacity) + " positions, " +
+                   std::to_string(cache.length + fresh) + " were asked for; make it larger";
+        });
+        auto const q = q_proj.forward(ctx, x);
+        auto const k = k_proj.forward(ctx, x);
+        auto const v = v_proj.forward(ctx, x);
+        rotate(ctx, q.y, head_size, fresh, cache.length, theta);
+        rotate(ctx, k.y, head_size, fresh, cache.length, theta);
+        for (index_t b = 0; b < sequences; ++b) {
+            index_t const at = (b * capacity + cache.length) * kv_width;
+            std::copy_n(k.y.data() + b * fresh * kv_width, fresh * kv_width, cache.keys.data() + at);
+            std::copy_n(v.y.data() + b * fresh * kv_width, fresh * kv_width, cache.values.data() + at);
+        }
+        cache.length += fresh;
+        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
+        auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
+        detail::attention_shape const a{sequences, fresh,     cache.length,    Heads,    KvHeads,
+                                        head_size, D,         fresh * D,       kv_width, capacity * kv_width};
+        ctx.parallel(sequences * Heads, [&](index_t task) {
+            index_t const b = task / Heads;
+            index_t const h = task % Heads;
+            index_t const at = b * a.q_sequence + h * head_size;
+            index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
+            detail::attention_head(a, mixed.data() + at, lse.data() + task * fresh, q.y.data() + at,
+                                   cache.keys.data() + kv, cache.values.data() + kv);
+        });
+        return o_proj.forward(ctx, mixed).y;
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("q_proj", q_proj, visitor);
+        visit_as("k_proj", k_proj, visitor);
+        visit_as("v_proj", v_proj, visitor);
+        visit_as("o_proj", o_proj, visitor);
+    }
+
+private:
+    static detail::attention_shape shape(index_t rows, index_t positions) {
+        require(positions > 0 && rows % positions == 0, errc::usage, [&] {
+            return "calm::attention: expected rows of whole sequences of " + std::to_string(positions) + " positions, found " +
+                   std::to_string(rows) + " rows";
+        });
+        return {rows / positions, positions, positions, Heads,    KvHeads,
+                head_size,        D,         positions * D, kv_width, positions * kv_width};
+    }
+};
+
+}  // namespace calm

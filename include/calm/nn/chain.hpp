@@ -1,0 +1,121 @@
+#pragma once
+// Combinators: layers in a row, and a layer beside the identity. A layer is anything with
+//     saved forward(ctx, x) const      saved.y is the result; memory from ctx.saved
+//     void backward(ctx, saved, dy, dx)   dx is overwritten, parameter gradients accumulate; may consume saved, never reads saved.y
+//     void visit(visitor)                 names its parameters
+// and the sizes `inputs` and `outputs`.
+
+#include <tuple>
+
+#include "calm/nn/param.hpp"
+#include "calm/tensor/expr.hpp"
+
+namespace calm {
+
+// y = silu(x), element by element.
+template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
+    using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+    struct saved {
+        matrix_view<T const, D, Backend> x;
+        matrix_view<T, D, Backend> y;
+    };
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+        saved const s{x, ctx.saved.template take<T>(x.extents())};
+        evaluate(ctx, s.y, silu(x));
+        return s;
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        differentiate(ctx, silu(wrt(s.x, dx)), dy);
+    }
+    template <class Visitor> void visit(Visitor&) {}
+};
+
+// Layers one after the other, named by their place: "0", "1", ...
+template <class... Layers> struct chain {
+    static constexpr std::size_t depth = sizeof...(Layers);
+    using tuple = std::tuple<Layers...>;
+    using first = std::tuple_element_t<0, tuple>;
+    using last = std::tuple_element_t<depth - 1, tuple>;
+    using scalar = typename first::scalar;
+    static constexpr index_t inputs = first::inputs;
+    static constexpr index_t outputs = last::outputs;
+
+    tuple layers;
+
+    struct saved {
+        std::tuple<typename Layers::saved...> all;
+        decltype(std::declval<typename last::saved>().y) y;
+    };
+
+    template <std::size_t I> auto& layer() { return std::get<I>(layers); }
+    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }
+
+    template <class Context, class X> saved forward(Context& ctx, X const& x) const {
+        check_sizes(std::make_index_sequence<depth - 1>{});
+        auto const all = forward_from<0>(ctx, x);
+        return {all, std::get<depth - 1>(all).y};
+    }
+
+    template <class Context, class DY, class DX> void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+        arena_scope const scope(ctx.scratch);
+        backward_from<depth - 1>(ctx, s, dy, dx);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (visit_as(std::to_string(I), std::get<I>(layers), visitor), ...);
+        }
+        (std::make_index_sequence<depth>{});
+    }
+
+private:
+    template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
+        static_assert(
+            ((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
+            "calm::chain: the outputs of a layer must equal the inputs of the next");
+    }
+    template <std::size_t I, class Context, class X> auto forward_from(Context& ctx, X const& x) const {
+        auto const s = std::get<I>(layers).forward(ctx, x);
+        if constexpr (I + 1 < depth) return std::tuple_cat(std::tuple(s), forward_from<I + 1>(ctx, s.y));
+        else return std::tuple(s);
+    }
+    template <std::size_t I, class Context, class DY, class DX>
+    void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+        if constexpr (I == 0) {
+            std::get<0>(layers).backward(ctx, std::get<0>(s.all), dy, dx);
+        } else {
+            constexpr index_t width = std::tuple_element_t<I, tuple>::inputs;
+            auto const between = ctx.scratch.template take<scalar>(extents<dyn, width>(dy.extent(0)));
+            std::get<I>(layers).backward(ctx, std::get<I>(s.all), dy, between);
+            backward_from<I - 1>(ctx, s, between, dx);
+        }
+    }
+};
+
+// y = x + inner(x)
+template <class Layer> struct residual {
+    using scalar = typename Layer::scalar;
+    static constexpr index_t inputs = Layer::inputs;
+    static constexpr index_t outputs = Layer::outputs;
+    static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");
+
+    Layer inner;
+
+    using saved = typename Layer::saved;
+
+    template <class Context, class X> saved forward(Context& ctx, X const& x) const {
+        saved const s = inner.forward(ctx, x);
+        evaluate(ctx, s.y, s.y + x);
+        return s;
+    }
+    template <class Context, class DY, class DX> void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+        inner.backward(ctx, s, dy, dx);
+        evaluate(ctx, dx, dx + dy);
+    }
+    template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
+};
+
+}  // namespace calm

@@ -1,0 +1,35 @@
+#pragma once
+// A table of V rows, one a token id. V is a run-time size.
+
+#include "calm/nn/param.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+template <index_t D, class T = float, class Backend = cpu> struct embedding {
+    param<T, extents<dyn, D>, Backend> weight;
+
+    explicit embedding(index_t vocabulary)
+        : weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
+
+    [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }
+
+    struct saved {
+        vector_view<token_id const, dyn, Backend> ids;  // (R)
+        matrix_view<T, D, Backend> y;                   // (R, D)
+    };
+
+    // Throws errc::tokenizer for an id outside the table.
+    saved forward(context<Backend>& ctx, vector_view<token_id const, dyn, Backend> const& ids) const {
+        saved const s{ids, ctx.saved.template take<T>(extents<dyn, D>(ids.size()))};
+        gather_rows(ctx, s.y, weight.read(), ids);
+        return s;
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
+        scatter_add_rows(ctx, weight.gradient(), dy, s.ids);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
+};
+
+}  // namespace calm

@@ -1,0 +1,76 @@
+#pragma once
+// y = x W^T + b, W stored (out, in) as in the published checkpoints.
+
+#include "calm/nn/param.hpp"
+#include "calm/tensor/matmul.hpp"
+
+namespace calm {
+
+enum class with_bias : bool { no, yes };
+
+template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = float, class Backend = cpu> struct linear {
+    using scalar = T;
+    static constexpr index_t inputs = In;
+    static constexpr index_t outputs = Out;
+    using input = matrix_view<T const, In, Backend>;    // (R, In)
+    using output = matrix_view<T, Out, Backend>;        // (R, Out)
+
+    param<T, extents<Out, In>, Backend> weight = make_param<T, extents<Out, In>, Backend>(role::weight);
+    param<T, extents<Out>, Backend> bias = make_param<T, extents<Out>, Backend>(role::bias);
+
+    struct saved {
+        input x;
+        output y;
+    };
+
+    // y (R, Out) from x (R, In), into the caller's memory.
+    void apply(context<Backend>& ctx, output const& y, input const& x) const {
+        if constexpr (Bias == with_bias::yes) matmul(ctx, y, x, transposed(weight.value), bias.read());
+        else matmul(ctx, y, x, transposed(weight.value));
+    }
+
+    saved forward(context<Backend>& ctx, input const& x) const {
+        saved const s{x, ctx.saved.template take<T>(extents<dyn, Out>(x.extent(0)))};
+        apply(ctx, s.y, x);
+        return s;
+    }
+
+    // dx (R, In) is overwritten; weight and bias gradients accumulate.
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy,
+                  matrix_view<T, In, Backend> const& dx) {
+        backward_parameters(ctx, s, dy);
+        matmul(ctx, dx, dy, weight.value);
+    }
+    // The same where nobody wants dx.
+    void backward_parameters(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy) {
+        matmul(ctx, weight.gradient(), transposed(dy), s.x, into::accumulate);
+        if constexpr (Bias == with_bias::yes) add_row_sums(ctx, bias.gradient(), dy);
+    }
+
+    // Outputs First .. First + Count alone: y (R, Count) from x (R, In), and the gradients of that part.
+    template <index_t First, index_t Count>
+    void apply_part(context<Backend>& ctx, matrix_view<T, Count, Backend> const& y, input const& x) const {
+        static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
+        view<T const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
+        if constexpr (Bias == with_bias::yes)
+            matmul(ctx, y, x, transposed(w), view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
+        else matmul(ctx, y, x, transposed(w));
+    }
+    template <index_t First, index_t Count>
+    void backward_part(context<Backend>& ctx, input const& x, matrix_view<T const, Count, Backend> const& dy,
+                       matrix_view<T, In, Backend> const& dx, into mode) {
+        view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
+        view<T const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
+        matmul(ctx, dw, transposed(dy), x, into::accumulate);
+        if constexpr (Bias == with_bias::yes)
+            add_row_sums(ctx, view<T, extents<Count>, Backend>(bias.gradient().data() + First, {}), dy);
+        matmul(ctx, dx, dy, w, mode);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visitor("weight", weight);
+        if constexpr (Bias == with_bias::yes) visitor("bias", bias);
+    }
+};
+
+}  // namespace calm

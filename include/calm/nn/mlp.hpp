@@ -1,0 +1,53 @@
+#pragma once
+// SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
+
+#include "calm/nn/linear.hpp"
+#include "calm/tensor/expr.hpp"
+
+namespace calm {
+
+template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct swiglu {
+    using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+
+    linear<D, Inner, with_bias::no, T, Backend> gate_proj;
+    linear<D, Inner, with_bias::no, T, Backend> up_proj;
+    linear<Inner, D, with_bias::no, T, Backend> down_proj;
+
+    struct saved {
+        typename decltype(gate_proj)::saved gate;   // y: (R, Inner)
+        typename decltype(up_proj)::saved up;       // y: (R, Inner)
+        typename decltype(down_proj)::saved down;   // x: (R, Inner), y: (R, D)
+        matrix_view<T, D, Backend> y;               // (R, D)
+    };
+
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+        auto const gate = gate_proj.forward(ctx, x);
+        auto const up = up_proj.forward(ctx, x);
+        auto const act = ctx.saved.template take<T>(extents<dyn, Inner>(x.extent(0)));  // (R, Inner)
+        evaluate(ctx, act, silu(gate.y) * up.y);
+        auto const down = down_proj.forward(ctx, act);
+        return {gate, up, down, down.y};
+    }
+
+    // Consumes what was saved: the gradients of gate and up take their place.
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        arena_scope const scope(ctx.scratch);
+        auto const dact = ctx.scratch.template take<T>(extents<dyn, Inner>(dy.extent(0)));  // (R, Inner)
+        down_proj.backward(ctx, s.down, dy, dact);
+        differentiate(ctx, silu(wrt(s.gate.y, s.gate.y)) * wrt(s.up.y, s.up.y), dact);
+        gate_proj.backward(ctx, s.gate, s.gate.y, dx);
+        up_proj.backward_parameters(ctx, s.up, s.up.y);
+        matmul(ctx, dx, s.up.y, up_proj.weight.value, into::accumulate);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("gate_proj", gate_proj, visitor);
+        visit_as("up_proj", up_proj, visitor);
+        visit_as("down_proj", down_proj, visitor);
+    }
+};
+
+}  // namespace calm

@@ -1,0 +1,112 @@
+#pragma once
+// One bump allocator for each kind of memory: values, gradients, moments, saved activations, scratch. After its first
+// round of use an arena is one block, and the rounds that follow allocate nothing.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/view.hpp"
+
+namespace calm {
+
+template <class Backend = cpu> class arena {
+    static_assert(host_memory<Backend>, "calm::arena: this backend keeps its memory elsewhere");
+    static constexpr std::size_t alignment = 64;
+
+public:
+    explicit arena(std::string name) : name_(std::move(name)) {}
+    arena(arena&&) noexcept = default;
+    arena& operator=(arena&&) noexcept = default;
+
+    // Uninitialised memory for the shape, valid until the arena is rewound past it.
+    template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
+        return {static_cast<T*>(take_bytes(static_cast<std::size_t>(shape.size()) * sizeof(T))), shape};
+    }
+
+    struct mark {
+        std::size_t block = 0;
+        std::size_t used = 0;
+        std::size_t total = 0;
+    };
+    [[nodiscard]] mark here() const { return {current_, used_, total_}; }
+
+    // Frees what was taken since the mark; rewound to the start, several blocks become one.
+    void rewind(mark m) {
+        current_ = m.block;
+        used_ = m.used;
+        total_ = m.total;
+        if (total_ == 0 && blocks_.size() > 1) {
+            blocks_.clear();
+            add_block(peak_);
+        }
+    }
+    void clear() { rewind({}); }
+
+    [[nodiscard]] std::string const& name() const { return name_; }
+    [[nodiscard]] std::size_t used() const { return total_; }
+    [[nodiscard]] std::size_t peak() const { return peak_; }
+
+private:
+    struct release {
+        void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{alignment}); }
+    };
+    struct block {
+        std::unique_ptr<std::byte[], release> bytes;
+        std::size_t size = 0;
+    };
+
+    void add_block(std::size_t size) {
+        try {
+            blocks_.push_back({std::unique_ptr<std::byte[], release>(
+                                   static_cast<std::byte*>(::operator new(size, std::align_val_t{alignment}))),
+                               size});
+        } catch (std::bad_alloc const&) {
+            throw error(errc::memory, "calm::arena '" + name_ + "': expected " + std::to_string(size) +
+                                          " bytes of free memory; use smaller batches or shorter blocks");
+        }
+    }
+
+    void* take_bytes(std::size_t bytes) {
+        bytes = (bytes + alignment - 1) / alignment * alignment;
+        while (blocks_.empty() || used_ + bytes > blocks_[current_].size) {
+            if (!blocks_.empty() && current_ + 1 < blocks_.size()) {
+                ++current_;
+            } else {
+                add_block(std::max({bytes, peak_ / 2, std::size_t{1} << 20}));
+                current_ = blocks_.size() - 1;
+            }
+            used_ = 0;
+        }
+        void* const p = blocks_[current_].bytes.get() + used_;
+        used_ += bytes;
+        total_ += bytes;
+        peak_ = std::max(peak_, total_);
+        return p;
+    }
+
+    std::string name_;
+    std::vector<block> blocks_;
+    std::size_t current_ = 0;
+    std::size_t used_ = 0;
+    std::size_t total_ = 0;
+    std::size_t peak_ = 0;
+};
+
+// Rewinds an arena to where it stood, at the end of a scope.
+template <class Backend> class arena_scope {
+public:
+    explicit arena_scope(arena<Backend>& a) : arena_(a), mark_(a.here()) {}
+    ~arena_scope() { arena_.rewind(mark_); }
+    arena_scope(arena_scope const&) = delete;
+    arena_scope& operator=(arena_scope const&) = delete;
+
+private:
+    arena<Backend>& arena_;
+    typename arena<Backend>::mark mark_;
+};
+
+}  // namespace calm

@@ -1,0 +1,13 @@
+#pragma once
+// Backends are tags in the type of what they store and run; contexts (context.hpp) are values in the call.
+
+#include <type_traits>
+
+namespace calm {
+
+struct cpu {};       // packets, Eigen, OpenMP
+struct emulated {};  // the portable block kernels of the GPU, run on the host
+
+template <class Backend> concept host_memory = std::is_same_v<Backend, cpu> || std::is_same_v<Backend, emulated>;
+
+}  // namespace calm

@@ -1,0 +1,93 @@
+#pragma once
+// A context says where and how a verb runs: threads, scratch memory, the key of its random numbers. There are no globals.
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#ifdef __FAST_MATH__
+#error "calm: -ffast-math breaks exp and the finite checks silently; compile without it"
+#endif
+
+#include "calm/tensor/arena.hpp"
+#include "calm/tensor/random.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Threads that compute flush denormals to zero: a saturated softmax is otherwise 14 times slower.
+class flush_denormals {
+#if defined(__SSE__)
+public:
+    flush_denormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040U); }
+    ~flush_denormals() { _mm_setcsr(saved_); }
+    flush_denormals(flush_denormals const&) = delete;
+    flush_denormals& operator=(flush_denormals const&) = delete;
+
+private:
+    unsigned saved_;
+#endif
+};
+
+}  // namespace detail
+
+// Runs on the host. `cpu` and `emulated` differ in the kernels that verbs choose for them.
+template <class Backend = cpu> class context {
+    static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
+
+public:
+    // threads: 0 takes the machine's. The same seed gives the same bits at any number of threads.
+    explicit context(std::uint64_t run_seed = 0, int threads = 0)
+        : seed(run_seed), threads_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+
+    std::uint64_t seed;
+    std::uint32_t step = 0;  // of the run: part of every random key
+    arena<Backend> saved{"saved activations"};
+    arena<Backend> scratch{"scratch"};
+
+    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }
+    [[nodiscard]] int threads() const { return threads_; }
+
+    // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
+    // known before it runs.
+    [[nodiscard]] bool rehearsing() const { return rehearsing_; }
+    void rehearse(bool on) { rehearsing_ = on; }
+
+    // Calls f(task) for task = 0 .. tasks - 1, each once, in any order, on up to threads() threads. Tasks must not depend
+    // on each other, and must not throw.
+    template <class F> void parallel(index_t tasks, F const& f) const {
+        if (rehearsing_ || tasks <= 0) return;
+#ifdef _OPENMP
+        if (int const n = static_cast<int>(std::min<index_t>(threads_, tasks)); n > 1 && !omp_in_parallel()) {
+#pragma omp parallel num_threads(n)
+            {
+                detail::flush_denormals const guard;
+#pragma omp for schedule(dynamic, 1)
+                for (index_t task = 0; task < tasks; ++task) f(task);
+            }
+            return;
+        }
+#endif
+        detail::flush_denormals const guard;
+        for (index_t task = 0; task < tasks; ++task) f(task);
+    }
+
+    // The same over ranges [begin, end) of n items, `grain` items a task: the ranges don't depend on the threads.
+    template <class F> void parallel_ranges(index_t n, index_t grain, F const& f) const {
+        parallel((n + grain - 1) / grain, [&](index_t task) { f(task * grain, std::min(n, (task + 1) * grain)); });
+    }
+
+private:
+    int threads_;
+    bool rehearsing_ = false;
+};
+
+}  // namespace calm

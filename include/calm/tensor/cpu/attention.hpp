@@ -1,0 +1,119 @@
+#pragma once
+// Causal attention of one head with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): tiles of queries
+// against tiles of keys, so no P x P matrix is kept. Layout and arithmetic only; the layer is nn/attention.hpp.
+
+#include <limits>
+
+#include "calm/tensor/cpu/gemm.hpp"
+#include "calm/tensor/rows.hpp"
+
+namespace calm::detail {
+
+// T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head
+// h / (heads / kv_heads). Strides are in elements: between rows, and between sequences.
+struct attention_shape {
+    index_t sequences, queries, keys, heads, kv_heads, head_size;
+    index_t q_row, q_sequence, kv_row, kv_sequence;
+};
+
+inline constexpr index_t attention_tile = 64;
+
+// scores (tq, tk) of a tile: scale q k^T; keys after the query get -infinity. Returns false if all are masked.
+template <class T>
+void attention_scores(attention_shape const& a, T* scores, T const* q, T const* k, index_t q0, index_t tq, index_t k0,
+                      index_t tk) {
+    serial_gemm(product<T>{tq, tk, a.head_size, scores, attention_tile, q + q0 * a.q_row, a.q_row, false,
+                           k + k0 * a.kv_row, a.kv_row, true, false});
+    T const scale = T{1} / static_cast<T>(std::sqrt(static_cast<double>(a.head_size)));
+    for (index_t i = 0; i < tq; ++i) {
+        index_t const visible = std::clamp<index_t>(a.keys - a.queries + q0 + i + 1 - k0, 0, tk);
+        T* const row = scores + i * attention_tile;
+        for_packets<T>(0, visible, [&]<class V>(index_t j) { store(row + j, load<V>(row + j) * splat<V>(scale)); });
+        std::fill(row + visible, row + tk, static_cast<T>(-std::numeric_limits<double>::infinity()));
+    }
+}
+
+// o and the log of the softmax's denominator, lse (queries), of one head of one sequence.
+template <class T>
+void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
+    constexpr index_t tile = attention_tile;
+    T scores[static_cast<std::size_t>(tile * tile)];
+    for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
+        index_t const tq = std::min(tile, a.queries - q0);
+        double largest[tile];
+        T total[tile];
+        std::fill_n(largest, tq, -std::numeric_limits<double>::infinity());
+        std::fill_n(total, tq, T{});
+        for (index_t i = 0; i < tq; ++i) std::fill_n(o + (q0 + i) * a.q_row, a.head_size, T{});
+        index_t const end = std::min(a.keys, a.keys - a.queries + q0 + tq);
+        for (index_t k0 = 0; k0 < end; k0 += tile) {
+            index_t const tk = std::min(tile, end - k0);
+            attention_scores(a, scores, q, k, q0, tq, k0, tk);
+            for (index_t i = 0; i < tq; ++i) {
+                T* const row = scores + i * tile;
+                T* const out = o + (q0 + i) * a.q_row;
+                double now = largest[i];
+                for (index_t j = 0; j < tk; ++j) now = std::max(now, real_part(row[j]));
+                T const shift = static_cast<T>(now);
+                for_packets<T>(0, tk, [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(shift))); });
+                T const fade = static_cast<T>(std::exp(largest[i] - now));
+                total[i] = total[i] * fade + sum_packets<T>(tk, [&]<class V>(index_t j) -> V { return load<V>(row + j); });
+                if (k0 > 0)
+                    for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
+                largest[i] = now;
+            }
+            serial_gemm(product<T>{tq, a.head_size, tk, o + q0 * a.q_row, a.q_row, scores, tile, false, v + k0 * a.kv_row,
+                                   a.kv_row, false, true});
+        }
+        for (index_t i = 0; i < tq; ++i) {
+            T* const out = o + (q0 + i) * a.q_row;
+            T const inverse = T{1} / total[i];
+            for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
+            lse[q0 + i] = static_cast<T>(largest[i]) + math::log(total[i]);
+        }
+    }
+}
+
+// dq is overwritten; dk and dv accumulate (several query heads may share them).
+template <class T>
+void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o, T const* lse, T const* q,
+                         T const* k, T const* v) {
+    constexpr index_t tile = attention_tile;
+    constexpr auto area = static_cast<std::size_t>(tile * tile);
+    T weights[area];
+    T slopes[area];
+    T const scale = T{1} / static_cast<T>(std::sqrt(static_cast<double>(a.head_size)));
+    for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
+        index_t const tq = std::min(tile, a.queries - q0);
+        T delta[tile];
+        for (index_t i = 0; i < tq; ++i) {
+            delta[i] = dot(dout + (q0 + i) * a.q_row, o + (q0 + i) * a.q_row, a.head_size);
+            std::fill_n(dq + (q0 + i) * a.q_row, a.head_size, T{});
+        }
+        index_t const end = std::min(a.keys, a.keys - a.queries + q0 + tq);
+        for (index_t k0 = 0; k0 < end; k0 += tile) {
+            index_t const tk = std::min(tile, end - k0);
+            attention_scores(a, weights, q, k, q0, tq, k0, tk);
+            serial_gemm(product<T>{tq, tk, a.head_size, slopes, tile, dout + q0 * a.q_row, a.q_row, false,
+                                   v + k0 * a.kv_row, a.kv_row, true, false});
+            for (index_t i = 0; i < tq; ++i) {
+                T* const w = weights + i * tile;
+                T* const s = slopes + i * tile;
+                for_packets<T>(0, tk, [&]<class V>(index_t j) { store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i]))); });
+                // With all keys in one tile, the sum that cancels exactly where one key takes all the weight.
+                if (end <= tile) delta[i] = dot(w, s, tk);
+                for_packets<T>(0, tk, [&]<class V>(index_t j) {
+                    store(s + j, load<V>(w + j) * (load<V>(s + j) - splat<V>(delta[i])) * splat<V>(scale));
+                });
+            }
+            serial_gemm(product<T>{tk, a.head_size, tq, dv + k0 * a.kv_row, a.kv_row, weights, tile, true,
+                                   dout + q0 * a.q_row, a.q_row, false, true});
+            serial_gemm(product<T>{tq, a.head_size, tk, dq + q0 * a.q_row, a.q_row, slopes, tile, false, k + k0 * a.kv_row,
+                                   a.kv_row, false, true});
+            serial_gemm(product<T>{tk, a.head_size, tq, dk + k0 * a.kv_row, a.kv_row, slopes, tile, true,
+                                   q + q0 * a.q_row, a.q_row, false, true});
+        }
+    }
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,77 @@
+#pragma once
+// Products on the CPU: serial Eigen on slices of our own. The only header that includes Eigen.
+
+#ifndef EIGEN_DONT_PARALLELIZE
+#define EIGEN_DONT_PARALLELIZE
+#endif
+#include <Eigen/Core>
+#include <bit>
+
+#include "calm/tensor/context.hpp"
+
+namespace calm::detail {
+
+// C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k, m)
+// or (n, k). With a bias (n), C starts as its rows instead of zero.
+template <class T> struct product {
+    index_t m, n, k;
+    T* c;
+    index_t ldc;
+    T const* a;
+    index_t lda;
+    bool a_transposed;
+    T const* b;
+    index_t ldb;
+    bool b_transposed;
+    bool accumulates;
+    T const* bias = nullptr;
+};
+
+template <class T> void serial_gemm(product<T> const& p) {
+    using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    using stride = Eigen::OuterStride<>;
+    using input = Eigen::Map<matrix const, Eigen::Unaligned, stride>;
+    Eigen::Map<matrix, Eigen::Unaligned, stride> c(p.c, p.m, p.n, stride(p.ldc));
+    if (p.bias != nullptr)
+        for (index_t row = 0; row < p.m; ++row) std::copy_n(p.bias, p.n, p.c + row * p.ldc);
+    else if (!p.accumulates)
+        for (index_t row = 0; row < p.m; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{});
+    if (p.m == 0 || p.n == 0 || p.k == 0) return;
+    input const a(p.a, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, stride(p.lda));
+    input const b(p.b, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, stride(p.ldb));
+    if (p.a_transposed && p.b_transposed) c.noalias() += a.transpose() * b.transpose();
+    else if (p.a_transposed) c.noalias() += a.transpose() * b;
+    else if (p.b_transposed) c.noalias() += a * b.transpose();
+    else c.noalias() += a * b;
+}
+
+// Slices of the larger of m and n. They follow from the shape alone, so the threads don't change the result.
+inline index_t slice_width(index_t size) {
+    index_t count = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<index_t>(1, size / 64))));
+    count = std::max(std::min<index_t>(count, 16), (size + 4095) / 4096);
+    return std::max<index_t>(16, ((size + count - 1) / count + 15) / 16 * 16);
+}
+
+template <class T> product<T> slice_rows(product<T> p, index_t begin, index_t end) {
+    p.m = end - begin;
+    p.c += begin * p.ldc;
+    p.a += p.a_transposed ? begin : begin * p.lda;
+    return p;
+}
+template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t end) {
+    p.n = end - begin;
+    p.c += begin;
+    p.b += p.b_transposed ? begin * p.ldb : begin;
+    if (p.bias != nullptr) p.bias += begin;
+    return p;
+}
+
+template <class T> void gemm(context<cpu> const& ctx, product<T> const& p) {
+    bool const by_rows = p.m >= p.n;
+    index_t const size = by_rows ? p.m : p.n;
+    ctx.parallel_ranges(size, slice_width(size), [&](index_t begin, index_t end) {
+        serial_gemm(by_rows ? slice_rows(p, begin, end) : slice_columns(p, begin, end));
+    });
+}
+
+}  // namespace calm::detail

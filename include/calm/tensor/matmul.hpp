@@ -1,0 +1,98 @@
+#pragma once
+// Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
+
+#include "calm/tensor/cpu/gemm.hpp"
+#include "calm/tensor/tensor.hpp"
+
+namespace calm {
+
+// An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one.
+template <class T, index_t Rows, index_t Columns, class Backend> struct matrix_operand {
+    T* data;
+    index_t rows;     // as seen by the product
+    index_t columns;
+    index_t stride;   // between rows as stored
+    bool is_transposed;
+};
+
+namespace detail {
+
+template <index_t... Sizes> struct matrix_shape {
+    static constexpr std::size_t rank = sizeof...(Sizes);
+    static constexpr std::array<index_t, rank> sizes{Sizes...};
+    static constexpr index_t columns = sizes[rank - 1];
+    static constexpr index_t rows = rank == 2 ? sizes[0] : dyn;
+};
+
+template <class T, index_t... Sizes, class B> auto as_matrix(view<T, extents<Sizes...>, B> const& x) {
+    static_assert(sizeof...(Sizes) >= 2, "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
+    using shape = matrix_shape<Sizes...>;
+    index_t const columns = x.extent(shape::rank - 1);
+    index_t const rows = columns > 0 ? x.size() / columns : 0;
+    return matrix_operand<T, shape::rows, shape::columns, B>{x.data(), rows, columns, columns, false};
+}
+template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) { return as_matrix(x.view()); }
+template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) { return as_matrix(x.view()); }
+template <class T, index_t R, index_t C, class B> auto as_matrix(matrix_operand<T, R, C, B> const& x) { return x; }
+
+template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand<T, R, C, B> const& x) {
+    return matrix_operand<T, C, R, B>{x.data, x.columns, x.rows, x.stride, !x.is_transposed};
+}
+
+}  // namespace detail
+
+// x^T as an operand; nothing is moved.
+template <class X> auto transposed(X const& x) { return detail::transposed(detail::as_matrix(x)); }
+
+// Columns First .. First + Count of a matrix as an operand; nothing is moved.
+template <index_t First, index_t Count, class X> auto columns(X const& x) {
+    auto const m = detail::as_matrix(x);
+    return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
+        static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
+        return matrix_operand<T, R, Count, B>{a.data + First, a.rows, Count, a.stride, false};
+    }(m);
+}
+
+enum class into { overwrite, accumulate };
+
+namespace detail {
+
+template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
+void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
+            matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
+    static_assert(!std::is_const_v<TC>, "calm::matmul: the destination must be writable");
+    if constexpr (K != dyn && K2 != dyn)
+        static_assert(K == K2, "calm::matmul: columns of lhs must equal rows of rhs");
+    if constexpr (M != dyn && M2 != dyn) static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
+    if constexpr (N != dyn && N2 != dyn)
+        static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
+    require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns && !c.is_transposed, errc::usage, [&] {
+        auto const text = [](index_t r, index_t k) { return "(" + std::to_string(r) + ", " + std::to_string(k) + ")"; };
+        return "calm::matmul: expected shapes (M, N) = (M, K) (K, N), found " + text(c.rows, c.columns) + " = " +
+               text(a.rows, a.columns) + " " + text(b.rows, b.columns);
+    });
+    using T = TC;
+    gemm(ctx, product<T>{c.rows, c.columns, a.columns, c.data, c.stride, a.data, a.stride, a.is_transposed, b.data,
+                         b.stride, b.is_transposed, mode == into::accumulate, bias});
+}
+
+}  // namespace detail
+
+// c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
+// columns<..>(x). Throws errc::usage with the shapes where they don't fit.
+template <class Backend, class C, class A, class B>
+void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
+    detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);
+}
+
+// c (M, N) = a (M, K) b (K, N) + bias (N) on every row.
+template <class Backend, class C, class A, class B, class T, index_t N>
+void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
+    auto const out = detail::as_matrix(c);
+    require(bias.size() == out.columns, errc::usage, [&] {
+        return "calm::matmul: expected a bias of " + std::to_string(out.columns) + ", found " + std::to_string(bias.size());
+    });
+    detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
+}
+
+}  // namespace calm

@@ -1,0 +1,73 @@
+#pragma once
+// Differentiable element-wise operations: each is one struct that knows its value and its slopes, from the values of its
+// operands and its own. V is a scalar, a packet or std::complex. A new operation is a new struct and a function in expr.hpp.
+
+#include "calm/tensor/math.hpp"
+
+namespace calm::op {
+
+struct add {
+    template <class V> CALM_HD static V value(V a, V b) { return a + b; }
+    template <class V> CALM_HD static V back_a(V dy, V, V, V) { return dy; }
+    template <class V> CALM_HD static V back_b(V dy, V, V, V) { return dy; }
+};
+struct subtract {
+    template <class V> CALM_HD static V value(V a, V b) { return a - b; }
+    template <class V> CALM_HD static V back_a(V dy, V, V, V) { return dy; }
+    template <class V> CALM_HD static V back_b(V dy, V, V, V) { return -dy; }
+};
+struct multiply {
+    template <class V> CALM_HD static V value(V a, V b) { return a * b; }
+    template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy * b; }
+    template <class V> CALM_HD static V back_b(V dy, V a, V, V) { return dy * a; }
+};
+struct divide {
+    template <class V> CALM_HD static V value(V a, V b) { return a / b; }
+    template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy / b; }
+    template <class V> CALM_HD static V back_b(V dy, V, V b, V y) { return -dy * y / b; }
+};
+// The larger operand; where they are equal the gradient goes to the first.
+struct maximum {
+    template <class V> CALM_HD static V value(V a, V b) { return math::where_greater(b, a, b, a); }
+    template <class V> CALM_HD static V back_a(V dy, V a, V b, V) { return math::where_greater(b, a, dy - dy, dy); }
+    template <class V> CALM_HD static V back_b(V dy, V a, V b, V) { return math::where_greater(b, a, dy, dy - dy); }
+};
+
+struct negate {
+    template <class V> CALM_HD static V value(V a) { return -a; }
+    template <class V> CALM_HD static V back(V dy, V, V) { return -dy; }
+};
+struct exponential {
+    template <class V> CALM_HD static V value(V a) { return math::exp(a); }
+    template <class V> CALM_HD static V back(V dy, V, V y) { return dy * y; }
+};
+struct logarithm {
+    template <class V> CALM_HD static V value(V a) { return math::log(a); }
+    template <class V> CALM_HD static V back(V dy, V a, V) { return dy / a; }
+};
+struct square_root {
+    template <class V> CALM_HD static V value(V a) { return math::sqrt(a); }
+    template <class V> CALM_HD static V back(V dy, V, V y) { return dy / (y + y); }
+};
+struct squared {
+    template <class V> CALM_HD static V value(V a) { return a * a; }
+    template <class V> CALM_HD static V back(V dy, V a, V) { return dy * (a + a); }
+};
+struct sigmoid {
+    template <class V> CALM_HD static V value(V a) { return math::sigmoid(a); }
+    template <class V> CALM_HD static V back(V dy, V, V y) { return dy * (y - y * y); }
+};
+struct hyperbolic_tangent {
+    template <class V> CALM_HD static V value(V a) { return math::tanh(a); }
+    template <class V> CALM_HD static V back(V dy, V, V y) { return dy - dy * y * y; }
+};
+// silu(a) = a sigmoid(a); keeps the sigmoid for the way back.
+struct silu {
+    template <class V> CALM_HD static V value(V a) { return a * math::sigmoid(a); }
+    template <class V> CALM_HD static V back(V dy, V a, V y) {
+        V const s = math::sigmoid(a);
+        return dy * (s + y - y * s);
+    }
+};
+
+}  // namespace calm::op

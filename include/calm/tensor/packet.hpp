@@ -1,0 +1,157 @@
+#pragma once
+// Packets: 64 bytes of lanes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
+// under every instruction set; for other types, and on devices, a packet is the type itself.
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "calm/tensor/host_device.hpp"
+
+// Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace calm {
+
+namespace detail {
+
+// What one instruction handles.
+#if defined(__AVX512F__)
+inline constexpr int native_bytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int native_bytes = 32;
+#else
+inline constexpr int native_bytes = 16;
+#endif
+
+template <class T> struct packet_of {
+    using type = T;
+};
+#ifndef __CUDA_ARCH__
+template <> struct packet_of<float> {
+    using type = float __attribute__((vector_size(64)));
+};
+template <> struct packet_of<double> {
+    using type = double __attribute__((vector_size(64)));
+};
+#endif
+
+template <class V> struct lanes_of {
+    using type = V;
+    using bits = V;
+    static constexpr int count = 1;
+};
+#ifndef __CUDA_ARCH__
+template <> struct lanes_of<packet_of<float>::type> {
+    using type = float;
+    using bits = std::uint32_t __attribute__((vector_size(64)));
+    static constexpr int count = 16;
+};
+template <> struct lanes_of<packet_of<double>::type> {
+    using type = double;
+    using bits = std::uint64_t __attribute__((vector_size(64)));
+    static constexpr int count = 8;
+};
+#endif
+
+template <class Half, class V> [[gnu::always_inline]] inline Half add_halves(V v) {
+    Half h[2];
+    std::memcpy(h, &v, sizeof(V));
+    return h[0] + h[1];
+}
+
+// Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane: fill its pieces instead.
+template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
+    if constexpr (sizeof(V) <= native_bytes) return t - V{};  // t - 0 is t, also for -0
+    else {
+        using piece __attribute__((vector_size(native_bytes))) = T;
+        piece const p = t - piece{};
+        piece pieces[sizeof(V) / sizeof(piece)];
+        for (auto& each : pieces) each = p;
+        V v;
+        std::memcpy(&v, pieces, sizeof(V));
+        return v;
+    }
+}
+
+// f on each piece of v, where an instruction set has nothing wider.
+template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_pieces(V v, F f) {
+    Piece pieces[sizeof(V) / sizeof(Piece)];
+    std::memcpy(pieces, &v, sizeof(V));
+    for (auto& piece : pieces) piece = f(piece);
+    std::memcpy(&v, pieces, sizeof(V));
+    return v;
+}
+
+}  // namespace detail
+
+template <class T> using packet = typename detail::packet_of<T>::type;
+
+// Number of values in a V: 16, 8 or 1.
+template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
+
+// The type of one lane, and the unsigned integers of the same shape.
+template <class V> using lane_t = typename detail::lanes_of<V>::type;
+template <class V> using bits_t = typename detail::lanes_of<V>::bits;
+
+// A vector of lanes; everything else is a scalar.
+template <class V> concept packed = (lanes<V> > 1);
+
+// Lanes p[0] .. p[lanes<V> - 1], at any alignment.
+template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const* p) {
+    static_assert(std::is_same_v<T, lane_t<V>>, "calm::load: the lanes of V must be of the type pointed to");
+    if constexpr (packed<V>) {
+        V v;
+        std::memcpy(&v, p, sizeof(V));
+        return v;
+    } else return *p;
+}
+
+template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
+    static_assert(std::is_same_v<T, lane_t<V>>, "calm::store: the lanes of V must be of the type pointed to");
+    if constexpr (packed<V>) std::memcpy(p, &v, sizeof(V));
+    else *p = v;
+}
+
+// The first n lanes from memory and zeros, 0 < n <= lanes<V>; and the first n lanes to memory.
+template <packed V, class T> [[gnu::always_inline]] inline V load_first(T const* p, std::int64_t n) {
+    V v{};
+    std::memcpy(&v, p, static_cast<std::size_t>(n) * sizeof(T));
+    return v;
+}
+template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p, V v, std::int64_t n) {
+    std::memcpy(p, &v, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+// All lanes t. Run-time scalars meet packets through splat; constants need not.
+template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
+    if constexpr (packed<V>) return detail::broadcast<V>(t);
+    else return t;
+}
+
+// The sum of the lanes: halves are added until one is left, the same tree under every instruction set.
+template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
+    if constexpr (packed<V>) {
+        using T = lane_t<V>;
+        using half __attribute__((vector_size(32))) = T;
+        using quarter __attribute__((vector_size(16))) = T;
+        quarter const q = detail::add_halves<quarter>(detail::add_halves<half>(v));
+        if constexpr (lanes<V> == 8) return q[0] + q[1];
+        else return (q[0] + q[2]) + (q[1] + q[3]);
+    } else return v;
+}
+
+// Lanes of a where the mask (a comparison of packets) holds, else of b.
+template <class Mask, class V> [[gnu::always_inline]] CALM_HD inline V select(Mask mask, V a, V b) {
+    if constexpr (packed<V>) {
+#ifdef __AVX512F__
+        return mask ? a : b;
+#else  // compilers take a wide ?: apart lane by lane
+        auto const m = std::bit_cast<bits_t<V>>(mask);
+        return std::bit_cast<V>((std::bit_cast<bits_t<V>>(a) & m) | (std::bit_cast<bits_t<V>>(b) & ~m));
+#endif
+    } else return mask ? a : b;
+}
+
+}  // namespace calm

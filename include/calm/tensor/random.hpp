@@ -1,0 +1,107 @@
+#pragma once
+// Random numbers are a function of key and position: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011). Results do not
+// depend on threads, launch shape or ranks, and noise is never stored. One source for host and device.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "calm/tensor/host_device.hpp"
+
+namespace calm {
+
+// Who draws. The numbers are part of every result: they are never renumbered, new streams come last.
+enum class stream : std::uint32_t {
+    initialise = 0,      // parameters
+    token_mask = 1,      // autoencoder: input tokens replaced by id 0
+    posterior = 2,       // eps of z = mean + exp(log_std) * eps
+    latent_dropout = 3,  // dropout on z
+    head_noise = 4,      // noise of the generative head in training
+    target = 5,          // eps of the target samples y_m
+    document_order = 6,  // shuffling of documents
+    alignment = 7,       // offset o of mode `padded`
+    evaluation = 8,      // head noise in evaluation
+    generation = 9,      // head noise in generation
+    choice = 10,         // choosing among sampled patches
+    story = 11,          // the stories grammar
+    random_patches = 12, // uniformly random tokens shown to the autoencoder
+    dropout = 13,        // the dropout layer
+};
+
+// A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.
+struct key {
+    std::uint64_t seed = 0;
+    calm::stream stream = calm::stream::initialise;
+    std::uint32_t step = 0;
+};
+
+struct philox_block {
+    std::uint32_t v[4];
+    friend constexpr bool operator==(philox_block const&, philox_block const&) = default;
+};
+
+// The raw generator: counter words and key words as in the published known-answer vectors.
+CALM_HD constexpr philox_block philox(philox_block counter, std::uint32_t k0, std::uint32_t k1) {
+    for (int round = 0; round < 10; ++round) {
+        std::uint64_t const a = std::uint64_t{0xD2511F53u} * counter.v[0];
+        std::uint64_t const b = std::uint64_t{0xCD9E8D57u} * counter.v[2];
+        counter = {{static_cast<std::uint32_t>(b >> 32) ^ counter.v[1] ^ k0, static_cast<std::uint32_t>(b),
+                    static_cast<std::uint32_t>(a >> 32) ^ counter.v[3] ^ k1, static_cast<std::uint32_t>(a)}};
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+// Four words at a position of a keyed stream.
+CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
+    return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.step,
+                    static_cast<std::uint32_t>(k.stream)}},
+                  static_cast<std::uint32_t>(k.seed), static_cast<std::uint32_t>(k.seed >> 32));
+}
+
+// Uniform in [0, 1), 24 bits.
+CALM_HD constexpr float uniform_from(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+// Element i of the keyed sequence of uniforms in [0, 1): word i % 4 of block i / 4.
+CALM_HD constexpr float uniform(key k, std::uint64_t i) { return uniform_from(philox(k, i / 4).v[i % 4]); }
+
+// An integer in [0, n), n > 0, from 32 bits: multiply-shift, biased by less than n / 2^32.
+CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {
+    return static_cast<std::uint32_t>((std::uint64_t{word} * n) >> 32);
+}
+
+// Element i of the keyed sequence of standard normals: Box-Muller on the words of block i / 4, pairs (0, 1) and (2, 3),
+// cosine then sine, u1 = (w0 + 1) 2^-32, u2 = w1 2^-32.
+template <class T = float> CALM_HD T normal(key k, std::uint64_t i) {
+    philox_block const b = philox(k, i / 4);
+    auto const pair = static_cast<std::size_t>(i % 4) / 2;
+    double const u1 = (static_cast<double>(b.v[2 * pair]) + 1.0) * 0x1p-32;
+    double const angle = 6.283185307179586 * (static_cast<double>(b.v[2 * pair + 1]) * 0x1p-32);
+    double const radius = std::sqrt(-2.0 * std::log(u1));
+    return static_cast<T>(radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+}
+
+// A sequential reader of one keyed stream, for code that draws as it goes (text generators, shuffles, choices).
+class random_sequence {
+public:
+    constexpr explicit random_sequence(key k, std::uint64_t block = 0) : key_(k), block_(block) {}
+
+    constexpr std::uint32_t next() {
+        if (lane_ == 4) {
+            words_ = philox(key_, block_++);
+            lane_ = 0;
+        }
+        return words_.v[lane_++];
+    }
+    constexpr float uniform() { return uniform_from(next()); }
+    constexpr std::uint32_t below(std::uint32_t n) { return calm::below(next(), n); }
+
+private:
+    key key_;
+    std::uint64_t block_;
+    philox_block words_{};
+    unsigned lane_ = 4;
+};
+
+}  // namespace calm

@@ -1,0 +1,114 @@
+#pragma once
+// Verbs over rows of a matrix (R, D): copies, sums, gathering and scattering. Reductions go in fixed chunks of rows, so
+// the threads change nothing.
+
+#include "calm/tensor/elementwise.hpp"
+
+namespace calm {
+
+namespace detail {
+
+inline constexpr index_t row_chunk = 64;
+
+// What comparisons see of a number that may be complex.
+template <class T> double real_part(T x) {
+    if constexpr (requires { x.real(); }) return x.real();
+    else return static_cast<double>(x);
+}
+
+// y[i] += a * x[i]
+template <class T> void axpy(T* y, T a, T const* x, index_t n) {
+    for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + splat<V>(a) * load<V>(x + i)); });
+}
+template <class T> void add_into(T* y, T const* x, index_t n) {
+    for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + load<V>(x + i)); });
+}
+template <class T, class F> T sum_packets(index_t n, F const& f) {
+    packet<T> packets{};
+    T total{};
+    for_packets<T>(0, n, [&]<class V>(index_t i) {
+        if constexpr (std::is_same_v<V, packet<T>>) packets += f.template operator()<V>(i);
+        else total += f.template operator()<V>(i);
+    });
+    if constexpr (std::is_same_v<T, packet<T>>) return packets;
+    else return total + sum(packets);
+}
+template <class T> T dot(T const* x, T const* y, index_t n) {
+    return sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i) * load<V>(y + i); });
+}
+
+// Calls f(row, partial) for every row, where partial (width) starts at zero and is shared by the rows of one chunk; then
+// adds all partials to total (width), in order. For gradients of what all rows share.
+template <class T, class F>
+void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
+    arena_scope const scope(ctx.scratch);
+    index_t const chunks = (count + row_chunk - 1) / row_chunk;
+    auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
+    ctx.parallel(chunks, [&](index_t c) {
+        T* const p = partial.data() + c * width;
+        std::fill_n(p, width, T{});
+        for (index_t r = c * row_chunk; r < std::min(count, (c + 1) * row_chunk); ++r) f(r, p);
+    });
+    ctx.parallel_ranges(width, 256, [&](index_t begin, index_t end) {
+        for (index_t c = 0; c < chunks; ++c) add_into(total + begin, partial.data() + c * width + begin, end - begin);
+    });
+}
+
+}  // namespace detail
+
+// dst = src, elements in order; the shapes must have equal sizes.
+template <class T, class U, class E1, class E2, class Backend>
+void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
+    require(dst.size() == src.size(), errc::usage, [&] {
+        return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " + to_string(src.extents());
+    });
+    ctx.parallel_ranges(dst.size(), detail::elementwise_grain, [&](index_t begin, index_t end) {
+        std::copy(src.data() + begin, src.data() + end, dst.data() + begin);
+    });
+}
+
+template <class T, class E, class Backend> void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
+    ctx.parallel_ranges(x.size(), detail::elementwise_grain,
+                        [&](index_t begin, index_t end) { std::fill(x.data() + begin, x.data() + end, value); });
+}
+
+// total (D) += sum over the rows of x (R, D).
+template <class T, index_t R, index_t D>
+void add_row_sums(context<cpu>& ctx, view<T, extents<D>> const& total, view<T const, extents<R, D>> const& x) {
+    index_t const width = x.extent(1);
+    detail::reduce_rows(ctx, x.extent(0), width, total.data(), [&](index_t r, T* partial) {
+        detail::add_into(partial, x.data() + r * width, width);
+    });
+}
+
+// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1.
+template <class T, index_t D, class Id>
+void gather_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& y, view<T const, extents<dyn, D>> const& table,
+                 view<Id const, extents<dyn>> const& ids) {
+    index_t const width = table.extent(1);
+    if (!ctx.rehearsing())
+        for (Id const id : ids)
+            require(id >= 0 && id < table.extent(0), errc::tokenizer, [&] {
+                return "calm: token id " + std::to_string(id) + " is outside a vocabulary of " +
+                       std::to_string(table.extent(0)) + "; was the text encoded with another tokenizer?";
+            });
+    ctx.parallel_ranges(ids.size(), 256, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r)
+            std::copy_n(table.data() + static_cast<index_t>(ids[r]) * width, width, y.data() + r * width);
+    });
+}
+
+// dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order.
+template <class T, index_t D, class Id>
+void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable, view<T const, extents<dyn, D>> const& dy,
+                      view<Id const, extents<dyn>> const& ids) {
+    constexpr index_t tasks = 16;
+    index_t const width = dtable.extent(1);
+    ctx.parallel(tasks, [&](index_t task) {
+        for (index_t r = 0; r < ids.size(); ++r)
+            if (auto const id = static_cast<index_t>(ids[r]); id % tasks == task)
+                detail::add_into(dtable.data() + id * width, dy.data() + r * width, width);
+    });
+}
+
+}  // namespace calm

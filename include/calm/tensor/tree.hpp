@@ -1,0 +1,102 @@
+#pragma once
+// Element-wise trees that differentiate themselves. trace<V> holds the values of a subtree in registers between the way
+// down (forward) and the way up (backward). Trees know pointers only: configurations and shapes are erased from them.
+
+#include "calm/tensor/ops.hpp"
+#include "calm/tensor/packet.hpp"
+
+namespace calm::tree {
+
+// A tensor that is read.
+template <class T> struct input {
+    using scalar = T;
+    static constexpr bool active = false;
+    T const* x;
+    template <class V> struct trace {
+        V value;
+    };
+    template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
+    template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
+};
+
+// A tensor that is read, and whose gradient is wanted: dx is overwritten, or added to.
+template <class T> struct variable {
+    using scalar = T;
+    static constexpr bool active = true;
+    T const* x;
+    T* dx;
+    bool accumulates;
+    template <class V> struct trace {
+        V value;
+    };
+    template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
+    template <class V> CALM_HD void backward(trace<V> const&, index_t i, V dy) const {
+        store(dx + i, accumulates ? load<V>(dx + i) + dy : dy);
+    }
+};
+
+template <class T> struct constant {
+    using scalar = T;
+    static constexpr bool active = false;
+    T c;
+    template <class V> struct trace {
+        V value;
+    };
+    template <class V> CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
+    template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
+};
+
+template <class Op, class A> struct unary {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active;
+    A a;
+    template <class V> struct trace {
+        V value;
+        typename A::template trace<V> a;
+    };
+    template <class V> CALM_HD trace<V> forward(index_t i) const {
+        auto const t = a.template forward<V>(i);
+        return {Op::template value<V>(t.value), t};
+    }
+    template <class V> CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
+        if constexpr (active) a.template backward<V>(t.a, i, Op::template back<V>(dy, t.a.value, t.value));
+    }
+};
+
+template <class Op, class A, class B> struct binary {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active || B::active;
+    A a;
+    B b;
+    template <class V> struct trace {
+        V value;
+        typename A::template trace<V> a;
+        typename B::template trace<V> b;
+    };
+    template <class V> CALM_HD trace<V> forward(index_t i) const {
+        auto const s = a.template forward<V>(i);
+        auto const t = b.template forward<V>(i);
+        return {Op::template value<V>(s.value, t.value), s, t};
+    }
+    template <class V> CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
+        if constexpr (A::active)
+            a.template backward<V>(t.a, i, Op::template back_a<V>(dy, t.a.value, t.b.value, t.value));
+        if constexpr (B::active)
+            b.template backward<V>(t.b, i, Op::template back_b<V>(dy, t.a.value, t.b.value, t.value));
+    }
+};
+
+// Calls f(pointer, is_gradient, accumulates) for every tensor the tree touches.
+template <class T, class F> void for_each_leaf(input<T> const& t, F const& f) { f(t.x, false, false); }
+template <class T, class F> void for_each_leaf(variable<T> const& t, F const& f) {
+    f(t.x, false, false);
+    f(static_cast<T const*>(t.dx), true, t.accumulates);
+}
+template <class T, class F> void for_each_leaf(constant<T> const&, F const&) {}
+template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, F const& f) { for_each_leaf(t.a, f); }
+template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, F const& f) {
+    for_each_leaf(t.a, f);
+    for_each_leaf(t.b, f);
+}
+
+}  // namespace calm::tree

@@ -1,0 +1,91 @@
+#pragma once
+// A view is a pointer and extents: row-major, contiguous, trivially copyable. It is all that kernels take.
+
+#include <type_traits>
+
+#include "calm/tensor/backend.hpp"
+#include "calm/tensor/extents.hpp"
+
+namespace calm {
+
+namespace detail {
+template <class> inline constexpr bool is_expression = false;
+}
+
+template <class T, class Extents, class Backend = cpu> class view {
+public:
+    using element_type = T;
+    using value_type = std::remove_const_t<T>;
+    using extents_type = Extents;
+    using backend = Backend;
+
+    constexpr view() = default;
+    CALM_HD constexpr view(T* data, Extents const& e) : data_(data), extents_(e) {}
+
+    // To const, and to fewer static sizes.
+    template <class U, class Other>
+        requires(std::is_convertible_v<U (*)[], T (*)[]> && std::is_convertible_v<Other, Extents>)
+    CALM_HD constexpr view(view<U, Other, Backend> const& other) : data_(other.data()), extents_(other.extents()) {}
+
+    [[nodiscard]] CALM_HD constexpr T* data() const { return data_; }
+    [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }
+    [[nodiscard]] CALM_HD constexpr index_t extent(std::size_t r) const { return extents_[r]; }
+    [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }
+
+    // Elements of what lives in host memory.
+    constexpr T& operator[](index_t i) const
+        requires host_memory<Backend>
+    {
+        return data_[i];
+    }
+    constexpr T* begin() const
+        requires host_memory<Backend>
+    {
+        return data_;
+    }
+    constexpr T* end() const
+        requires host_memory<Backend>
+    {
+        return data_ + size();
+    }
+
+    // y = expression: one pass, on the calling thread. evaluate(ctx, y, expression) uses the context's threads.
+    // Defined in expr.hpp.
+    template <class Expression>
+        requires detail::is_expression<std::remove_cvref_t<Expression>>
+    view const& operator=(Expression&& expression) const;
+    constexpr view(view const&) = default;
+    constexpr view& operator=(view const&) = default;
+
+private:
+    T* data_ = nullptr;
+    [[no_unique_address]] Extents extents_{};
+};
+
+// The same elements under another shape of equal size; throws errc::usage with both shapes.
+template <class Shape, class T, class E, class Backend>
+constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape const& shape) {
+    require(x.size() == shape.size(), errc::usage, [&] {
+        return "calm::reshape: " + to_string(x.extents()) + " has " + std::to_string(x.size()) + " elements, " +
+               to_string(shape) + " has " + std::to_string(shape.size());
+    });
+    return {x.data(), shape};
+}
+
+// Rows first .. first + count of the leading dimension. The static sizes of the others stay.
+template <class T, index_t First, index_t... Rest, class Backend>
+constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x, index_t first,
+                                                      index_t count) {
+    require(first >= 0 && count >= 0 && first + count <= x.extent(0), errc::usage, [&] {
+        return "calm::rows: rows " + std::to_string(first) + " to " + std::to_string(first + count) + " of a shape " +
+               to_string(x.extents());
+    });
+    index_t const stride = x.extent(0) > 0 ? x.size() / x.extent(0) : 0;
+    return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
+}
+
+// Short names for what layers pass around: R rows of D features, and the like.
+template <class T, index_t Columns, class Backend = cpu> using matrix_view = view<T, extents<dyn, Columns>, Backend>;
+template <class T, index_t N = dyn, class Backend = cpu> using vector_view = view<T, extents<N>, Backend>;
+
+}  // namespace calm

@@ -1,0 +1,15 @@
+#pragma once
+// Text: tokenizers, documents, corpora, and the references to compare with. Links libpcre2-8 and simdjson.
+
+#include "calm/text/bigram.hpp"
+#include "calm/text/block_reader.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "calm/text/corpus.hpp"
+#include "calm/text/documents.hpp"
+#include "calm/text/holdout.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/special_tokens.hpp"
+#include "calm/text/stories.hpp"
+#include "calm/text/token.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "calm/text/utf8_stream.hpp"

@@ -1,0 +1,224 @@
+#pragma once
+// The references every model is compared with: what the frequencies of tokens and of pairs of tokens score (spec 8).
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/error.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+// Counts of tokens and of pairs of neighbours, the pairs sparse. As a model: Q(b | a) = count(a, b) / count(a, .);
+// after a token that was never followed by another it is Q(b) = count(b) / count.
+class bigram_table {
+public:
+    // Brier-1..4 of one position.
+    using brier_scores = std::array<double, 4>;
+
+    // Counts tokens of 0..V-1, at least one, e.g. packed_tokens of the training corpus. Throws errc::data otherwise.
+    bigram_table(token_id vocabulary, std::span<token_id const> tokens) :
+        unigram_(static_cast<std::size_t>(std::max(vocabulary, 0))) {
+        require(!tokens.empty(), errc::data, "a bigram table needs at least one token");
+        std::vector<std::uint64_t> pairs;
+        pairs.reserve(tokens.size());
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            require(tokens[i] >= 0 && tokens[i] < vocabulary, errc::data, [&] {
+                return "token id " + std::to_string(tokens[i]) + " is outside the vocabulary of " +
+                       std::to_string(vocabulary) + ": the tokens come from another tokenizer";
+            });
+            ++unigram_[index(tokens[i])];
+            if (i > 0) pairs.push_back(index(tokens[i - 1]) << 32 | index(tokens[i]));
+        }
+        std::sort(pairs.begin(), pairs.end());
+        for (std::size_t i = 0, j = 0; i < pairs.size(); i = j) {
+            while (j < pairs.size() && pairs[j] == pairs[i]) ++j;
+            pairs_.push_back(
+                {static_cast<token_id>(pairs[i] >> 32), static_cast<token_id>(pairs[i] & 0xffffffffu), j - i});
+        }
+        prepare();
+    }
+
+    // V.
+    [[nodiscard]] token_id vocabulary_size() const { return static_cast<token_id>(unigram_.size()); }
+    // Q(b).
+    [[nodiscard]] double probability(token_id b) const { return static_cast<double>(unigram_[index(b)]) / total_; }
+
+    // Q(b | a).
+    [[nodiscard]] double probability(token_id b, token_id a) const {
+        auto const row = row_of(a);
+        if (row.empty()) return probability(b);
+        auto const found =
+            std::lower_bound(row.begin(), row.end(), b, [](pair const& p, token_id id) { return p.second < id; });
+        return found == row.end() || found->second != b ? 0.0
+                                                        : static_cast<double>(found->count) / row_totals_[index(a)];
+    }
+
+    // Brier-n of the next tokens y, n = 1..4: 2 Q(y_1)..Q(y_n) - (sum Q^2)^n.
+    [[nodiscard]] brier_scores unigram_brier(std::span<token_id const, 4> y) const {
+        brier_scores scores{};
+        double joint = 1.0;
+        double collision = 1.0;
+        for (std::size_t n = 0; n < 4; ++n) {
+            joint *= probability(y[n]);
+            collision *= unigram_collision_;
+            scores[n] = 2 * joint - collision;
+        }
+        return scores;
+    }
+
+    // Brier-n of the next tokens y after `previous`, n = 1..4: 2 Q(y_1..y_n | previous) - sum over all x_1..x_n of
+    // Q(x_1..x_n | previous)^2.
+    [[nodiscard]] brier_scores bigram_brier(token_id previous, std::span<token_id const, 4> y) const {
+        brier_scores scores{};
+        double joint = 1.0;
+        token_id last = previous;
+        for (std::size_t n = 0; n < 4; ++n) {
+            joint *= probability(y[n], last);
+            last = y[n];
+            scores[n] = 2 * joint - collisions_[n][index(previous)];
+        }
+        return scores;
+    }
+
+    // Writes the counts. Throws errc::storage if it cannot.
+    void save(std::string const& path) const {
+        std::ofstream file(path, std::ios::binary);
+        std::string bytes(magic);
+        auto const put = [&](std::uint64_t value) {
+            for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift & 0xffu);
+        };
+        put(unigram_.size());
+        put(pairs_.size());
+        for (std::uint64_t const count : unigram_) put(count);
+        for (auto const& [first, second, count] : pairs_) put(index(first) << 32 | index(second)), put(count);
+        file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        file.flush();
+        if (!file) throw error(errc::storage, path, "", "cannot be written: check that the folder exists and has room");
+    }
+
+    // Reads what save wrote. Throws errc::storage if it cannot be opened, errc::data if it is damaged.
+    [[nodiscard]] static bigram_table load(std::string const& path);
+
+private:
+    struct pair {
+        token_id first;
+        token_id second;
+        std::uint64_t count;
+    };
+
+    static constexpr char magic[] = "calm bigram 1\n\n";
+
+    bigram_table() = default;
+
+    static std::size_t index(token_id id) { return static_cast<std::size_t>(id); }
+
+    [[nodiscard]] std::span<pair const> row_of(token_id a) const {
+        return std::span(pairs_).subspan(rows_[index(a)], rows_[index(a) + 1] - rows_[index(a)]);
+    }
+
+    // Totals, and s_n = (Q squared element by element)^n 1 for every previous token; an empty row is the unigram's.
+    void prepare() {
+        std::size_t const V = unigram_.size();
+        rows_.assign(V + 1, 0);
+        row_totals_.assign(V, 0.0);
+        total_ = 0.0;
+        for (std::uint64_t const count : unigram_) total_ += static_cast<double>(count);
+        for (auto const& [first, second, count] : pairs_) {
+            ++rows_[index(first) + 1];
+            row_totals_[index(first)] += static_cast<double>(count);
+        }
+        for (std::size_t a = 0; a < V; ++a) rows_[a + 1] += rows_[a];
+        std::vector<double> shorter(V, 1.0);
+        for (auto& longer : collisions_) {
+            double fallback = 0.0;
+            for (std::size_t b = 0; b < V; ++b) {
+                double const q = static_cast<double>(unigram_[b]) / total_;
+                fallback += q * q * shorter[b];
+            }
+            longer.assign(V, fallback);
+            for (std::size_t a = 0; a < V; ++a) {
+                if (rows_[a] == rows_[a + 1]) continue;
+                double sum = 0.0;
+                for (std::size_t i = rows_[a]; i < rows_[a + 1]; ++i) {
+                    double const q = static_cast<double>(pairs_[i].count) / row_totals_[a];
+                    sum += q * q * shorter[index(pairs_[i].second)];
+                }
+                longer[a] = sum;
+            }
+            shorter = longer;
+        }
+        unigram_collision_ = 0.0;
+        for (std::uint64_t const count : unigram_) {
+            double const q = static_cast<double>(count) / total_;
+            unigram_collision_ += q * q;
+        }
+    }
+
+    std::vector<std::uint64_t> unigram_;             // (V)
+    std::vector<pair> pairs_;                        // ordered by first, then second
+    std::vector<std::size_t> rows_;                  // (V + 1): where the pairs of a first token begin
+    std::vector<double> row_totals_;                 // (V)
+    std::array<std::vector<double>, 4> collisions_;  // s_1..s_4, (V)
+    double total_ = 0.0;
+    double unigram_collision_ = 0.0;
+};
+
+inline bigram_table bigram_table::load(std::string const& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw error(errc::storage, path, "", "cannot be opened: check the path of the bigram table");
+    std::string const bytes{std::istreambuf_iterator<char>(file), {}};
+    std::size_t at = std::size(magic) - 1;
+    auto const fail = [&](std::string const& found) {
+        throw error(errc::data, path, "byte " + std::to_string(at),
+                    found + ": this is no intact bigram table, write it anew");
+    };
+    auto const get = [&] {
+        if (bytes.size() - at < 8) fail("the file ends early");
+        std::uint64_t value = 0;
+        for (std::size_t i = 0; i < 8; ++i)
+            value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
+        at += 8;
+        return value;
+    };
+    if (!bytes.starts_with(magic)) at = 0, fail("the first bytes are not those of a bigram table");
+    std::uint64_t const V = get();
+    std::uint64_t const pairs = get();
+    std::uint64_t const words = (bytes.size() - at) / 8;
+    if (V == 0 || V > words || V > 0x7fffffffu || pairs > words || (bytes.size() - at) % 8 != 0 ||
+        V + 2 * pairs != words)
+        fail("the sizes " + std::to_string(V) + " and " + std::to_string(pairs) + " do not fit a file of " +
+             std::to_string(bytes.size()) + " bytes");
+    bigram_table table;
+    std::uint64_t total = 0;
+    auto const get_count = [&](std::uint64_t least) {
+        std::uint64_t const count = get();
+        if (count < least || count > (std::uint64_t{1} << 62) - total)
+            fail("the count " + std::to_string(count) + " cannot be");
+        total += count;
+        return count;
+    };
+    for (std::uint64_t i = 0; i < V; ++i) table.unigram_.push_back(get_count(0));
+    if (total == 0) fail("no token was counted");
+    total = 0;
+    std::uint64_t before = 0;
+    for (std::uint64_t i = 0; i < pairs; ++i) {
+        std::uint64_t const both = get();
+        if ((i > 0 && both <= before) || both >> 32 >= V || (both & 0xffffffffu) >= V)
+            fail("a pair is out of order or range");
+        before = both;
+        table.pairs_.push_back(
+            {static_cast<token_id>(both >> 32), static_cast<token_id>(both & 0xffffffffu), get_count(1)});
+    }
+    table.prepare();
+    return table;
+}
+
+}  // namespace calm

@@ -1,0 +1,121 @@
+#pragma once
+// The blocks of training, epoch after epoch.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/text/packing.hpp"
+
+namespace calm {
+
+// The place of the next block: all there is to know to go on.
+struct block_position {
+    std::uint64_t epoch = 0;
+    std::uint64_t index = 0;  // of the block within the epoch
+    friend bool operator==(block_position const&, block_position const&) = default;
+};
+
+// Cuts the packed documents of a corpus, shuffled anew every epoch, into blocks of whole patches. What remains of a
+// document goes on in the next block of the epoch; the last incomplete block of an epoch is dropped.
+class block_reader {
+public:
+    // The corpus outlives the reader. Throws errc::data if it has less than one block, errc::config if block_tokens is
+    // no multiple of K.
+    block_reader(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) :
+        documents_(&documents), rule_(rule), block_tokens_(block_tokens) {
+        detail::require_block(documents, rule, block_tokens);
+        seek({});
+    }
+
+    // The order of n documents in an epoch: Fisher-Yates by stream::document_order.
+    [[nodiscard]] static std::vector<std::size_t> order_of(std::size_t n, std::uint64_t seed, std::uint64_t epoch) {
+        std::vector<std::size_t> order(n);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        random_sequence random({seed, stream::document_order, static_cast<std::uint32_t>(epoch)});
+        for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(static_cast<std::uint32_t>(i))]);
+        return order;
+    }
+
+    // How many tokens a block has.
+    [[nodiscard]] std::size_t block_tokens() const { return block_tokens_; }
+    // Where the next block comes from.
+    [[nodiscard]] block_position position() const { return position_; }
+
+    // How many blocks an epoch has.
+    [[nodiscard]] std::uint64_t blocks_in(std::uint64_t epoch) const {
+        std::size_t tokens = 0;
+        for (std::size_t i = 0; i < documents_->documents(); ++i)
+            tokens += rule_.packed_size(documents_->document(i).size(), rule_.offset(epoch, i));
+        return tokens / block_tokens_;
+    }
+
+    // Fills `block`, of block_tokens() ids, and moves on.
+    void next(std::span<token_id> block) {
+        require(block.size() == block_tokens_, errc::usage, [&] {
+            return "a block has " + std::to_string(block_tokens_) + " tokens, the place for it " +
+                   std::to_string(block.size()) + ": give a place of block_tokens() tokens";
+        });
+        if (position_.index == blocks_) seek({position_.epoch + 1, 0});
+        for (std::size_t filled = 0; filled < block.size();) {
+            if (used_ == packed_.size()) take_document();
+            std::size_t const count = std::min(block.size() - filled, packed_.size() - used_);
+            std::copy_n(packed_.begin() + static_cast<std::ptrdiff_t>(used_), count,
+                        block.begin() + static_cast<std::ptrdiff_t>(filled));
+            used_ += count;
+            filled += count;
+        }
+        ++position_.index;
+    }
+
+    // Goes to a position that position() gave, of a reader of equal corpus and rule. Throws errc::data if the epoch has
+    // no such block.
+    void seek(block_position position) {
+        blocks_ = blocks_in(position.epoch);
+        require(position.index <= blocks_, errc::data, [&] {
+            return "epoch " + std::to_string(position.epoch) + " has " + std::to_string(blocks_) +
+                   " blocks, but block " + std::to_string(position.index) +
+                   " is asked for: the text is not the one the position was taken on";
+        });
+        position_ = position;
+        order_ = order_of(documents_->documents(), rule_.seed, position.epoch);
+        next_document_ = 0;
+        packed_.clear();
+        used_ = 0;
+        for (std::size_t skip = position.index * block_tokens_; skip > 0;) {
+            std::size_t const i = order_[next_document_];
+            std::size_t const size = rule_.packed_size(documents_->document(i).size(), rule_.offset(position.epoch, i));
+            if (size > skip) {
+                take_document();
+                used_ = skip;
+                return;
+            }
+            ++next_document_;
+            skip -= size;
+        }
+    }
+
+private:
+    void take_document() {
+        packed_.clear();
+        used_ = 0;
+        rule_.append(*documents_, position_.epoch, order_[next_document_++], packed_);
+    }
+
+    corpus const* documents_;
+    packing_rule rule_;
+    std::size_t block_tokens_;
+    block_position position_;
+    std::uint64_t blocks_ = 0;  // of this epoch
+    std::vector<std::size_t> order_;
+    std::size_t next_document_ = 0;  // in order_
+    std::vector<token_id> packed_;   // the document that is being read
+    std::size_t used_ = 0;           // of it
+};
+
+}  // namespace calm

@@ -1,0 +1,45 @@
+#pragma once
+// From sources to corpora and vocabularies.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/text/corpus.hpp"
+#include "calm/text/documents.hpp"
+#include "calm/text/tokenizer.hpp"
+
+namespace calm {
+
+// The selected documents of a list of SPECs as ids; documents are streamed, ids kept. Throws errc::data if no document
+// is selected, else as visit_documents.
+[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
+                                         document_selection const& selection) {
+    corpus made(words.specials());
+    visit_documents(specs, selection, [&](std::string_view document) {
+        return made.add([&](std::vector<token_id>& ids) { words.encode(document, ids); });
+    });
+    require(made.documents() > 0, errc::data, [&] {
+        return "no document is left " + std::string(selection.use == split::train ? "to train on" : "to evaluate on") +
+               (selection.held
+                    ? " with the holdout " + selection.held->text() + ": choose another one or give more documents"
+                    : ": give more documents");
+    });
+    return made;
+}
+
+// A vocabulary of V tokens from the selected documents (stories:N counts four bytes as a token). Throws as
+// tokenizer::train and visit_documents.
+[[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
+                                               document_selection const& selection) {
+    bpe_trainer trainer;
+    visit_documents(specs, selection, [&](std::string_view document) {
+        trainer.add(document);
+        return document.size() / 4 + 1;
+    });
+    return tokenizer::train(trainer, vocabulary);
+}
+
+}  // namespace calm

@@ -1,0 +1,158 @@
+#pragma once
+// Where documents come from: files of text, files of JSON lines, and the stories generator.
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "calm/tensor/error.hpp"
+#include "calm/text/holdout.hpp"
+#include "calm/text/json_lines.hpp"
+#include "calm/text/stories.hpp"
+
+namespace calm {
+
+// Which documents of a list of sources.
+struct document_selection {
+    split use = split::train;
+    // Without it a file is read whole for either use, and `stories` makes held-out documents of its own.
+    std::optional<holdout> held = std::nullopt;
+    // Of generated sources.
+    std::uint64_t data_seed = 1;
+
+    // Is document number i of a source selected?
+    [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
+};
+
+// Takes a document and returns how many tokens it made of it: a generated source of N tokens ends when N are reached.
+using document_visitor = std::function<std::size_t(std::string_view document)>;
+
+// One source: a .txt file (one document), a .jsonl or .json file (one object with "text" a line), or `stories:N`.
+class document_source {
+public:
+    enum class kind { text, json, stories };
+
+    // Reads a SPEC. Throws errc::usage for one that is none and errc::data for a file that is missing or empty.
+    [[nodiscard]] static document_source parse(std::string const& spec) {
+        if (spec.starts_with("stories:")) return {kind::stories, spec, tokens_of(spec)};
+        auto const suffix = std::filesystem::path(spec).extension().string();
+        if (suffix != ".txt" && suffix != ".jsonl" && suffix != ".json")
+            throw error(
+                errc::usage, spec, "",
+                "unknown kind of text" + (suffix.empty() ? "" : " \"" + suffix + "\"") +
+                    ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" a line), "
+                    "or stories:N for N generated tokens");
+        std::error_code failure;
+        if (!std::filesystem::exists(spec, failure))
+            throw error(errc::data, spec, "", "there is no such file: check the path");
+        if (!std::filesystem::is_directory(spec, failure) && std::filesystem::file_size(spec, failure) == 0 &&
+            !failure && std::filesystem::is_regular_file(spec, failure))
+            throw error(errc::data, spec, "", "the file is empty: give a file with text in it");
+        if (std::filesystem::is_directory(spec, failure))
+            throw error(errc::data, spec, "", "this is a folder: name the files in it");
+        return {suffix == ".txt" ? kind::text : kind::json, spec, 0};
+    }
+
+    [[nodiscard]] kind type() const { return kind_; }
+    [[nodiscard]] std::string const& spec() const { return spec_; }
+
+    // Visits the selected documents in order. The documents of files are numbered on from `number`, which moves past
+    // them; generated ones count for themselves, as their number depends on the visitor.
+    void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
+        switch (kind_) {
+        case kind::text: {
+            std::string const text = read_file();
+            if (selection.takes(number++)) visitor(text);
+            return;
+        }
+        case kind::json: {
+            json_lines lines(spec_);
+            std::uint64_t const first = number;
+            for (std::string text; lines.next(text);)
+                if (selection.takes(number++)) visitor(text);
+            if (number == first)
+                throw error(errc::data, spec_, "", "the file has only blank lines: give one object a line");
+            return;
+        }
+        case kind::stories: {
+            split const own = selection.held ? split::train : selection.use;
+            std::uint64_t made = 0;
+            for (std::uint64_t i = 0; made < tokens_; ++i)
+                if (selection.takes(i)) made += visitor(story(selection.data_seed, own, i));
+            return;
+        }
+        }
+    }
+
+private:
+    document_source(kind type, std::string spec, std::uint64_t tokens) :
+        kind_(type), spec_(std::move(spec)), tokens_(tokens) {}
+
+    [[nodiscard]] static std::uint64_t tokens_of(std::string const& spec) {
+        std::string_view const digits = std::string_view(spec).substr(8);
+        std::uint64_t tokens = 0;
+        auto const result = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
+        require(
+            result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
+            [&] { return "\"" + spec + "\": expected stories:N with N > 0 tokens to generate, e.g. stories:400000"; });
+        return tokens;
+    }
+
+    [[nodiscard]] std::string read_file() const {
+        std::ifstream file(spec_, std::ios::binary);
+        std::string text{std::istreambuf_iterator<char>(file), {}};
+        if (!file) throw error(errc::data, spec_, "", "cannot be read: check its permissions");
+        return text;
+    }
+
+    kind kind_;
+    std::string spec_;
+    std::uint64_t tokens_;
+};
+
+// A document of more than 10,000 words is too long for training: calls visitor for each of its pieces, split at every
+// 10,000th U+0020, which is dropped (spec 2). Returns the sum of what the visitor returned.
+inline std::size_t visit_pieces(std::string_view document, document_visitor const& visitor) {
+    std::size_t sum = 0;
+    std::size_t begin = 0;
+    std::size_t spaces = 0;
+    for (std::size_t at = document.find(' '); at != std::string_view::npos; at = document.find(' ', at + 1)) {
+        if (++spaces < 10'000) continue;
+        sum += visitor(document.substr(begin, at - begin));
+        begin = at + 1;
+        spaces = 0;
+    }
+    return sum + visitor(document.substr(begin));
+}
+
+// Visits the selected documents of a list of SPECs; those of files are numbered from 0 through the whole list. For
+// training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
+// document_source.
+inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
+                            document_visitor const& visitor) {
+    std::vector<document_source> sources;
+    std::size_t generated = 0;
+    for (auto const& spec : specs) {
+        sources.push_back(document_source::parse(spec));
+        generated += sources.back().type() == document_source::kind::stories;
+    }
+    require(!sources.empty(), errc::usage, "there is no text: give a file or stories:N");
+    require(generated <= 1, errc::usage,
+            "stories:N is given more than once, which would repeat the same stories: give it once with the sum");
+    document_visitor const in_pieces = [&](std::string_view document) { return visit_pieces(document, visitor); };
+    std::uint64_t number = 0;
+    for (auto const& source : sources)
+        source.visit(selection, number, selection.use == split::train ? in_pieces : visitor);
+}
+
+}  // namespace calm

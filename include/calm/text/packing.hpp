@@ -1,0 +1,89 @@
+#pragma once
+// How documents become one sequence of patches (spec 2).
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/error.hpp"
+#include "calm/tensor/random.hpp"
+#include "calm/text/corpus.hpp"
+
+namespace calm {
+
+// What is put around a document.
+enum class packing {
+    padded,                    // PAD^o BOS document EOS PAD^r, offset o uniform in 0..K-1, r up to a multiple of K
+    published_autoencoder,     // BOS document EOS PAD^r
+    published_language_model,  // BOS document
+};
+
+// A way of packing and the streams it draws from.
+struct packing_rule {
+    packing mode = packing::padded;
+    std::size_t K = 4;       // tokens a patch, > 0
+    std::uint64_t seed = 0;  // of the offsets and of the order of documents
+
+    // The offset o of document i in an epoch: stream::alignment at position (epoch, i).
+    [[nodiscard]] std::size_t offset(std::uint64_t epoch, std::uint64_t i) const {
+        if (mode != packing::padded) return 0;
+        key const k{seed, stream::alignment, static_cast<std::uint32_t>(epoch)};
+        return below(philox(k, i).v[0], static_cast<std::uint32_t>(K));
+    }
+
+    // The length in tokens of a packed document of `size` ids at an offset.
+    [[nodiscard]] std::size_t packed_size(std::size_t size, std::size_t offset) const {
+        return mode == packing::published_language_model ? size + 1 : (offset + size + 2 + K - 1) / K * K;
+    }
+
+    // Appends document i of a corpus, packed for an epoch.
+    void append(corpus const& documents, std::uint64_t epoch, std::size_t i, std::vector<token_id>& out) const {
+        auto const& [bos, eos, pad] = documents.specials();
+        auto const ids = documents.document(i);
+        std::size_t const left = offset(epoch, i);
+        std::size_t const end = out.size() + packed_size(ids.size(), left);
+        out.insert(out.end(), left, pad);
+        out.push_back(bos);
+        out.insert(out.end(), ids.begin(), ids.end());
+        if (mode != packing::published_language_model) out.push_back(eos);
+        out.resize(end, pad);
+    }
+};
+
+// All documents packed for an epoch, in the order of the corpus.
+[[nodiscard]] inline std::vector<token_id> packed_tokens(corpus const& documents, packing_rule const& rule,
+                                                         std::uint64_t epoch = 0) {
+    std::vector<token_id> out;
+    for (std::size_t i = 0; i < documents.documents(); ++i) rule.append(documents, epoch, i, out);
+    return out;
+}
+
+namespace detail {
+// A corpus must fill a block in every epoch, whatever the offsets.
+inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
+    require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, [&] {
+        return "a block of " + std::to_string(block_tokens) + " tokens is no whole number of patches of " +
+               std::to_string(rule.K) + " tokens: choose a positive multiple of " + std::to_string(rule.K);
+    });
+    std::size_t least = 0;
+    for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.document(i).size(), 0);
+    require(least >= block_tokens, errc::data, [&] {
+        return "the text has only " + std::to_string(least) + " tokens when packed, but a block has " +
+               std::to_string(block_tokens) + ": give more text or choose shorter blocks";
+    });
+}
+}  // namespace detail
+
+// The blocks to evaluate on, one after another: epoch 0 in the order of the corpus, whole blocks only. Throws
+// errc::data if there is not even one, errc::config if block_tokens is no multiple of K.
+[[nodiscard]] inline std::vector<token_id> evaluation_blocks(corpus const& documents, packing_rule const& rule,
+                                                             std::size_t block_tokens) {
+    detail::require_block(documents, rule, block_tokens);
+    auto tokens = packed_tokens(documents, rule);
+    tokens.resize(tokens.size() / block_tokens * block_tokens);
+    return tokens;
+}
+
+}  // namespace calm

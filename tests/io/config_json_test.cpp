@@ -1,0 +1,197 @@
+#include "calm/io/config_json.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+
+#include "support/fixtures.hpp"
+#include "support/temporary_folder.hpp"
+
+using calm::model_kind;
+
+namespace {
+
+std::string const autoencoder =
+    R"({"architectures":["Autoencoder"],"vocab_size":97,"patch_size":4,"latent_size":16,"hidden_size":32,)"
+    R"("intermediate_size":80,"num_encoder_layers":2,"num_decoder_layers":2})";
+
+std::string const energy =
+    R"({"architectures":["EnergyTransformer"],"vocab_size":97,"patch_size":4,"latent_size":16,"hidden_size":48,)"
+    R"("intermediate_size":96,"num_hidden_layers":2,"num_attention_heads":4,"num_mlp_layers":3)";
+
+nlohmann::json value_of(std::string const& text) {
+    return nlohmann::json::parse(text);
+}
+
+std::string again(std::string const& text) {
+    return calm::config_json_text(calm::parse_config_json(text, "config.json"));
+}
+
+// A text of the model above with one key set, or taken out.
+std::string with(std::string const& text, std::string const& key, std::string const& value) {
+    auto json = value_of(text);
+    if (value.empty())
+        json.erase(key);
+    else
+        json[key] = nlohmann::json::parse(value);
+    return json.dump();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(published_files_are_read, *calm::test::with_fixtures) {
+    auto const folder = calm::test::fixtures_folder() / "base" / "checkpoints";
+    auto const coder = calm::read_config_json((folder / "autoencoder" / "config.json").string());
+    BOOST_TEST((coder.kind == model_kind::autoencoder));
+    calm::test::fixture const oracle("base", "calm");
+    BOOST_TEST(coder.vocab_size == oracle.size("ae/vocab_size"));
+    BOOST_TEST(coder.patch_size == oracle.size("ae/patch_size"));
+    BOOST_TEST(coder.latent_size == oracle.size("ae/latent_size"));
+    BOOST_TEST(coder.autoencoder.hidden_size == oracle.size("ae/hidden_size"));
+    BOOST_TEST(coder.autoencoder.intermediate_size == oracle.size("ae/intermediate_size"));
+    BOOST_TEST(coder.autoencoder.num_encoder_layers == oracle.size("ae/num_encoder_layers"));
+    BOOST_TEST(coder.autoencoder.kl_weight == oracle.real("ae/kl_weight"));
+    auto const whole = calm::read_config_json((folder / "calm" / "config.json").string());
+    BOOST_TEST((whole.kind == model_kind::calm));
+    BOOST_TEST(whole.head == oracle.text("head"));
+    BOOST_TEST(whole.hidden_size == oracle.size("hidden_size"));
+    BOOST_TEST(whole.num_attention_heads == oracle.size("num_attention_heads"));
+    BOOST_TEST(whole.num_key_value_heads == oracle.size("num_key_value_heads"));
+    BOOST_TEST(whole.num_mlp_layers == oracle.size("num_mlp_layers"));
+    BOOST_TEST(whole.noise_size == oracle.size("noise_size"));
+    BOOST_TEST(whole.num_samples == oracle.size("num_samples"));
+    BOOST_TEST(whole.rms_norm_eps == oracle.real("rms_norm_eps"));
+    BOOST_TEST(whole.pad_token_id.value() == whole.vocab_size - 1);
+    BOOST_TEST(whole.ae_path == "../autoencoder");
+    BOOST_TEST(!whole.calm.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were, *calm::test::with_fixtures) {
+    calm::test::temporary_folder const folder;
+    int files = 0;
+    for (auto const& found : std::filesystem::recursive_directory_iterator(calm::test::fixtures_folder())) {
+        if (found.path().filename() != "config.json") continue;
+        auto const path = found.path().string();
+        calm::write_config_json(folder.path("config.json"), calm::read_config_json(path));
+        auto const before = value_of(std::string(calm::mapped_file::open(path).text()));
+        BOOST_TEST((value_of(folder.content("config.json")) == before), path);
+        ++files;
+    }
+    BOOST_TEST(files >= 10);
+}
+
+BOOST_AUTO_TEST_CASE(keys_not_known_come_back) {
+    auto const text =
+        energy + R"(,"transformers_version":"4.4\u00e9","_list":[1,2.5e-7,null,{"a":{}}],"big":18446744073709551615,)"
+                 R"("calm":{"format":1,"data":{"mode":"padded","block_tokens":512,"new":[true]},"x":-3}})";
+    BOOST_TEST((value_of(again(text)) == value_of(text)));
+    BOOST_TEST(again(again(text)) == again(text));
+}
+
+BOOST_AUTO_TEST_CASE(keys_that_were_absent_stay_absent_until_they_change) {
+    auto const text = energy + "}";
+    BOOST_TEST((value_of(again(text)) == value_of(text)));
+    auto description = calm::parse_config_json(text, "config.json");
+    BOOST_TEST(description.num_key_value_heads == 4);
+    BOOST_TEST(description.beta == 1.0);
+    description.beta = 1.5;
+    description.num_key_value_heads = 2;
+    auto const changed = value_of(calm::config_json_text(description));
+    BOOST_TEST(changed["beta"] == 1.5);
+    BOOST_TEST(changed["num_key_value_heads"] == 2);
+    BOOST_TEST(!changed.contains("rope_theta"));
+}
+
+BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
+    auto description = calm::model_description::of(model_kind::calm, "diffusion");
+    description.vocab_size = 97;
+    description.hidden_size = 48;
+    description.intermediate_size = 96;
+    description.num_hidden_layers = 2;
+    description.num_attention_heads = description.num_key_value_heads = 4;
+    description.eos_token_id = 95;
+    auto& ours = description.calm.emplace();
+    ours.configuration = "tiny";
+    ours.num_target_samples = 32;
+    ours.autoencoder.emplace().hidden_size = 32;
+    auto& data = ours.data.emplace();
+    data.data_seed = 18446744073709551615U;
+    data.holdout = "10:3";
+    data.sources = {"a.jsonl", "b \"quoted\".txt"};
+    ours.tokenizer.emplace().fingerprint = "abc";
+    auto const text = calm::config_json_text(description);
+    auto const json = value_of(text);
+    BOOST_TEST(json["architectures"][0] == "DiffusionTransformer");
+    BOOST_TEST(json["calm"]["format"] == 1);
+    BOOST_TEST(json["calm"]["autoencoder"]["hidden_size"] == 32);
+    BOOST_TEST(json["calm"]["autoencoder"].size() == 7U);
+    BOOST_TEST(json["calm"]["data"].size() == 5U);
+    BOOST_TEST(json["calm"]["tokenizer"]["file"] == "tokenizer.model");
+    auto const read = calm::parse_config_json(text, "config.json");
+    BOOST_TEST(read.head == "diffusion");
+    BOOST_TEST(read.eos_token_id.value() == 95);
+    BOOST_TEST(!read.pad_token_id.has_value());
+    BOOST_TEST(read.calm.value().data.value().data_seed == 18446744073709551615U);
+    BOOST_TEST(read.calm.value().data.value().sources[1] == "b \"quoted\".txt");
+    BOOST_TEST(calm::config_json_text(read) == text);
+}
+
+BOOST_AUTO_TEST_CASE(the_kind_follows_from_architecture_or_type) {
+    auto const kind = [](std::string const& text) { return calm::parse_config_json(text, "c").kind; };
+    BOOST_TEST((kind(autoencoder) == model_kind::autoencoder));
+    auto const untyped = with(energy + "}", "architectures", "");
+    BOOST_TEST((kind(with(untyped, "model_type", "\"energy\"")) == model_kind::calm));
+    BOOST_TEST((calm::parse_config_json(with(untyped, "model_type", "\"flow\""), "c").head == "flow"));
+    BOOST_TEST((kind(with(untyped, "model_type", "\"llama\"")) == model_kind::autoregressive));
+    BOOST_TEST((kind(with(energy + "}", "architectures", "[\"LlamaForCausalLM\"]")) == model_kind::autoregressive));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
+    auto const says = [](std::string const& text, std::string const& sentence) {
+        try {
+            (void)calm::parse_config_json(text, "dir/config.json");
+            BOOST_ERROR("nothing was thrown instead of: " << sentence);
+        } catch (calm::error const& thrown) {
+            BOOST_TEST((thrown.code() == calm::errc::model_file));
+            BOOST_TEST(std::string(thrown.what()).starts_with("dir/config.json" + sentence), thrown.what());
+        }
+    };
+    auto const bad = [&](std::string const& key, std::string const& value, std::string const& sentence) {
+        says(with(energy + "}", key, value), ", key '" + key + "': " + sentence);
+    };
+    std::string const size = "expected an integer from 1 to 2147483647, found ";
+    bad("hidden_size", "", size + "no such key");
+    bad("vocab_size", "\"97\"", size + "\"97\"");
+    bad("vocab_size", "0", size + "0");
+    bad("vocab_size", "-5", size + "-5");
+    bad("vocab_size", "2147483648", size + "2147483648");
+    bad("patch_size", "4.0", size + "4");
+    bad("num_mlp_layers", "null", size + "null");
+    bad("beta", "\"one\"", "expected a number, found \"one\"");
+    bad("use_cache", "1", "expected true or false, found 1");
+    bad("ae_path", "{}", "expected a string, found {}");
+    bad("pad_token_id", "-1", "expected a token id or null, found -1");
+    bad("eos_token_id", "[1,2]", "expected a token id or null, found [1,2]");
+    bad("architectures", "[\"EnergyTransformer\",3]", "expected a list of strings, found");
+    bad("architectures", "[\"BertModel\"]", "expected a list whose first is Autoencoder, LlamaForCausalLM, or Energy-");
+    bad("architectures", "", "expected a list whose first is Autoencoder");
+    bad("hidden_act", "\"gelu\"", "expected \"silu\", the one value that this library computes, found \"gelu\"");
+    bad("rope_scaling", "{\"type\":\"linear\"}",
+        "expected null, the one value that this library computes, found {\"type\"");
+    bad("attention_bias", "true", "expected false, the one value that this library computes, found true");
+    bad("calm", "[]", "expected an object, found []");
+    auto const inside = [&](std::string const& object, std::string const& sentence) {
+        says(energy + ",\"calm\":" + object + "}", sentence);
+    };
+    inside("{}", ", key 'calm/format': expected 1, found no such key");
+    inside("{\"format\":2}", ", key 'calm/format': expected 1, the one value that this library computes, found 2");
+    inside(R"({"format":1,"data":{"mode":"padded"}})", ", key 'calm/data/block_tokens': " + size + "no such key");
+    inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"data_seed":-1}})",
+           ", key 'calm/data/data_seed': expected an integer of at least 0, found -1");
+    inside(R"({"format":1,"tokenizer":{"file":1}})", ", key 'calm/tokenizer/file': expected a string, found 1");
+    inside(R"({"format":1,"format":1})", ", key 'calm/format': expected the key once, found it twice");
+    says(energy + ",\"vocab_size\":98}", ", key 'vocab_size': expected the key once, found it twice");
+    says(autoencoder + "x", ": expected a JSON object: ");
+    says("[1]", ": expected a JSON object: ");
+    says("", ": expected a JSON object: ");
+}

@@ -1,0 +1,276 @@
+#include "calm/io/safetensors.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "calm/tensor/random.hpp"
+#include "support/fixtures.hpp"
+#include "support/temporary_folder.hpp"
+
+using calm::safetensors_file;
+using calm::stored_tensor;
+using calm::stored_type;
+using calm::test::temporary_folder;
+
+namespace {
+
+std::string prefix(std::uint64_t length) {
+    std::array<char, 8> bytes{};
+    std::memcpy(bytes.data(), &length, 8);
+    return {bytes.data(), 8};
+}
+
+// A file of a header and `data` bytes of zeros.
+std::string file_of(std::string const& header, std::size_t data = 0) {
+    return prefix(header.size()) + header + std::string(data, '\0');
+}
+
+std::string sentence(std::string const& path) {
+    try {
+        (void)safetensors_file::open(path);
+    } catch (calm::error const& thrown) {
+        BOOST_TEST((thrown.code() == calm::errc::model_file));
+        BOOST_TEST(thrown.path() == path);
+        return thrown.what();
+    }
+    return "opened";
+}
+
+bool same(stored_tensor const& a, stored_tensor const& b) {
+    return a.name == b.name && a.type == b.type && a.shape == b.shape &&
+           std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(reads_a_file_written_by_hand) {
+    temporary_folder const folder;
+    std::string const header = R"({"__metadata__":{"format":"pt","x":"ä\n"},)"
+                               R"("b":{"dtype":"F32","shape":[2],"data_offsets":[2,10]},)"
+                               R"("a":{"dtype":"U8","shape":[1,2],"data_offsets":[0,2]},)"
+                               R"("none":{"dtype":"F64","shape":[0,7],"data_offsets":[2,2]},)"
+                               R"("one":{"dtype":"I16","shape":[],"data_offsets":[10,12],"more":1}}   )";
+    auto const file = safetensors_file::open(
+        folder.with("f", prefix(header.size()) + header + std::string("\x07\x08\0\0\x80\x3f\0\0\0\xc0\xff\xff", 12)));
+    BOOST_TEST(file.tensors().size() == 4U);
+    BOOST_TEST(file.metadata().at("format") == "pt");
+    BOOST_TEST(file.metadata().at("x") == "ä\n");
+    std::vector<float> b(2);
+    file.read_into(file.at("b"), std::span(b));  // not aligned to 4 bytes
+    BOOST_TEST(b[0] == 1.0F);
+    BOOST_TEST(b[1] == -2.0F);
+    BOOST_TEST(file.integers(file.at("a"))[1] == 8);
+    BOOST_TEST(file.at("none").count() == 0U);
+    BOOST_TEST(file.integers(file.at("one"))[0] == -1);
+    BOOST_TEST((file.find("c") == nullptr));
+    BOOST_CHECK_EXCEPTION((void)file.at("c"), calm::error, [&](calm::error const& thrown) {
+        return thrown.what() == folder.path("f") + ": expected a tensor 'c', found none among its 4";
+    });
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_header_is_a_file_without_tensors) {
+    temporary_folder const folder;
+    BOOST_TEST(safetensors_file::open(folder.with("f", file_of("{}"))).tensors().empty());
+}
+
+BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
+    struct malformed {
+        std::string content;
+        std::string says;
+    };
+    auto const tensor = [](std::string const& inside, std::size_t data = 8) {
+        return file_of(R"({"x":{)" + inside + "}}", data);
+    };
+    std::string const x = R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+    std::string const where = "expected two integers of at least 0 as data_offsets, found ";
+    std::vector<malformed> const files{
+        {"", "byte 0: expected the length of the header of 8 bytes, found 0 bytes to the end of the file"},
+        {"abc", "byte 0: expected the length of the header of 8 bytes, found 3 bytes to the end of the file"},
+        {prefix(~0ULL) + "{}", "byte 0: expected a header of at most 100000000 bytes, found a length of 184467"},
+        {prefix(100'000'001) + "{}",
+         "byte 0: expected a header of at most 100000000 bytes, found a length of 100000001"},
+        {prefix(90'000'000) + "{}",
+         "byte 8: expected a header of 90000000 bytes, found 2 bytes to the end of the file"},
+        {file_of(""), "byte 8: expected a header that begins with '{'"},
+        {file_of("  {}"), "byte 8: expected a header that begins with '{'"},
+        {file_of("{" + x + ",}", 8), "byte 8: the header is not a JSON object"},
+        {file_of("{}{}"), "the header is not a JSON object"},
+        {file_of("{\"\xff\":1}"), "the header is not a JSON object: The input is not valid UTF-8"},
+        {file_of("{\"x\":" + std::string(5000, '[') + std::string(5000, ']') + "}"), "the header is not a JSON object"},
+        {file_of("{" + x + "," + x + "}", 8), "the header names tensor 'x' twice"},
+        {file_of(R"({"\u0078":{"dtype":"U8","shape":[],"data_offsets":[8,9]},)" + x + "}", 9),
+         "the header names tensor 'x' twice"},
+        {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "the header has __metadata__ twice"},
+        {file_of(R"({"__metadata__":[]})"), "__metadata__: expected an object of strings"},
+        {file_of(R"({"__metadata__":{"a":1}})"), "__metadata__, key 'a': expected a string"},
+        {file_of(R"({"__metadata__":{"a":"1","a":"2"}})"), "__metadata__ has the key 'a' twice"},
+        {file_of(R"({"x":7})"), "tensor 'x': expected an object with dtype, shape and data_offsets"},
+        {tensor(R"("shape":[2],"data_offsets":[0,8])"), "tensor 'x': the key 'dtype' is missing"},
+        {tensor(R"("dtype":"F32","data_offsets":[0,8])"), "tensor 'x': the key 'shape' is missing"},
+        {tensor(R"("dtype":"F32","shape":[2])"), "tensor 'x': the key 'data_offsets' is missing"},
+        {tensor(R"("dtype":"F32","dtype":"F64","shape":[2],"data_offsets":[0,8])"), "the key 'dtype' occurs twice"},
+        {tensor(R"("dtype":32,"shape":[2],"data_offsets":[0,8])"), "tensor 'x': expected a string as dtype"},
+        {tensor(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])"), "F32 and F64, found 'F31'"},
+        {tensor(R"("dtype":"F32","shape":2,"data_offsets":[0,8])"), "expected a list of sizes as shape"},
+        {tensor(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), "at least 0 as shape, found '-2'"},
+        {tensor(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), "at least 0 as shape, found '2"},
+        {tensor(R"("dtype":"F32","shape":["2"],"data_offsets":[0,8])"), "at least 0 as shape, found '\"2\"'"},
+        {tensor(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8])"), "as shape, found '184467"},
+        {tensor(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,8])"),
+         "tensor 'x': F32 [4294967296, 4294967296, 4] has more bytes than 64 bits can count"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":8)"), where + "'8'"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[8])"), where + "'[8]'"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])"), where + "'[0,8,8]'"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[-8,0])"), where + "'[-8,0]'"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), "data_offsets begins at 8, after its end at 0"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 7),
+         "tensor 'x' ends at byte 8 of the data, but the file has 7 bytes of data; it is cut short"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[18446744073709551608,18446744073709551615])"),
+         "tensor 'x' ends at byte 18446744073709551615 of the data"},
+        {tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"),
+         "tensor 'x': F32 [3] takes 12 bytes, but data_offsets spans 8"},
+        {tensor(R"("dtype":"F32","shape":[],"data_offsets":[0,8])"), "F32 [] takes 4 bytes, but data_offsets spans 8"},
+        {file_of("{" + x + R"(,"y":{"dtype":"U8","shape":[2],"data_offsets":[7,9]}})", 9),
+         "tensor 'y' overlaps the one before it"},
+        {file_of("{" + x + R"(,"y":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8),
+         "overlaps the one before it"},
+        {file_of("{" + x + R"(,"y":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})", 10),
+         "1 bytes before tensor 'y' belong to no tensor"},
+        {file_of("{" + x + "}", 11), "3 bytes after the last tensor belong to no tensor"},
+        {file_of("{}", 1), "byte 10: 1 bytes after the last tensor belong to no tensor"},
+    };
+    temporary_folder const folder;
+    for (auto const& file : files) {
+        auto const said = sentence(folder.with("bad.safetensors", file.content));
+        BOOST_TEST(said.find(file.says) != std::string::npos, "expected '" << file.says << "', found '" << said << "'");
+        BOOST_TEST(said.starts_with(folder.path("bad.safetensors")));
+    }
+    BOOST_TEST(sentence(folder.path("absent")).find("No such file") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(every_cut_and_every_flipped_byte_is_an_error_or_a_whole_file) {
+    temporary_folder const folder;
+    std::vector<float> const values{1, 2, 3};
+    std::vector<stored_tensor> const tensors{calm::to_store("weights.x", {3}, std::span(values)),
+                                             calm::to_store("y", {1, 1}, std::span(values).first(1))};
+    calm::write_safetensors(folder.path("f"), tensors, {{"key", "value"}});
+    auto const whole = folder.content("f");
+    for (std::size_t cut = 0; cut < whole.size(); ++cut)
+        BOOST_TEST(sentence(folder.with("cut", whole.substr(0, cut))) != "opened");
+    calm::random_sequence random(calm::key{.seed = 5});
+    for (int i = 0; i < 3000; ++i) {
+        auto broken = whole;
+        for (std::uint32_t n = random.below(3) + 1; n-- > 0;)
+            broken[random.below(static_cast<std::uint32_t>(whole.size()))] = static_cast<char>(random.below(256));
+        try {
+            auto const file = safetensors_file::open(folder.with("broken", broken));
+            std::size_t covered = 0;
+            for (auto const& tensor : file.tensors()) covered += tensor.bytes.size();
+            BOOST_TEST(covered == 16U);
+        } catch (calm::error const& thrown) {
+            if (thrown.code() != calm::errc::model_file) BOOST_ERROR(thrown.what());
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_written_is_read_bit_for_bit) {
+    temporary_folder const folder;
+    calm::random_sequence random(calm::key{.seed = 11});
+    for (int round = 0; round < 50; ++round) {
+        std::vector<std::vector<std::byte>> storage;
+        std::vector<stored_tensor> tensors;
+        std::map<std::string, std::string> metadata;
+        auto const text = [&] {
+            static constexpr std::array<char const*, 8> pieces{"a", "\"", "\\", "\n", "\x01", "ß", "\xf0\x9f\x8c\x8a",
+                                                               "."};
+            std::string made;
+            for (std::uint32_t n = random.below(6); n-- > 0;) made += pieces[random.below(8)];
+            return made;
+        };
+        for (std::uint32_t n = random.below(6); n-- > 0;) {
+            stored_tensor tensor{text() + std::to_string(n), static_cast<stored_type>(random.below(13)), {}, {}};
+            std::size_t bytes = calm::bytes_of(tensor.type);
+            for (std::uint32_t rank = random.below(4); rank-- > 0;) {
+                tensor.shape.push_back(random.below(5));
+                bytes *= static_cast<std::size_t>(tensor.shape.back());
+            }
+            auto& values = storage.emplace_back(bytes);
+            for (auto& value : values) value = static_cast<std::byte>(random.below(256));
+            tensor.bytes = values;
+            tensors.push_back(std::move(tensor));
+            metadata[text()] = text();
+        }
+        calm::write_safetensors(folder.path("f"), tensors, metadata);
+        auto const file = safetensors_file::open(folder.path("f"));
+        BOOST_REQUIRE(file.tensors().size() == tensors.size());
+        for (std::size_t i = 0; i < tensors.size(); ++i) BOOST_TEST(same(file.tensors()[i], tensors[i]));
+        BOOST_TEST((file.metadata() == metadata));
+        auto const bytes = folder.content("f");
+        std::uint64_t length = 0;
+        std::memcpy(&length, bytes.data(), 8);
+        BOOST_TEST(length % 8 == 0U);
+        // Written once more from what was read: the same file.
+        calm::write_safetensors(folder.path("again"), file.tensors(), file.metadata());
+        BOOST_TEST((folder.content("again") == bytes));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_written_leaves_the_old_file) {
+    temporary_folder const folder;
+    std::vector<float> const values{1, 2};
+    auto const good = calm::to_store("x", {2}, std::span(values));
+    calm::write_safetensors(folder.path("f"), std::span(&good, 1));
+    auto const before = folder.content("f");
+    auto const refuses = [&](std::vector<stored_tensor> const& tensors,
+                             std::map<std::string, std::string> const& metadata, std::string const& fragment) {
+        try {
+            calm::write_safetensors(folder.path("f"), tensors, metadata);
+            BOOST_ERROR("nothing was thrown instead of: " << fragment);
+        } catch (calm::error const& thrown) {
+            BOOST_TEST((thrown.code() == calm::errc::usage));
+            BOOST_TEST(std::string(thrown.what()).find(fragment) != std::string::npos, thrown.what());
+        }
+        BOOST_TEST((folder.content("f") == before));
+        BOOST_TEST(!std::filesystem::exists(folder.path("f.partial")));
+    };
+    refuses({good, good}, {}, "tensor 'x': its name is taken");
+    refuses({calm::to_store("__metadata__", {2}, std::span(values))}, {}, "tensor '__metadata__': its name is taken");
+    refuses({calm::to_store("x", {3}, std::span(values))}, {}, "expected the bytes of F32 [3], found 8");
+    refuses({calm::to_store("x", {-2, -1}, std::span(values))}, {}, "expected the bytes of F32 [-2, -1], found 8");
+    refuses({calm::to_store("\xff", {2}, std::span(values))}, {}, "is not UTF-8");
+    refuses({good}, {{"a", "\xc3"}}, "is not UTF-8");
+}
+
+BOOST_AUTO_TEST_CASE(files_of_the_oracle_are_read_and_written_again, *calm::test::with_fixtures) {
+    temporary_folder const folder;
+    int files = 0;
+    for (auto const& found : std::filesystem::recursive_directory_iterator(calm::test::fixtures_folder())) {
+        if (found.path().extension() != ".safetensors") continue;
+        auto const file = safetensors_file::open(found.path().string());
+        calm::write_safetensors(folder.path("again"), file.tensors(), file.metadata());
+        auto const again = safetensors_file::open(folder.path("again"));
+        BOOST_REQUIRE(again.tensors().size() == file.tensors().size());
+        bool equal = again.metadata() == file.metadata();
+        for (auto const& tensor : file.tensors()) equal = equal && same(tensor, again.at(tensor.name));
+        BOOST_TEST(equal, found.path());
+        ++files;
+    }
+    BOOST_TEST(files >= 20);
+}
+
+BOOST_AUTO_TEST_CASE(bf16_checkpoints_are_the_rounded_ones, *calm::test::with_fixtures) {
+    auto const folder = calm::test::fixtures_folder() / "base" / "checkpoints";
+    auto const full = safetensors_file::open((folder / "calm" / "model.safetensors").string());
+    auto const half = safetensors_file::open((folder / "calm_bf16" / "model.safetensors").string());
+    BOOST_REQUIRE(full.tensors().size() == half.tensors().size());
+    for (auto const& tensor : full.tensors()) {
+        std::vector<float> a(tensor.count());
+        std::vector<float> b(tensor.count());
+        full.read_into(tensor, std::span(a));
+        half.read_into(half.at(tensor.name), std::span(b));
+        BOOST_TEST(calm::test::close_to(std::span<float const>(b), std::span<float const>(a), 0.0, 0x1p-8));
+    }
+}

@@ -1,0 +1,273 @@
+#include "calm/loss/brier.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/random.hpp"
+#include "support/fixtures.hpp"
+
+using calm::brier_scores;
+using calm::brier_sequence;
+using calm::token_id;
+using calm::test::fixture;
+
+namespace {
+
+// Calls use(indices) for every tuple of `length` indices below `choices`.
+template <class Use> void each_tuple(std::size_t length, std::size_t choices, Use&& use) {
+    std::vector<std::size_t> tuple(length, 0);
+    for (;;) {
+        use(tuple);
+        std::size_t i = 0;
+        while (i < length && ++tuple[i] == choices) tuple[i++] = 0;
+        if (i == length) return;
+    }
+}
+
+std::vector<token_id> random_tokens(std::size_t n, std::uint32_t V, calm::random_sequence& random) {
+    std::vector<token_id> tokens(n);
+    for (auto& token : tokens) token = static_cast<token_id>(random.below(V));
+    return tokens;
+}
+
+std::string thrown_by(auto&& call) {
+    try {
+        call();
+    } catch (calm::error const& thrown) {
+        return thrown.what();
+    }
+    return {};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_oracle_agrees, *calm::test::with_fixtures) {
+    for (char const* const variant : {"base", "two"}) {
+        fixture const file(variant, "brier");
+        auto const N = static_cast<std::size_t>(file.size("N"));
+        auto const S = static_cast<std::size_t>(file.size("S"));
+        auto const R = static_cast<std::size_t>(file.size("R"));
+        auto const K = static_cast<std::size_t>(file.size("K"));
+        auto const samples = file.integers<token_id>("in/samples");  // (N, S, R, K)
+        auto const target = file.integers<token_id>("in/target");    // (S, R, K)
+        for (std::string const name : {"all", "two"}) {
+            auto const used = name == "all" ? N : 2;
+            std::span<token_id const> const drawn(samples.data(), used * S * R * K);
+            std::vector<double> positions;
+            std::vector<brier_sequence> sequences(S);
+            for (std::size_t p = 0; p < S * R; ++p) {
+                calm::sample_rows const rows(drawn.subspan(p * K), K, S * R * K);
+                BOOST_REQUIRE(rows.size() == used);
+                auto const scores = calm::brier_position(rows, std::span(target).subspan(p * K, K));
+                sequences[p / R].add(scores);
+                positions.insert(positions.end(), scores.begin(), scores.end());
+            }
+            using calm::test::kind;
+            BOOST_TEST(close(positions, file.floats("out/" + name + "_positions"), kind::output));
+            auto const report = calm::report_brier(sequences);
+            BOOST_TEST(report.positions == static_cast<std::int64_t>(S * R));
+            BOOST_TEST(close(report.brier, file.floats("out/" + name + "_brier"), kind::output));
+            BOOST_TEST(close(report.brier_error.value(), file.floats("out/" + name + "_brier_se"), kind::output));
+            std::array const lm{report.brier_lm, report.brier_lm_error.value()};
+            BOOST_TEST(close(lm, file.floats("out/" + name + "_brier_lm"), kind::output));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(uniform_tokens_score_their_closed_form_on_average) {
+    // All targets and all samples of V = 2, K = 4 have the same probability: the plain mean is the expectation.
+    constexpr std::size_t K = 4;
+    for (std::size_t const N : {2U, 3U}) {
+        brier_scores mean{};
+        double count = 0;
+        std::vector<token_id> samples(N * K);
+        std::vector<token_id> target(K);
+        each_tuple(N + 1, 16, [&](std::vector<std::size_t> const& patches) {
+            for (std::size_t k = 0; k < K; ++k) {
+                target[k] = static_cast<token_id>(patches[N] >> k & 1U);
+                for (std::size_t i = 0; i < N; ++i) samples[i * K + k] = static_cast<token_id>(patches[i] >> k & 1U);
+            }
+            auto const scores = calm::brier_position(samples, target);
+            for (std::size_t n = 0; n < 4; ++n) mean[n] += scores[n];
+            ++count;
+        });
+        for (std::size_t n = 0; n < 4; ++n)
+            BOOST_TEST(mean[n] / count == std::pow(2.0, -static_cast<double>(n + 1)),
+                       boost::test_tools::tolerance(1e-12));
+        for (double& value : mean) value /= count;
+        BOOST_TEST(calm::brier_lm(mean) == 100.0 * std::pow(2.0, -2.5), boost::test_tools::tolerance(1e-12));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(any_number_of_samples_is_unbiased) {
+    // Three patches of five tokens with probabilities 1/2, 0.3, 0.2, and every outcome of N draws.
+    std::vector<std::vector<token_id>> const patches{{1, 2, 3, 4, 5}, {1, 2, 9, 4, 5}, {7, 2, 3, 4, 5}};
+    std::vector<double> const P{0.5, 0.3, 0.2};
+    brier_scores const want{2 * 0.8 - (0.8 * 0.8 + 0.2 * 0.2), 2 * 0.8 - (0.8 * 0.8 + 0.2 * 0.2),
+                            2 * 0.5 - (0.25 + 0.09 + 0.04), 2 * 0.5 - (0.25 + 0.09 + 0.04)};
+    for (std::size_t const N : {2U, 3U, 4U, 7U}) {
+        brier_scores mean{};
+        each_tuple(N, 3, [&](std::vector<std::size_t> const& drawn) {
+            double probability = 1.0;
+            std::vector<token_id> samples;
+            for (auto const i : drawn) {
+                probability *= P[i];
+                samples.insert(samples.end(), patches[i].begin(), patches[i].end());
+            }
+            auto const scores = calm::brier_position(samples, patches[0]);
+            for (std::size_t n = 0; n < 4; ++n) mean[n] += probability * scores[n];
+        });
+        for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(mean[n] == want[n], boost::test_tools::tolerance(1e-12));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_perfect_model_of_a_deterministic_text_has_100) {
+    std::vector<token_id> const target{5, 6, 7, 8};
+    std::vector<token_id> samples;
+    for (int i = 0; i < 8; ++i) samples.insert(samples.end(), target.begin(), target.end());
+    auto const scores = calm::brier_position(samples, target);
+    BOOST_TEST((scores == brier_scores{1, 1, 1, 1}));
+    BOOST_TEST(calm::brier_lm(scores) == 100.0);
+    // The same answer, always wrong: -1.
+    BOOST_TEST((calm::brier_position(samples, std::vector<token_id>{4, 6, 7, 8}) == brier_scores{-1, -1, -1, -1}));
+}
+
+BOOST_AUTO_TEST_CASE(brier_lm_is_zero_as_soon_as_one_score_is_not_positive) {
+    BOOST_TEST(calm::brier_lm({0.5, 0.5, -0.5, -0.5}) == 0.0);
+    BOOST_TEST(calm::brier_lm({0.5, 0.5, 0.0, 0.5}) == 0.0);
+    BOOST_TEST(calm::brier_lm({std::nan(""), 0.5, 0.5, 0.5}) == 0.0);
+    BOOST_TEST(calm::brier_lm({1e-200, 1e-200, 1e-200, 1e-200}) == 1e-198, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(order_and_place_of_samples_change_nothing) {
+    calm::random_sequence random(calm::key{.seed = 3});
+    for (int round = 0; round < 200; ++round) {
+        std::size_t const N = 2 + random.below(6);
+        std::size_t const K = 4 + random.below(3);
+        auto const target = random_tokens(K, 2, random);
+        auto const samples = random_tokens(N * K, 2, random);
+        auto const scores = calm::brier_position(samples, target);
+        auto turned = samples;
+        std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(K), turned.end());
+        BOOST_TEST((calm::brier_position(turned, target) == scores));
+        for (std::size_t n = 1; n < 4; ++n)
+            BOOST_TEST(calm::count_hits({samples, K}, target)[n] <= calm::count_hits({samples, K}, target)[n - 1]);
+        // The same as two samples at a time, averaged over all pairs.
+        brier_scores mean{};
+        for (std::size_t i = 0; i < N; ++i)
+            for (std::size_t j = 0; j < i; ++j) {
+                std::vector<token_id> pair(samples.begin() + static_cast<std::ptrdiff_t>(i * K),
+                                           samples.begin() + static_cast<std::ptrdiff_t>((i + 1) * K));
+                pair.insert(pair.end(), samples.begin() + static_cast<std::ptrdiff_t>(j * K),
+                            samples.begin() + static_cast<std::ptrdiff_t>((j + 1) * K));
+                auto const two = calm::brier_position(pair, target);
+                for (std::size_t n = 0; n < 4; ++n) mean[n] += two[n] * 2.0 / static_cast<double>(N * (N - 1));
+            }
+        for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(std::abs(mean[n] - scores[n]) < 1e-12);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(jackknife_with_equal_counts_is_the_error_of_the_mean) {
+    calm::random_sequence random(calm::key{.seed = 4});
+    constexpr std::size_t S = 9;
+    std::vector<brier_sequence> sequences(S);
+    std::vector<double> means(S, 0.0);
+    for (std::size_t s = 0; s < S; ++s)
+        for (int i = 0; i < 12; ++i) {
+            double const x = static_cast<double>(random.uniform());
+            sequences[s].add({x, x, x, x});
+            means[s] += x / 12;
+        }
+    double mean = 0;
+    double variance = 0;
+    for (double const m : means) mean += m / S;
+    for (double const m : means) variance += (m - mean) * (m - mean) / (S - 1);
+    auto const report = calm::report_brier(sequences);
+    BOOST_TEST(report.brier[2] == mean, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(report.brier_error.value()[2] == std::sqrt(variance / S), boost::test_tools::tolerance(1e-9));
+    // Four equal scores: BrierLM is a hundred of them, and so is its error.
+    BOOST_TEST(report.brier_lm == 100 * mean, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(report.brier_lm_error.value() == 100 * report.brier_error.value()[0],
+               boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(jackknife_with_unequal_counts_leaves_whole_sequences_out) {
+    calm::random_sequence random(calm::key{.seed = 6});
+    std::vector<std::vector<brier_scores>> scores(5);
+    std::vector<brier_sequence> sequences(5);
+    for (std::size_t s = 0; s < 5; ++s)
+        for (std::size_t i = 0; i < 1 + 7 * s; ++i) {
+            brier_scores one{};
+            for (double& value : one) value = static_cast<double>(random.uniform());
+            scores[s].push_back(one);
+            sequences[s].add(one);
+        }
+    std::vector<double> without;  // Brier-2 of all positions but those of one sequence
+    for (std::size_t out = 0; out < 5; ++out) {
+        double sum = 0;
+        double count = 0;
+        for (std::size_t s = 0; s < 5; ++s)
+            for (auto const& one : scores[s])
+                if (s != out) {
+                    sum += one[1];
+                    ++count;
+                }
+        without.push_back(sum / count);
+    }
+    double mean = 0;
+    double variance = 0;
+    for (double const w : without) mean += w / 5;
+    for (double const w : without) variance += (w - mean) * (w - mean) * 4 / 5;
+    auto report = calm::report_brier(sequences);
+    BOOST_TEST(report.brier_error.value()[1] == std::sqrt(variance), boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(report.positions == 75);
+    BOOST_TEST(report.sequences == 5);
+    // A sequence of nothing but padding is no observation.
+    sequences.insert(sequences.begin() + 2, brier_sequence{});
+    auto const padded = calm::report_brier(sequences);
+    BOOST_TEST(padded.brier_error.value()[1] == report.brier_error.value()[1]);
+    BOOST_TEST(padded.sequences == 5);
+}
+
+BOOST_AUTO_TEST_CASE(one_sequence_has_no_error) {
+    std::vector<brier_sequence> sequences(1);
+    sequences[0].add({0.1, 0.2, 0.3, 0.4});
+    auto const report = calm::report_brier(sequences);
+    BOOST_TEST(!report.brier_error.has_value());
+    BOOST_TEST(!report.brier_lm_error.has_value());
+    BOOST_TEST((report.brier == brier_scores{0.1, 0.2, 0.3, 0.4}));
+    sequences.emplace_back();
+    BOOST_TEST(!calm::report_brier(sequences).brier_error.has_value());
+    BOOST_TEST(thrown_by([] { (void)calm::report_brier({}); }).find("no position was counted") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(positions_with_pad_or_past_the_block_do_not_count) {
+    constexpr token_id pad = 99;
+    std::vector<token_id> block{0, 1, 2, 3, 4, 5, pad, 7};
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 0, 4), pad));
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 2, 2), pad));
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 1, 5), pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 2, 5), pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 4, 2), pad));  // pad
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 4, 2), 100));   // it ends with the block
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 5, 2), 100));  // past the block
+    BOOST_TEST(calm::brier_target(block, 4, 8).empty());
+    BOOST_TEST(calm::brier_target(block, 9, 1).empty());
+    BOOST_TEST(calm::brier_target(block, 1, 1).size() == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(impossible_samples_are_sentences) {
+    std::vector<token_id> const tokens(12, 0);
+    std::span<token_id const> const all(tokens);
+    BOOST_TEST(thrown_by([&] {
+                   (void)calm::brier_position(all.first(4), all.first(4));
+               }).find("at least two samples") != std::string::npos);
+    BOOST_TEST(thrown_by([&] { (void)calm::brier_position(all, all.first(3)); }).find("at least 4 tokens") !=
+               std::string::npos);
+    BOOST_TEST(thrown_by([&] { (void)calm::brier_position(all, all.first(5)); }).find("a multiple of K") !=
+               std::string::npos);
+    BOOST_TEST(thrown_by([&] { (void)calm::sample_rows(all, 4, 3); }).find("do not overlap") != std::string::npos);
+}

@@ -1,0 +1,59 @@
+#include <boost/mpl/list.hpp>
+
+#include "calm/model/backbone.hpp"
+#include "support/models.hpp"
+
+using namespace calm;
+using namespace calm::test;
+using variants = boost::mpl::list<base_variant, two_variant>;
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, variants) {
+    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    constexpr configuration C = variant::value;
+    fixture const f(variant_name<C>(), "backbone");
+    context<> ctx(1, 2);
+    memory m;
+    backbone<C> model(f.size("vocab_size"));
+    allocate(model, m.values, &m.gradients);
+    load_parameters(parameters_of(model), f);
+
+    auto const tokens = f.integers<token_id>("in/tokens");
+    index_t const sequences = f.shape("in/tokens")[0];
+    index_t const patches = f.shape("in/tokens")[1] / C.autoencoder.patch_size;
+    auto const s = model.forward(ctx, as_vector(tokens), patches);
+    BOOST_TEST(close(span_of(s.projected.y), f.floats("out/embedded"), kind::output));
+    BOOST_TEST(close(span_of(s.y), f.floats("out/hidden"), kind::output));
+
+    // Keys and values: (B, heads, P, head size) there, (B, P, heads, head size) here.
+    constexpr index_t heads = C.num_key_value_heads;
+    for (auto const& [name, got] : {std::pair("out/keys_layer0", s.layers[0].attended.k.y),
+                                    std::pair("out/values_layer0", s.layers[0].attended.v.y)}) {
+        auto const all = f.floats(name);
+        std::vector<float> want;
+        index_t const per_sequence = static_cast<index_t>(all.size()) / sequences;
+        for (index_t b = 0; b < sequences; ++b) {
+            std::vector<float> const one(all.begin() + b * per_sequence, all.begin() + (b + 1) * per_sequence);
+            auto const swapped = swap_leading(one, heads, patches);
+            want.insert(want.end(), swapped.begin(), swapped.end());
+        }
+        BOOST_TEST(close(span_of(got), want, kind::output), name);
+    }
+
+    auto const cotangent = f.floats("in/cotangent");
+    model.backward(ctx, s, as_rows<float, C.hidden_size>(cotangent));
+    check_gradients(parameters_of(model), f);
+
+    // Patch by patch through the cache: the same hidden states.
+    auto cache = model.make_cache(sequences, patches);
+    std::vector<float> stepwise(static_cast<std::size_t>(s.y.size()));
+    constexpr index_t K = C.autoencoder.patch_size;
+    for (index_t p = 0; p < patches; ++p) {
+        std::vector<token_id> column;
+        for (index_t b = 0; b < sequences; ++b)
+            column.insert(column.end(), tokens.begin() + (b * patches + p) * K, tokens.begin() + (b * patches + p + 1) * K);
+        auto const h = model.extend(ctx, as_vector(column), cache);
+        for (index_t b = 0; b < sequences; ++b)
+            std::copy_n(h.data() + b * C.hidden_size, C.hidden_size, stepwise.begin() + (b * patches + p) * C.hidden_size);
+    }
+    BOOST_TEST(close(stepwise, f.floats("out/hidden"), kind::output));
+}

@@ -1,0 +1,159 @@
+#pragma once
+// The oracle's numbers: where they lie, how a test reads them, and how close a result has to come.
+// The folder is CALM_FIXTURES of the environment, else `fixtures` in CALM_SHARED_DIR (given by the build).
+
+#include <simdjson.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "calm/io/safetensors.hpp"
+
+namespace calm::test {
+
+// The folder of the fixtures; it need not exist.
+inline std::filesystem::path fixtures_folder() {
+    if (char const* const folder = std::getenv("CALM_FIXTURES"); folder != nullptr && *folder != '\0') return folder;
+#ifdef CALM_SHARED_DIR
+    return std::filesystem::path(CALM_SHARED_DIR) / "fixtures";
+#else
+    return "fixtures";
+#endif
+}
+
+inline boost::test_tools::assertion_result fixtures_present(boost::unit_test::test_unit_id test) {
+    auto const folder = fixtures_folder();
+    if (std::filesystem::is_directory(folder)) return true;
+    auto const why = "no fixtures in " + folder.string() + "; set CALM_FIXTURES to their folder";
+    std::cerr << "skipped: " << boost::unit_test::framework::get(test, boost::unit_test::TUT_ANY).full_name() << ": "
+              << why << '\n';
+    boost::test_tools::assertion_result absent(false);
+    absent.message() << why;
+    return absent;
+}
+
+// BOOST_AUTO_TEST_CASE(name, *calm::test::with_fixtures): the case is skipped, saying why, where the folder is absent.
+inline boost::unit_test::precondition const with_fixtures(fixtures_present);
+
+// One file of fixtures, e.g. fixture("base", "energy_score"). A name or key that is not there throws.
+class fixture {
+public:
+    fixture(std::string_view variant, std::string_view name) :
+        file_(safetensors_file::open((fixtures_folder() / variant / (std::string(name) + ".safetensors")).string())) {
+        auto const text = file_.metadata().find("config");
+        config_ = parser_.parse(text == file_.metadata().end() ? std::string("{}") : text->second);
+    }
+
+    fixture(fixture const&) = delete;
+    fixture& operator=(fixture const&) = delete;
+
+    [[nodiscard]] std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (auto const& tensor : file_.tensors()) all.push_back(tensor.name);
+        return all;
+    }
+    [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
+    [[nodiscard]] std::vector<index_t> shape(std::string_view name) const { return file_.at(name).shape; }
+
+    // The elements of a tensor, row-major. Tokens and masks (0 or 1) are integers, converted to any type asked for.
+    template <class T = float> [[nodiscard]] std::vector<T> floats(std::string_view name) const {
+        auto const& tensor = file_.at(name);
+        std::vector<T> values(tensor.count());
+        file_.read_into(tensor, std::span<T>(values));
+        return values;
+    }
+    template <class T = std::int64_t> [[nodiscard]] std::vector<T> integers(std::string_view name) const {
+        std::vector<T> values;
+        for (auto const value : file_.integers(file_.at(name))) values.push_back(static_cast<T>(value));
+        return values;
+    }
+
+    // The only element of a tensor.
+    [[nodiscard]] double scalar(std::string_view name) const { return floats<double>(name).at(0); }
+
+    // Values of the file's configuration by key; "ae/latent_size" reaches into an object, "betas/0" into a list.
+    [[nodiscard]] std::int64_t size(std::string_view key) const { return at(key).get_int64().value(); }
+    [[nodiscard]] double real(std::string_view key) const { return at(key).get_double().value(); }
+    [[nodiscard]] std::string text(std::string_view key) const { return std::string(at(key).get_string().value()); }
+    [[nodiscard]] bool configured(std::string_view key) const {
+        return config_.at_pointer("/" + std::string(key)).error() == simdjson::SUCCESS;
+    }
+
+    [[nodiscard]] safetensors_file const& file() const noexcept { return file_; }
+
+private:
+    [[nodiscard]] simdjson::dom::element at(std::string_view key) const {
+        return config_.at_pointer("/" + std::string(key)).value();
+    }
+
+    safetensors_file file_;
+    simdjson::dom::parser parser_;
+    simdjson::dom::element config_;
+};
+
+// Element for element |got - want| <= absolute + relative * |want|; the sentence names the worst element.
+template <class Got, class Want>
+boost::test_tools::assertion_result close_to(std::span<Got const> got, std::span<Want const> want, double absolute,
+                                             double relative) {
+    boost::test_tools::assertion_result result(true);
+    if (got.size() != want.size()) {
+        result = false;
+        result.message() << "expected " << want.size() << " elements, found " << got.size();
+        return result;
+    }
+    double worst = 0.0;
+    std::size_t where = 0;
+    std::size_t outside = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        auto const a = static_cast<double>(got[i]);
+        auto const b = static_cast<double>(want[i]);
+        double const ratio = a == b ? 0.0 : std::abs(a - b) / (absolute + relative * std::abs(b));
+        double const excess = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+        if (excess > 1.0) ++outside;
+        if (excess > worst) {
+            worst = excess;
+            where = i;
+        }
+    }
+    if (outside > 0) {
+        result = false;
+        result.message() << std::setprecision(9) << "element " << where << " of " << got.size() << " is " << got[where]
+                         << ", expected " << want[where] << ": " << worst << " times the bound; " << outside
+                         << " lie outside it";
+    }
+    return result;
+}
+
+// What is compared with the fixtures in fp32.
+enum class kind { output, gradient };
+
+// The bounds of fp32: outputs 1e-5 + 1e-5 |want|; gradients 1e-6 max(1, largest of the tensor) + 1e-4 |want|.
+// Use: BOOST_TEST(close(got, f.floats("out/x"), kind::output)); containers or spans of float or double.
+template <class Got, class Want>
+boost::test_tools::assertion_result close(Got const& got, Want const& want, kind what) {
+    using got_t = std::remove_cvref_t<decltype(*std::data(got))>;
+    using want_t = std::remove_cvref_t<decltype(*std::data(want))>;
+    std::span<got_t const> const a(std::data(got), std::size(got));
+    std::span<want_t const> const b(std::data(want), std::size(want));
+    if (what == kind::output) return close_to(a, b, 1e-5, 1e-5);
+    double largest = 1.0;
+    for (auto const value : b) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    return close_to(a, b, 1e-6 * largest, 1e-4);
+}
+
+}  // namespace calm::test

@@ -1,0 +1,92 @@
+#pragma once
+// The fixtures' configurations, parameters from a fixture's file, and gradients compared with it.
+
+#include "calm/model/config.hpp"
+#include "calm/nn/param.hpp"
+#include "support/fixtures.hpp"
+
+namespace calm::test {
+
+// The sizes of base/ and two/ (oracle/make_fixtures.py).
+inline constexpr configuration base{
+    .autoencoder = {.vocab_size = 97, .patch_size = 4, .hidden_size = 32, .intermediate_size = 80, .latent_size = 16},
+    .hidden_size = 48,
+    .intermediate_size = 96,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 4,
+    .num_key_value_heads = 2,
+    .num_mlp_layers = 3,
+    .noise_size = 16};
+inline constexpr configuration two{
+    .autoencoder = {.vocab_size = 101, .patch_size = 2, .hidden_size = 24, .intermediate_size = 40, .num_encoder_layers = 4,
+                    .latent_size = 8},
+    .hidden_size = 36,
+    .intermediate_size = 56,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 3,
+    .num_key_value_heads = 3,
+    .num_mlp_layers = 2,
+    .noise_size = 12};
+
+template <configuration C> char const* variant_name() { return C == base ? "base" : "two"; }
+
+// Boost names a typed case by its type.
+struct base_variant {
+    static constexpr configuration value = base;
+};
+struct two_variant {
+    static constexpr configuration value = two;
+};
+
+// Memory of a model under test.
+struct memory {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+};
+
+template <class Visitable> void load_parameters(Visitable const& visit, fixture const& f) {
+    visit([&](std::string const& name, auto& p) {
+        auto const values = f.floats<double>("param/" + name);
+        BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << name);
+        std::copy(values.begin(), values.end(), p.value.data());
+    });
+}
+
+template <class Visitable> void check_gradients(Visitable const& visit, fixture const& f) {
+    visit([&](std::string const& name, auto& p) {
+        std::span const got(p.grad.data(), static_cast<std::size_t>(p.grad.size()));
+        BOOST_TEST(close(got, f.floats<double>("grad/" + name), kind::gradient), name);
+    });
+}
+
+template <class Model> auto parameters_of(Model& model) {
+    return [&model](auto visitor) { model.visit(visitor); };
+}
+
+template <class T> std::span<T> span_of(T* data, index_t n) { return {data, static_cast<std::size_t>(n)}; }
+template <class V> auto span_of(V const& v) {
+    return std::span<typename V::element_type const>(v.data(), static_cast<std::size_t>(v.size()));
+}
+
+// A vector as a view of the shape.
+template <class T, index_t... Sizes, class... Dynamic> view<T const, extents<Sizes...>> seen(std::vector<T> const& v, Dynamic... d) {
+    return {v.data(), extents<Sizes...>(d...)};
+}
+template <class T, index_t Columns> matrix_view<T const, Columns> as_rows(std::vector<T> const& v) {
+    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+}
+template <class T> vector_view<T const> as_vector(std::vector<T> const& v) {
+    return {v.data(), extents<dyn>(static_cast<index_t>(v.size()))};
+}
+
+// (A, B, width) as (B, A, width).
+template <class T> std::vector<T> swap_leading(std::vector<T> const& x, index_t a, index_t b) {
+    auto const width = static_cast<index_t>(x.size()) / (a * b);
+    std::vector<T> y(x.size());
+    for (index_t i = 0; i < a; ++i)
+        for (index_t j = 0; j < b; ++j)
+            std::copy_n(x.begin() + (i * b + j) * width, width, y.begin() + (j * a + i) * width);
+    return y;
+}
+
+}  // namespace calm::test

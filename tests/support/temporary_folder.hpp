@@ -1,0 +1,56 @@
+#pragma once
+// A folder of a test's own, and the files it puts there.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace calm::test {
+
+// An empty folder, removed with all that is in it.
+class temporary_folder {
+public:
+    temporary_folder() {
+        auto name = (std::filesystem::temp_directory_path() / "calm-test-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder: " + name);
+        path_ = name;
+    }
+    temporary_folder(temporary_folder const&) = delete;
+    temporary_folder& operator=(temporary_folder const&) = delete;
+    ~temporary_folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    [[nodiscard]] std::string path(std::string_view name) const { return (path_ / name).string(); }
+
+    // Writes a file and returns its path.
+    [[nodiscard]] std::string with(std::string_view name, std::string_view content) const {
+        std::ofstream(path_ / name, std::ios::binary) << content;
+        return path(name);
+    }
+
+    [[nodiscard]] std::string content(std::string_view name) const {
+        std::ifstream file(path_ / name, std::ios::binary);
+        return {std::istreambuf_iterator<char>(file), {}};
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+// The sentence of the calm::error that a call throws; empty where it throws none.
+template <class Error, class Call> std::string sentence_of(Call&& call) {
+    try {
+        call();
+    } catch (Error const& thrown) {
+        return thrown.what();
+    }
+    return {};
+}
+
+}  // namespace calm::test

@@ -1,0 +1,139 @@
+#include "calm/text/documents.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "shared_data.hpp"
+
+namespace {
+
+using calm::document_selection;
+using calm::document_source;
+using calm::holdout;
+using calm::split;
+using calm::test::sentence_of;
+using calm::test::temporary_file;
+using strings = std::vector<std::string>;
+
+bool has(std::string const& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+strings visited(strings const& specs, document_selection const& selection = {}) {
+    strings all;
+    calm::visit_documents(specs, selection, [&](std::string_view document) {
+        all.emplace_back(document);
+        return document.size();
+    });
+    return all;
+}
+
+std::string complaint(strings const& specs) {
+    return sentence_of<calm::error>([&] { (void)visited(specs); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(holdouts_are_read_or_refused) {
+    auto const sixth = holdout::parse("6:5");
+    for (std::uint64_t i = 0; i < 100; ++i) BOOST_TEST(sixth.contains(i) == (i % 6 == 5));
+    BOOST_TEST(sixth.text() == "6:5");
+    for (std::string const bad : {"", "6", ":", "6:", ":5", "a:b", "6:5:1", "-6:5", "6:-1", " 6:5", "6:5 ", "6,5"})
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)holdout::parse(bad); }), "expected"), bad);
+    BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("1:0"); }), "at least 2"));
+    BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("0:0"); }), "at least 2"));
+    BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("6:6"); }), "less than the modulus 6"));
+}
+
+BOOST_AUTO_TEST_CASE(a_text_file_is_one_document) {
+    temporary_file const file("a.txt", std::string("one\ntwo\0three\xff", 14));
+    BOOST_TEST(visited({file.path()}) == strings{std::string("one\ntwo\0three\xff", 14)});
+}
+
+BOOST_AUTO_TEST_CASE(json_lines_give_their_text) {
+    temporary_file const file("a.jsonl", "\xef\xbb\xbf{\"id\": 1, \"text\": \"a\\n\\u00e9\\ud83d\\ude00\"}\r\n\n  \n"
+                                         "{\"text\":\"\",\"meta\":{\"text\":3}}\n{\"text\": \"last\"}");
+    BOOST_TEST(visited({file.path()}) == (strings{"a\né😀", "", "last"}));
+    temporary_file const other("a.json", "{\"text\": \"x\"}\n");
+    BOOST_TEST(visited({file.path(), other.path()}) == (strings{"a\né😀", "", "last", "x"}));
+    temporary_file const large("l.jsonl", "{\"text\": \"" + std::string(3'000'000, 'x') + "\"}\n{\"text\": \"y\"}\n");
+    BOOST_TEST(visited({large.path()})[0].size() == 3'000'000U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
+    BOOST_TEST(has(complaint({}), "no text"));
+    BOOST_TEST(has(complaint({"a.pdf"}), "a.pdf: unknown kind of text \".pdf\": give a .txt file"));
+    BOOST_TEST(has(complaint({"folder/a"}), "unknown kind of text: give"));
+    BOOST_TEST(has(complaint({"no-such.txt"}), "no-such.txt: there is no such file"));
+    temporary_file const empty("e.txt", "");
+    BOOST_TEST(has(complaint({empty.path()}), "the file is empty"));
+    for (std::string const bad : {"stories:", "stories:0", "stories:-3", "stories:1k", "stories:99999999999999999999"})
+        BOOST_TEST(has(complaint({bad}), "stories:N"), bad);
+    BOOST_TEST(has(complaint({"stories:10", "stories:10"}), "more than once"));
+    BOOST_TEST(has(complaint({"stories:10", "a.pdf"}), "a.pdf"));  // all are checked before the first is read
+    auto const line = [](std::string const& content) {
+        temporary_file const file("bad.jsonl", "{\"text\": \"fine\"}\n" + content + "\n");
+        return complaint({file.path()});
+    };
+    BOOST_TEST(has(line("{\"text\": \"cut"), "bad.jsonl, line 2: no valid JSON"));
+    BOOST_TEST(has(line("{\"text\": \"\xff\"}"), "bad.jsonl, line 2: no valid JSON"));
+    BOOST_TEST(has(line("{\"text\": \"a\"} {\"text\": \"b\"}"), "line 2: no valid JSON"));
+    BOOST_TEST(has(line("[1]"), "line 2: expected an object with a field \"text\", found an array"));
+    BOOST_TEST(has(line("\"text\""), "found a string"));
+    BOOST_TEST(has(line("{\"Text\": \"a\"}"), "line 2: the object has no field \"text\""));
+    BOOST_TEST(has(line("{\"text\": 3}"), "line 2: the field \"text\" must be a string, found a number"));
+    BOOST_TEST(has(line("{\"text\": null}"), "found null"));
+    BOOST_TEST(has(line("{\"text\": true}"), "found true or false"));
+    BOOST_TEST(has(line("{\"text\": {}}"), "found an object"));
+    BOOST_TEST(has(line("{\"text\": \"a\", \"text\": \"b\"}"), "more than one field"));
+    temporary_file const blank("blank.jsonl", "\n \n");
+    BOOST_TEST(has(complaint({blank.path()}), "only blank lines"));
+}
+
+BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {
+    std::string content;
+    for (int i = 0; i < 20; ++i) content += "{\"text\": \"" + std::to_string(i) + "\"}\n";
+    temporary_file const file("a.jsonl", content);
+    temporary_file const text("b.txt", "b");
+    strings const specs{file.path(), text.path(), file.path()};  // numbers 0..19, 20, 21..40
+    auto const sixth = holdout::parse("6:2");
+    auto const train = visited(specs, {split::train, sixth});
+    auto const held = visited(specs, {split::heldout, sixth});
+    BOOST_TEST(held == (strings{"2", "8", "14", "b", "5", "11", "17"}));
+    BOOST_TEST(train.size() + held.size() == 41U);
+    BOOST_TEST(visited(specs).size() == 41U);
+    BOOST_TEST(visited(specs, {split::heldout}).size() == 41U);
+    // Generated stories do not move the numbers of files.
+    auto const stories_first = visited({"stories:2000", file.path()}, {split::heldout, sixth});
+    BOOST_TEST(strings(stories_first.end() - 3, stories_first.end()) == (strings{"2", "8", "14"}));
+}
+
+BOOST_AUTO_TEST_CASE(stories_end_after_n_tokens_and_splits_differ) {
+    auto const train = visited({"stories:5000"}, {split::train});
+    std::size_t sum = 0;
+    for (auto const& s : train) sum += s.size();
+    BOOST_TEST(sum >= 5000U);
+    BOOST_TEST(sum - train.back().size() < 5000U);
+    BOOST_TEST(train[3] == calm::story(1, split::train, 3));
+    BOOST_TEST(visited({"stories:5000"}, {split::heldout})[3] == calm::story(1, split::heldout, 3));
+    auto const tenth = holdout::parse("10:4");
+    auto const held = visited({"stories:5000"}, {split::heldout, tenth, 7});
+    BOOST_TEST(held[0] == calm::story(7, split::train, 4));
+    BOOST_TEST(held[1] == calm::story(7, split::train, 14));
+    BOOST_TEST(visited({"stories:5000"}, {split::train, tenth, 7})[4] == calm::story(7, split::train, 5));
+}
+
+BOOST_AUTO_TEST_CASE(long_documents_are_split_for_training_only) {
+    std::string text;
+    for (int i = 0; i < 25'000; ++i) text += (i > 0 ? " w" : "w") + std::to_string(i);
+    temporary_file const file("long.txt", text);
+    auto const pieces = visited({file.path()});
+    BOOST_REQUIRE(pieces.size() == 3U);
+    BOOST_TEST(pieces[0].ends_with(" w9999"));
+    BOOST_TEST(pieces[1].starts_with("w10000 "));
+    BOOST_TEST(pieces[1].ends_with(" w19999"));
+    BOOST_TEST(pieces[2].starts_with("w20000 "));
+    BOOST_TEST((pieces[0] + " " + pieces[1] + " " + pieces[2] == text));
+    BOOST_TEST(visited({file.path()}, {split::heldout}).size() == 1U);
+    temporary_file const exact("exact.txt", text.substr(0, text.find(" w10000")));
+    BOOST_TEST(visited({exact.path()}).size() == 1U);
+}

@@ -1,0 +1,90 @@
+#include "calm/text/packing.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+
+#include "shared_data.hpp"
+
+namespace {
+
+constexpr calm::token_id bos = 256;
+constexpr calm::token_id eos = 257;
+constexpr calm::token_id pad = 258;
+using ids = std::vector<calm::token_id>;
+
+calm::corpus corpus_of(std::vector<std::string> const& documents) {
+    calm::corpus made({bos, eos, pad});
+    for (auto const& d : documents) made.add(ids(d.begin(), d.end()));
+    return made;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(offsets_are_uniform_and_change_with_the_epoch) {
+    for (std::size_t const K : {1U, 2U, 4U, 7U}) {
+        calm::packing_rule const rule{.K = K, .seed = 11};
+        std::array<int, 7> counts{};
+        int const n = 20000;
+        for (int i = 0; i < n; ++i) ++counts[rule.offset(0, static_cast<std::uint64_t>(i))];
+        double chi_square = 0;
+        for (std::size_t o = 0; o < K; ++o) {
+            double const expected = static_cast<double>(n) / static_cast<double>(K);
+            chi_square += (counts[o] - expected) * (counts[o] - expected) / expected;
+        }
+        BOOST_TEST(chi_square < 25.0);
+        bool differs = K == 1;
+        for (std::uint64_t i = 0; i < 20; ++i) differs |= rule.offset(0, i) != rule.offset(1, i);
+        BOOST_TEST(differs);
+    }
+    calm::packing_rule const rule{.K = 4, .seed = 3};
+    calm::key const k{3, calm::stream::alignment, 2};
+    BOOST_TEST(rule.offset(2, 9) == calm::below(calm::philox(k, 9).v[0], 4));
+}
+
+BOOST_AUTO_TEST_CASE(padded_documents_are_whole_patches) {
+    auto const documents = corpus_of({"abc", "", "defghij", "k"});
+    calm::packing_rule const rule{.K = 4, .seed = 5};
+    for (std::uint64_t epoch = 0; epoch < 20; ++epoch)
+        for (std::size_t i = 0; i < documents.documents(); ++i) {
+            ids out{1};
+            rule.append(documents, epoch, i, out);
+            out.erase(out.begin());
+            std::size_t const o = rule.offset(epoch, i);
+            auto const text = documents.document(i);
+            BOOST_TEST(out.size() % 4 == 0U);
+            BOOST_TEST(out.size() == rule.packed_size(text.size(), o));
+            BOOST_TEST(out.size() < o + text.size() + 2 + 4);
+            ids expected(o, pad);
+            expected.push_back(bos);
+            expected.insert(expected.end(), text.begin(), text.end());
+            expected.push_back(eos);
+            expected.resize(out.size(), pad);
+            BOOST_TEST(out == expected);
+        }
+}
+
+BOOST_AUTO_TEST_CASE(published_modes_pack_as_published) {
+    auto const documents = corpus_of({"abc", "d"});
+    BOOST_TEST(calm::packed_tokens(documents, {.mode = calm::packing::published_autoencoder, .K = 4}) ==
+               (ids{bos, 'a', 'b', 'c', eos, pad, pad, pad, bos, 'd', eos, pad}));
+    BOOST_TEST(calm::packed_tokens(documents, {.mode = calm::packing::published_language_model, .K = 4}) ==
+               (ids{bos, 'a', 'b', 'c', bos, 'd'}));
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_is_the_whole_blocks_in_order) {
+    auto const documents = corpus_of({"abcdefghij", "klm", "nopqrstuvw"});
+    calm::packing_rule const rule{.K = 2, .seed = 1};
+    auto const all = calm::packed_tokens(documents, rule);
+    auto const blocks = calm::evaluation_blocks(documents, rule, 8);
+    BOOST_TEST(blocks.size() == all.size() / 8 * 8);
+    BOOST_TEST(std::equal(blocks.begin(), blocks.end(), all.begin()));
+    using calm::test::sentence_of;
+    BOOST_TEST(sentence_of<calm::error>([&] {
+                   (void)calm::evaluation_blocks(documents, rule, 64);
+               }).find("has only 30 tokens when packed, but a block has 64") != std::string::npos);
+    for (std::size_t const bad : {0U, 7U})
+        BOOST_TEST(sentence_of<calm::error>([&] {
+                       (void)calm::evaluation_blocks(documents, rule, bad);
+                   }).find("no whole number of patches of 2") != std::string::npos);
+}

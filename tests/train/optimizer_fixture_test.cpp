@@ -1,0 +1,114 @@
+// Ten AdamW steps of both stages against the oracle's.
+
+#include <boost/mpl/list.hpp>
+
+#include "calm/model/calm.hpp"
+#include "calm/train/optimizer.hpp"
+#include "calm/train/schedule.hpp"
+#include "support/models.hpp"
+
+using namespace calm;
+using namespace calm::test;
+using variants = boost::mpl::list<base_variant, two_variant>;
+
+namespace {
+
+// Losses, norms and final parameters of ten steps; loss_of(i) computes the i-th loss and adds its gradients.
+template <class Model, class Loss>
+void ten_steps(context<>& ctx, Model& model, fixture const& f, Loss const& loss_of) {
+    adamw optimizer(model, {.beta1 = f.real("betas/0"),
+                            .beta2 = f.real("betas/1"),
+                            .eps = f.real("eps"),
+                            .weight_decay = f.real("weight_decay"),
+                            .clip = f.real("clip")});
+    auto const rate = schedule::constant(f.real("lr"), f.size("warmup"));
+    std::vector<double> losses;
+    std::vector<double> norms;
+    for (index_t i = 0; i < f.size("steps"); ++i) {
+        losses.push_back(loss_of(i));
+        norms.push_back(optimizer.step(ctx, rate(i), losses.back()));
+    }
+    auto const relative = [](std::vector<double> const& got, std::vector<double> const& want, double bound) {
+        return close_to(std::span(got.data(), got.size()), std::span(want.data(), want.size()), 0, bound);
+    };
+    BOOST_TEST(relative(losses, f.floats<double>("out/losses"), 1e-5));
+    BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-4));
+    parameters_of(model)([&](std::string const& name, auto& p) {
+        auto const want = f.floats("out/param." + name);
+        BOOST_TEST(close_to(span_of(p.read()), std::span(want.data(), want.size()), 5e-5, 0), name);
+    });
+}
+
+// The i-th of the equal parts of a sequence.
+template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, index_t parts) {
+    auto const n = static_cast<std::ptrdiff_t>(all.size()) / parts;
+    return {all.begin() + i * n, all.begin() + (i + 1) * n};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants) {
+    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    constexpr configuration C = variant::value;
+    constexpr index_t L = C.autoencoder.latent_size;
+    fixture const f(variant_name<C>(), "train_autoencoder");
+    context<> ctx(1, 2);
+    memory m;
+    autoencoder<C.autoencoder> model(f.size("vocab_size"));
+    allocate(model, m.values, &m.gradients);
+    load_parameters(parameters_of(model), f);
+
+    index_t const steps = f.size("steps");
+    auto const tokens = f.integers<token_id>("in/tokens");
+    auto const eps = f.floats("in/eps");
+    auto shown = tokens;
+    auto const kept = f.integers<token_id>("in/keep_token");
+    for (std::size_t i = 0; i < shown.size(); ++i) shown[i] *= kept[i];
+    auto scale = f.integers<float>("in/keep_latent");
+    for (float& s : scale) s /= 0.85F;
+    ten_steps(ctx, model, f, [&](index_t i) {
+        auto const t = part(tokens, i, steps);
+        auto const s = part(shown, i, steps);
+        auto const e = part(eps, i, steps);
+        auto const d = part(scale, i, steps);
+        return model
+            .loss_and_gradient(ctx, as_vector(t), {as_vector(s), as_rows<float, L>(e), as_rows<float, L>(d)}, {})
+            .loss;
+    });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants) {
+    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    constexpr configuration C = variant::value;
+    constexpr index_t L = C.autoencoder.latent_size;
+    fixture const f(variant_name<C>(), "train_calm");
+    context<> ctx(1, 2);
+    memory m;
+    calm_model<C> model(f.size("vocab_size"));
+    allocate(model, m.values, &m.gradients);
+    load_parameters(parameters_of(model), f);
+    auto const frozen = [&](auto visitor) { model.visit_autoencoder(visitor); };
+    allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
+    load_parameters(frozen, f);
+
+    index_t const steps = f.size("steps");
+    auto const tokens = f.integers<token_id>("in/tokens");
+    auto const noise = f.floats("in/noise");
+    auto const eps = f.floats("in/eps");
+    index_t const sequences = f.shape("in/tokens")[1];
+    index_t const patches = f.shape("in/tokens")[2] / C.autoencoder.patch_size;
+    index_t const positions = sequences * (patches - 1);
+    energy_objective const objective{f.size("num_samples"), f.size("num_target_samples"), f.real("beta")};
+    ten_steps(ctx, model, f, [&](index_t i) {
+        auto const t = part(tokens, i, steps);
+        auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
+        auto const e = part(eps, i, steps);
+        return model.train(ctx, as_vector(t), patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+            return model.generative_head.loss_and_gradient(
+                       ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
+                       as_rows<float, C.noise_size>(u), seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L),
+                       1.0 / static_cast<double>(positions)) /
+                   static_cast<double>(positions);
+        });
+    });
+}
