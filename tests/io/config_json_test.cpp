@@ -136,6 +136,13 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     BOOST_TEST(calm::config_json_text(read) == text);
 }
 
+BOOST_AUTO_TEST_CASE(text_that_json_cannot_hold_is_refused) {
+    auto description = calm::model_description::of(model_kind::calm);
+    description.ae_path = "\xff";
+    BOOST_CHECK_EXCEPTION((void)calm::config_json_text(description), calm::error,
+                          [](calm::error const& thrown) { return thrown.code() == calm::errc::usage; });
+}
+
 BOOST_AUTO_TEST_CASE(the_kind_follows_from_architecture_or_type) {
     auto const kind = [](std::string const& text) { return calm::parse_config_json(text, "c").kind; };
     BOOST_TEST((kind(autoencoder) == model_kind::autoencoder));

@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(choices_follow_the_odds_of_the_oracle, *calm::test::with_fi
     calm::random_sequence random(calm::key{.seed = 2024, .stream = calm::stream::choice});
     for (auto const& one : batch_cases()) {
         std::vector<std::int64_t> seen(one.counts.size(), 0);
-        int const draws = one.counts.size() * static_cast<std::size_t>(one.counts.back()) > 100 ? 4000 : 20000;
+        int const draws = one.counts.size() * static_cast<std::size_t>(one.counts.back()) > 100 ? 2000 : 20000;
         auto pool = pool_of(one.counts, random);
         for (int i = 0; i < draws; ++i) {
             if (i % 100 == 0) pool = pool_of(one.counts, random);

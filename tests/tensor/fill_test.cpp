@@ -62,7 +62,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_part_equals_the_whole, T, real_types) {
     std::vector<T> whole(n);
     calm::normals(whole.data(), n, k, 1000);
     for (index_t begin = 0; begin < 140; ++begin)
-        for (index_t const count : {index_t{0}, index_t{1}, index_t{3}, index_t{63}, index_t{64}, index_t{200}, n - begin}) {
+        for (index_t const count :
+             {index_t{0}, index_t{1}, index_t{3}, index_t{63}, index_t{64}, index_t{200}, n - begin}) {
             std::vector<T> part(static_cast<std::size_t>(count));
             calm::normals(part.data(), count, k, 1000 + static_cast<std::uint64_t>(begin));
             BOOST_REQUIRE(std::equal(part.begin(), part.end(), whole.begin() + begin));

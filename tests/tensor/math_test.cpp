@@ -22,7 +22,8 @@ using calm::packet;
 template <class T> double ulps(T got, long double want) {
     using limits = std::numeric_limits<T>;
     if (std::isnan(want)) return std::isnan(got) ? 0.0 : limits::infinity();
-    if (std::isinf(static_cast<T>(want)) || std::isinf(got)) return got == static_cast<T>(want) ? 0.0 : limits::infinity();
+    if (std::isinf(static_cast<T>(want)) || std::isinf(got))
+        return got == static_cast<T>(want) ? 0.0 : limits::infinity();
     int exponent = 0;
     std::frexp(want, &exponent);
     int const last = std::max(exponent, limits::min_exponent) - limits::digits;
@@ -35,9 +36,12 @@ template <class T> std::vector<T> samples(double low, double high) {
     calm::random_sequence random({11, calm::stream::evaluation, 0});
     for (T& each : x) {
         std::uint64_t const word = (std::uint64_t{random.next()} << 32U) | random.next();
-        if (low < high) each = static_cast<T>(low + (high - low) * static_cast<double>(word >> 11U) * 0x1p-53);
-        else if constexpr (sizeof(T) == 4) each = std::bit_cast<float>(static_cast<std::uint32_t>(word % 0x7F800000U));
-        else each = std::bit_cast<double>(word % 0x7FF0000000000000U);
+        if (low < high)
+            each = static_cast<T>(low + (high - low) * static_cast<double>(word >> 11U) * 0x1p-53);
+        else if constexpr (sizeof(T) == 4)
+            each = std::bit_cast<float>(static_cast<std::uint32_t>(word % 0x7F800000U));
+        else
+            each = std::bit_cast<double>(word % 0x7FF0000000000000U);
     }
     return x;
 }
@@ -46,7 +50,8 @@ template <class T, class F, class Exact> double worst(F const& f, Exact const& e
     using V = packet<T>;
     auto const x = samples<T>(low, high);
     double most = 0.0;
-    for (std::size_t i = 0; i + static_cast<std::size_t>(lanes<V>) <= x.size(); i += static_cast<std::size_t>(lanes<V>)) {
+    for (std::size_t i = 0; i + static_cast<std::size_t>(lanes<V>) <= x.size();
+         i += static_cast<std::size_t>(lanes<V>)) {
         std::array<T, static_cast<std::size_t>(lanes<V>)> y{};
         calm::store(y.data(), static_cast<V>(f(calm::load<V>(x.data() + i))));
         for (std::size_t j = 0; j < y.size(); ++j)
@@ -67,14 +72,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(packets_are_close_to_exact, T, real_types) {
     auto const exact_log = [](long double x) { return std::log(x); };
     BOOST_TEST((worst<T>(log, exact_log, 0.0, 0.0)) <= 2.0);
     BOOST_TEST((worst<T>(log, exact_log, 0.5, 2.0)) <= 2.0);
-    BOOST_TEST((worst<T>([](auto v) { return math::tanh(v); }, [](long double x) { return std::tanh(x); }, -4.0, 4.0)) <=
-               2.0);
+    BOOST_TEST(
+        (worst<T>([](auto v) { return math::tanh(v); }, [](long double x) { return std::tanh(x); }, -4.0, 4.0)) <= 2.0);
     BOOST_TEST((worst<T>([](auto v) { return math::sqrt(v); }, [](long double x) { return std::sqrt(x); }, 0.0, 0.0)) <=
                0.5001);
     BOOST_TEST((worst<T>([](auto v) { return math::sigmoid(v); },
                          [](long double x) { return 1.0L / (1.0L + std::exp(-x)); }, -30.0, 30.0)) <= 4.0);
-    BOOST_TEST((worst<T>([](auto v) { return math::silu(v); },
-                         [](long double x) { return x / (1.0L + std::exp(-x)); }, -30.0, 30.0)) <= 4.0);
+    BOOST_TEST((worst<T>([](auto v) { return math::silu(v); }, [](long double x) { return x / (1.0L + std::exp(-x)); },
+                         -30.0, 30.0)) <= 4.0);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(edges_of_packets, T, real_types) {
@@ -148,7 +153,8 @@ BOOST_AUTO_TEST_CASE(complex_step) {
             BOOST_TEST(slope([](complex z) { return math::min(z, complex(0.5)); }, x) == (x > 0.5 ? 0.0 : 1.0), near);
             BOOST_TEST(std::abs(slope([](complex z) { return math::tanh(z); }, x) - (1.0 - t * t)) <= 1e-13);
             BOOST_TEST(std::abs(slope([](complex z) { return math::sigmoid(z); }, x) - s * (1.0 - s)) <= 1e-13);
-            BOOST_TEST(std::abs(slope([](complex z) { return math::silu(z); }, x) - s * (1.0 + x * (1.0 - s))) <= 1e-12);
+            BOOST_TEST(std::abs(slope([](complex z) { return math::silu(z); }, x) - s * (1.0 + x * (1.0 - s))) <=
+                       1e-12);
             if (x > 0.0) {
                 BOOST_TEST(slope([](complex z) { return math::log(z); }, x) == 1.0 / x, near);
                 BOOST_TEST(slope([](complex z) { return math::sqrt(z); }, x) == 0.5 / std::sqrt(x), near);

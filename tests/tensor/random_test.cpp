@@ -33,13 +33,14 @@ BOOST_AUTO_TEST_CASE(the_key_is_laid_out_as_documented) {
     key const k{0xAAAAAAAABBBBBBBBULL, stream::posterior, 9};
     std::uint64_t const position = 0x1111111122222222ULL;
     BOOST_TEST((calm::philox(k, position) ==
-                calm::philox({{0x22222222U, 0x11111111U, 9, static_cast<std::uint32_t>(stream::posterior)}}, 0xBBBBBBBBU,
-                             0xAAAAAAAAU)));
+                calm::philox({{0x22222222U, 0x11111111U, 9, static_cast<std::uint32_t>(stream::posterior)}},
+                             0xBBBBBBBBU, 0xAAAAAAAAU)));
 }
 
 // The numbers of a seed are part of every result: these never change.
 BOOST_AUTO_TEST_CASE(eight_pinned_uniforms) {
-    std::array<double, 8> const want{0.5881589651107788, 0.8799721002578735, 0.6781915426254272, 0.2739418148994446, 0.4233412742614746, 0.4842074513435364, 0.8410581946372986, 0.6924591064453125};
+    std::array<double, 8> const want{0.5881589651107788, 0.8799721002578735, 0.6781915426254272, 0.2739418148994446,
+                                     0.4233412742614746, 0.4842074513435364, 0.8410581946372986, 0.6924591064453125};
     for (std::size_t i = 0; i < want.size(); ++i) {
         std::uint64_t const at = i < 4 ? i : 1000000000000ULL + i;
         BOOST_TEST(static_cast<double>(calm::uniform(pinned, at)) == want[i]);
@@ -47,7 +48,9 @@ BOOST_AUTO_TEST_CASE(eight_pinned_uniforms) {
 }
 
 BOOST_AUTO_TEST_CASE(eight_pinned_normals) {
-    std::array<double, 8> const want{0.750932177367546777, -0.70541953228192205, -0.13207198991099919, 0.87132536176260509, -1.30471520627285562, 0.12989013039059451, -0.208118166060224482, -0.550341355973916721};
+    std::array<double, 8> const want{0.750932177367546777,  -0.70541953228192205, -0.13207198991099919,
+                                     0.87132536176260509,   -1.30471520627285562, 0.12989013039059451,
+                                     -0.208118166060224482, -0.550341355973916721};
     for (std::size_t i = 0; i < want.size(); ++i) {
         std::uint64_t const at = i < 4 ? i : 1000000000000ULL + i;
         BOOST_TEST(std::abs(calm::normal<double>(pinned, at) - want[i]) <= 1e-14);

@@ -88,7 +88,20 @@ BOOST_AUTO_TEST_CASE(a_story_is_a_function_of_seed_split_and_number) {
     BOOST_TEST(calm::story(1, split::train, 5) == calm::story(1, split::train, 5));
     BOOST_TEST(calm::story(1, split::train, 5) != calm::story(1, split::heldout, 5));
     BOOST_TEST(calm::story(1, split::train, 5) != calm::story(2, split::train, 5));
-    BOOST_TEST(calm::story(1, split::train, 0) == "PINNED0");
+    BOOST_TEST(calm::story(1, split::train, 0) ==
+               "Emma was a little girl, and she had a green jacket. One day Emma took the jacket to the "
+               "market, but the jacket was lost in the snow. Emma was sad, and a goat by the market saw "
+               "Emma. \"Why are you sad?\" said the goat to Emma. \"The jacket was lost in the snow,\" said "
+               "Emma to the goat. So the goat went to the snow, got the jacket, and gave the jacket to "
+               "Emma. Emma was happy, and she gave the goat some apples. Now Emma and the goat are "
+               "friends, and the goat has apples with Emma by the market.");
+    BOOST_TEST(calm::story(2, split::heldout, 1'000'000) ==
+               "Ben was a little boy, and he had a red ball. One day Ben took the ball to the park, but "
+               "the ball was stuck in a tree. Ben was sad, and a frog by the park saw Ben. \"Why are you "
+               "sad?\" said the frog to Ben. \"The ball was stuck in a tree,\" said Ben to the frog. So the "
+               "frog went to the tree, got the ball, and gave the ball to Ben. Ben was happy, and he gave "
+               "the frog some cake. Now Ben and the frog are friends, and the frog has cake with Ben by "
+               "the park.");
 }
 
 BOOST_AUTO_TEST_CASE(stories_are_short_whole_and_varied) {

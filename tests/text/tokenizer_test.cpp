@@ -2,8 +2,6 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <simdjson.h>
-
 #include <map>
 #include <sstream>
 
@@ -233,14 +231,6 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded_it_is_the_same) {
 }
 
 BOOST_AUTO_TEST_CASE(fingerprints_are_pinned) {
-    calm::sha256 empty;
-    BOOST_TEST(empty.hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    calm::sha256 abc;
-    abc.add("abc");
-    BOOST_TEST(abc.hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    calm::sha256 million;
-    for (int i = 0; i < 1000; ++i) million.add(std::string(1000, 'a'));
-    BOOST_TEST(million.hex() == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     BOOST_TEST(tokenizer().fingerprint() == "76ceb1173eaa97b458a56928807c4c40fe7bdc6b889e1e08aef35da2df0cd44d");
     BOOST_TEST(tokenizer::train(sample_documents, 300).fingerprint() != tokenizer().fingerprint());
 }
@@ -274,53 +264,4 @@ BOOST_AUTO_TEST_CASE(malformed_files_name_path_line_and_cause) {
     BOOST_TEST(has(complaint({}), "byte 0"));
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)tokenizer::load("no-such-file"); }), "cannot be opened"));
     BOOST_CHECK_THROW((void)tokenizer::load("."), calm::error);
-}
-
-BOOST_AUTO_TEST_CASE(llama3_encodes_as_published) {
-    auto const model = calm::test::shared_file("data/llama3.tokenizer.model");
-    auto const cases = calm::test::fixture("tokenizer/llama3.jsonl");
-    if (!model || !cases) {
-        BOOST_TEST_MESSAGE("skipped: the Llama-3 vocabulary or its cases are not here");
-        return;
-    }
-    auto const llama = tokenizer::load(*model);
-    BOOST_TEST(llama.vocabulary_size() == 128257);
-    BOOST_TEST(llama.bos() == 128000);
-    BOOST_TEST(llama.eos() == 128001);
-    BOOST_TEST(llama.pad() == 128256);
-    BOOST_TEST(llama.bytes(128100).empty());
-    std::ifstream file(*cases);
-    simdjson::dom::parser parser;
-    int number = 0;
-    for (std::string line; std::getline(file, line); ++number) {
-        simdjson::dom::element const one = parser.parse(line);
-        std::vector<token_id> expected;
-        for (auto const id : one["ids"].get_array()) expected.push_back(static_cast<token_id>(id.get_int64().value()));
-        std::string const text(one["text"].get_string().value());
-        BOOST_REQUIRE_MESSAGE(llama.encode(text) == expected, "case " << number << ": " << line.substr(0, 100));
-        BOOST_REQUIRE(llama.decode(expected) == text);
-    }
-    BOOST_TEST(number > 0);
-}
-
-BOOST_AUTO_TEST_CASE(wikitext_has_the_published_ids) {
-    auto const model = calm::test::shared_file("data/llama3.tokenizer.model");
-    auto const text = calm::test::shared_file("data/wikitext_document_level-test.json");
-    if (!model || !text) {
-        BOOST_TEST_MESSAGE("skipped: WikiText is not here");
-        return;
-    }
-    auto const llama = tokenizer::load(*model);
-    simdjson::dom::parser parser;
-    calm::sha256 hash;
-    std::size_t count = 0;
-    std::ifstream file(*text);
-    for (std::string line; std::getline(file, line);) {
-        simdjson::dom::element const one = parser.parse(line);
-        auto const ids = llama.encode(one["text"].get_string().value());
-        for (token_id const id : ids) hash.add_u32(static_cast<std::uint32_t>(id));
-        count += ids.size();
-    }
-    BOOST_TEST(count == 289083);
-    BOOST_TEST(hash.hex() == "f04797d980253b779857e7067c4415013e1d3a6114833a83f173e9a8fb892148");
 }

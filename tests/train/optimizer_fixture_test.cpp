@@ -32,7 +32,7 @@ void ten_steps(context<>& ctx, Model& model, fixture const& f, Loss const& loss_
         return close_to(std::span(got.data(), got.size()), std::span(want.data(), want.size()), 0, bound);
     };
     BOOST_TEST(relative(losses, f.floats<double>("out/losses"), 1e-5));
-    BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-4));
+    BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-5));
     parameters_of(model)([&](std::string const& name, auto& p) {
         auto const want = f.floats("out/param." + name);
         BOOST_TEST(close_to(span_of(p.read()), std::span(want.data(), want.size()), 5e-5, 0), name);

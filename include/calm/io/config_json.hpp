@@ -208,10 +208,15 @@ inline model_description read_config_json(std::string const& path) {
 }
 
 // The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
+// Throws errc::usage where a text is not UTF-8.
 inline std::string config_json_text(model_description const& description) {
     auto plain = model_description::of(description.kind, description.head);
     plain.num_key_value_heads = description.num_attention_heads;
-    return detail::json_of(description, plain).dump(2) + "\n";
+    try {
+        return detail::json_of(description, plain).dump(2) + "\n";
+    } catch (nlohmann::json::type_error const&) {
+        throw error(errc::usage, "config.json: expected UTF-8 in every name and path, found other bytes");
+    }
 }
 
 // Writes a config.json beside the path, flushes and renames. Throws errc::storage.

@@ -19,9 +19,7 @@ struct drawn_targets {
 };
 
 // Targets with eps given, (M, R, L).
-template <class T> struct given_targets {
-    view<T const, extents<dyn, dyn, dyn>> eps;
-};
+template <class T> struct given_targets { view<T const, extents<dyn, dyn, dyn>> eps; };
 
 namespace detail {
 
@@ -57,7 +55,8 @@ template <class V> [[gnu::always_inline]] inline void sums16(lane_t<V>* s, V con
         });
         store(s, V(__builtin_shufflevector(c[0], c[1], 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
                    __builtin_shufflevector(c[0], c[1], 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31)));
-    } else unrolled<16>([&](auto k) __attribute__((always_inline)) { s[4 * (k % 4) + k / 4] = sum(v[k]); });
+    } else
+        unrolled<16>([&](auto k) __attribute__((always_inline)) { s[4 * (k % 4) + k / 4] = sum(v[k]); });
 }
 
 // The squared distances of four rows of x and four of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
@@ -95,12 +94,14 @@ template <class V, class T>
     }
 }
 
-constexpr index_t round_up(index_t n, index_t step) { return (n + step - 1) / step * step; }
+constexpr index_t round_up(index_t n, index_t step) {
+    return (n + step - 1) / step * step;
+}
 
 inline constexpr index_t targets_at_once = 8;
 
-// Distances of N samples to at most `targets_at_once` rows. Rows are padded with zeros to whole packets, their number to
-// fours. Squares, then powers, then gradients of all: each phase hides its own latency.
+// Distances of N samples to at most `targets_at_once` rows. Rows are padded with zeros to whole packets, their number
+// to fours. Squares, then powers, then gradients of all: each phase hides its own latency.
 template <class T> struct distances {
     using V = packet<T>;
     index_t samples;
@@ -118,7 +119,8 @@ template <class T> struct distances {
                     for (index_t k = 0; k < 16; ++k)
                         if (n + k / 4 >= samples || m + k % 4 >= count) tile[k] = T{};
             }
-        if (beta == 1.0) weigh(value, tile, scale, [](V square) { return math::sqrt(square); });
+        if (beta == 1.0)
+            weigh(value, tile, scale, [](V square) { return math::sqrt(square); });
         else
             weigh(value, tile, scale, [half = splat<V>(static_cast<T>(beta / 2))](V square) {
                 return V(math::exp(V(half * math::log(square))));
@@ -147,9 +149,13 @@ private:
     }
 };
 
-// to[i] = from[i] for i < n, then zeros up to `width`.
-template <class T> void copy_padded(T* to, T const* from, index_t n, index_t width) {
-    std::fill(std::copy_n(from, n, to), to + width, T{});
+// Rows from one stride to another: the elements that both have.
+template <class T> void copy_rows(T* to, index_t to_stride, T const* from, index_t from_stride, index_t count) {
+    if (to_stride == from_stride)
+        std::copy_n(from, count * from_stride, to);
+    else
+        for (index_t i = 0; i < count; ++i)
+            std::copy_n(from + i * from_stride, std::min(to_stride, from_stride), to + i * to_stride);
 }
 
 // y = center + spread * eps, eps of L elements, the others padded with zeros to `width`.
@@ -173,13 +179,13 @@ template <class T> T* energy_workspace(index_t count) {
 
 }  // namespace detail
 
-// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta, higher
-// is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss -mean(score).
-// score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets or
-// given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0. float,
-// double or std::complex<double>. The result does not depend on the number of threads. (spec 5)
+// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta,
+// higher is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss
+// -mean(score). score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets
+// or given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0.
+// float, double or std::complex<double>. The result does not depend on the number of threads. (spec 5)
 template <class Backend, class X, class Targets, class T = typename X::value_type>
-    requires host_memory<Backend>
+requires host_memory<Backend>
 void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,
                   std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> mean,
@@ -193,9 +199,8 @@ void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, exte
         return "calm::energy_score: expected N >= 2 samples a position, found " + std::to_string(N) +
                "; with one there are no pairs, raise the number of samples";
     });
-    require(M >= 1, errc::usage, [&] {
-        return "calm::energy_score: expected M >= 1 targets a position, found " + std::to_string(M);
-    });
+    require(M >= 1, errc::usage,
+            [&] { return "calm::energy_score: expected M >= 1 targets a position, found " + std::to_string(M); });
     require(beta > 0.0 && beta < 2.0, errc::usage, [&] {
         return "calm::energy_score: expected 0 < beta < 2, found " + std::to_string(beta) +
                "; outside the score is not strictly proper";
@@ -233,10 +238,10 @@ void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, exte
         T* const eps = y + block * width;
         detail::distances<T> const distances{N, width, beta, eps + block * width};
         for (index_t r = begin; r < end; ++r) {
-            std::fill(samples, center, T{});
-            for (index_t n = 0; n < N; ++n) std::copy_n(x.data() + (r * N + n) * L, L, samples + n * width);
-            detail::copy_padded(center, mean.data() + r * L, L, width);
-            detail::copy_padded(spread, log_std.data() + r * L, L, width);
+            std::fill(samples, y, T{});
+            detail::copy_rows(samples, width, x.data() + r * N * L, L, N);
+            std::copy_n(mean.data() + r * L, L, center);
+            std::copy_n(log_std.data() + r * L, L, spread);
             for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
 
             T* const gradient = dx.data() == nullptr ? nullptr : g;
@@ -261,8 +266,7 @@ void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, exte
             }
             using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
             score[r] = static_cast<T>(exact(sum(within)) / pairs - exact(sum(across)) * (2.0 / crosses));
-            if (gradient != nullptr)
-                for (index_t n = 0; n < N; ++n) std::copy_n(g + n * width, L, dx.data() + (r * N + n) * L);
+            if (gradient != nullptr) detail::copy_rows(dx.data() + r * N * L, L, g, width, N);
         }
     });
 }

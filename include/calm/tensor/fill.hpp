@@ -110,9 +110,12 @@ struct philox_packet {
                 __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
         }
         store(out, std::bit_cast<packet<float>>(__builtin_shufflevector(low[0], low[1], 0, 8, 1, 9, 2, 10, 3, 11)));
-        store(out + 16, std::bit_cast<packet<float>>(__builtin_shufflevector(low[0], low[1], 4, 12, 5, 13, 6, 14, 7, 15)));
-        store(out + 32, std::bit_cast<packet<float>>(__builtin_shufflevector(high[0], high[1], 0, 8, 1, 9, 2, 10, 3, 11)));
-        store(out + 48, std::bit_cast<packet<float>>(__builtin_shufflevector(high[0], high[1], 4, 12, 5, 13, 6, 14, 7, 15)));
+        store(out + 16,
+              std::bit_cast<packet<float>>(__builtin_shufflevector(low[0], low[1], 4, 12, 5, 13, 6, 14, 7, 15)));
+        store(out + 32,
+              std::bit_cast<packet<float>>(__builtin_shufflevector(high[0], high[1], 0, 8, 1, 9, 2, 10, 3, 11)));
+        store(out + 48,
+              std::bit_cast<packet<float>>(__builtin_shufflevector(high[0], high[1], 4, 12, 5, 13, 6, 14, 7, 15)));
     } else {
         using quad = float __attribute__((vector_size(16)));
         quad piece[4][4];
@@ -215,7 +218,7 @@ template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 
 
 // x[i] = normal(k, first + i), to 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
-    requires host_memory<Backend>
+requires host_memory<Backend>
 void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0) {
     ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
         normals(x.data() + begin, end - begin, k, first + static_cast<std::uint64_t>(begin));
@@ -224,19 +227,18 @@ void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k
 
 // x[i] = low + uniform(k, first + i): in [low, low + 1). The head's noise has low = -1/2 (spec 5).
 template <class Backend, class T, class Extents>
-    requires host_memory<Backend>
+requires host_memory<Backend>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0,
                   std::type_identity_t<T> low = T{}) {
     ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
-        detail::draw<float>(
-            end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64,
-            [to = x.data() + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
+        detail::draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64,
+                            [to = x.data() + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
     });
 }
 
 // x[i] = value where uniform(k, first + i) >= rate, else 0: with value = 1 / (1 - rate) the mask of dropout.
 template <class Backend, class T, class Extents>
-    requires host_memory<Backend>
+requires host_memory<Backend>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
                          std::type_identity_t<T> value = T(1), std::uint64_t first = 0) {
     ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {

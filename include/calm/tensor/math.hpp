@@ -56,37 +56,65 @@ template <class V> [[gnu::always_inline]] inline V power_of_two(bits_t<V> k) {
 
 }  // namespace detail
 
-template <class V> concept real_scalar = std::floating_point<V>;
-template <class V> concept complex_scalar = std::same_as<V, std::complex<double>>;
+template <class V>
+concept real_scalar = std::floating_point<V>;
+template <class V>
+concept complex_scalar = std::same_as<V, std::complex<double>>;
 
 // x where a > b, else y.
 template <class V> [[gnu::always_inline]] CALM_HD inline V where_greater(V a, V b, V x, V y) {
-    if constexpr (complex_scalar<V>) return a.real() > b.real() ? x : y;
-    else return calm::select(a > b, x, y);
+    if constexpr (complex_scalar<V>)
+        return a.real() > b.real() ? x : y;
+    else
+        return calm::select(a > b, x, y);
 }
 
-template <class V> [[gnu::always_inline]] CALM_HD inline V max(V a, V b) { return where_greater(a, b, a, b); }
-template <class V> [[gnu::always_inline]] CALM_HD inline V min(V a, V b) { return where_greater(a, b, b, a); }
-template <class V> [[gnu::always_inline]] CALM_HD inline V square(V x) { return x * x; }
+template <class V> [[gnu::always_inline]] CALM_HD inline V max(V a, V b) {
+    return where_greater(a, b, a, b);
+}
+template <class V> [[gnu::always_inline]] CALM_HD inline V min(V a, V b) {
+    return where_greater(a, b, b, a);
+}
+template <class V> [[gnu::always_inline]] CALM_HD inline V square(V x) {
+    return x * x;
+}
 
 // |x|; the slope is that of the sign of the real part.
 template <class V> [[gnu::always_inline]] CALM_HD inline V abs(V x) {
     if constexpr (packed<V>) {
         auto const sign = std::bit_cast<bits_t<V>>(-V{});
         return std::bit_cast<V>(std::bit_cast<bits_t<V>>(x) & ~sign);
-    } else if constexpr (complex_scalar<V>) return x.real() >= 0.0 ? x : -x;
-    else return std::abs(x);
+    } else if constexpr (complex_scalar<V>)
+        return x.real() >= 0.0 ? x : -x;
+    else
+        return std::abs(x);
 }
 
-template <real_scalar V> CALM_HD inline V exp(V x) { return std::exp(x); }
-template <real_scalar V> CALM_HD inline V log(V x) { return std::log(x); }
-template <real_scalar V> CALM_HD inline V sqrt(V x) { return std::sqrt(x); }
-template <real_scalar V> CALM_HD inline V tanh(V x) { return std::tanh(x); }
+template <real_scalar V> CALM_HD inline V exp(V x) {
+    return std::exp(x);
+}
+template <real_scalar V> CALM_HD inline V log(V x) {
+    return std::log(x);
+}
+template <real_scalar V> CALM_HD inline V sqrt(V x) {
+    return std::sqrt(x);
+}
+template <real_scalar V> CALM_HD inline V tanh(V x) {
+    return std::tanh(x);
+}
 
-template <complex_scalar V> inline V exp(V x) { return std::exp(x); }
-template <complex_scalar V> inline V log(V x) { return std::log(x); }
-template <complex_scalar V> inline V sqrt(V x) { return std::sqrt(x); }
-template <complex_scalar V> inline V tanh(V x) { return std::tanh(x); }
+template <complex_scalar V> inline V exp(V x) {
+    return std::exp(x);
+}
+template <complex_scalar V> inline V log(V x) {
+    return std::log(x);
+}
+template <complex_scalar V> inline V sqrt(V x) {
+    return std::sqrt(x);
+}
+template <complex_scalar V> inline V tanh(V x) {
+    return std::tanh(x);
+}
 
 // e^x: x = k ln 2 + r, a polynomial in r, 2^k in two factors so that results may be denormal.
 template <packed V> [[gnu::always_inline]] inline V exp(V x) {
@@ -145,9 +173,9 @@ template <packed V> [[gnu::always_inline]] inline V log_of_parts(V f, V e) {
     } else {
         V const s = f / (f + T{2});
         V const z = s * s;
-        V const p = polynomial(z, 0.14617037548791650146, 0.15331674030167861852, 0.18182890556695603528,
-                               0.22222211115144161503, 0.28571428626095891537, 0.39999999999899238978,
-                               0.66666666666666696955);
+        V const p =
+            polynomial(z, 0.14617037548791650146, 0.15331674030167861852, 0.18182890556695603528,
+                       0.22222211115144161503, 0.28571428626095891537, 0.39999999999899238978, 0.66666666666666696955);
         return f - (h - (s * (h + z * p) + e * c::ln2_low)) + e * c::ln2_high;
     }
 }
@@ -174,14 +202,20 @@ template <packed V> [[gnu::always_inline]] inline V log(V x) {
 template <packed V> [[gnu::always_inline]] inline V sqrt(V x) {
     constexpr bool is_float = std::same_as<lane_t<V>, float>;
 #if defined(__AVX512F__)
-    if constexpr (is_float) return std::bit_cast<V>(_mm512_maskz_sqrt_ps(__mmask16(-1), std::bit_cast<__m512>(x)));
-    else return std::bit_cast<V>(_mm512_maskz_sqrt_pd(__mmask8(-1), std::bit_cast<__m512d>(x)));
+    if constexpr (is_float)
+        return std::bit_cast<V>(_mm512_maskz_sqrt_ps(__mmask16(-1), std::bit_cast<__m512>(x)));
+    else
+        return std::bit_cast<V>(_mm512_maskz_sqrt_pd(__mmask8(-1), std::bit_cast<__m512d>(x)));
 #elif defined(__AVX__)
-    if constexpr (is_float) return calm::detail::by_pieces<__m256>(x, [](__m256 piece) { return _mm256_sqrt_ps(piece); });
-    else return calm::detail::by_pieces<__m256d>(x, [](__m256d piece) { return _mm256_sqrt_pd(piece); });
+    if constexpr (is_float)
+        return calm::detail::by_pieces<__m256>(x, [](__m256 piece) { return _mm256_sqrt_ps(piece); });
+    else
+        return calm::detail::by_pieces<__m256d>(x, [](__m256d piece) { return _mm256_sqrt_pd(piece); });
 #elif defined(__SSE2__)
-    if constexpr (is_float) return calm::detail::by_pieces<__m128>(x, [](__m128 piece) { return _mm_sqrt_ps(piece); });
-    else return calm::detail::by_pieces<__m128d>(x, [](__m128d piece) { return _mm_sqrt_pd(piece); });
+    if constexpr (is_float)
+        return calm::detail::by_pieces<__m128>(x, [](__m128 piece) { return _mm_sqrt_ps(piece); });
+    else
+        return calm::detail::by_pieces<__m128d>(x, [](__m128d piece) { return _mm_sqrt_pd(piece); });
 #else
     return calm::detail::by_pieces<lane_t<V>>(x, [](lane_t<V> piece) { return std::sqrt(piece); });
 #endif
@@ -192,13 +226,16 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V sigmoid(V x) {
     if constexpr (complex_scalar<V>) {
         V const e = exp(x.real() >= 0.0 ? -x : x);
         return (x.real() >= 0.0 ? V(1.0) : e) / (V(1.0) + e);
-    } else return lane_t<V>{1} / (lane_t<V>{1} + exp(-x));
+    } else
+        return lane_t<V>{1} / (lane_t<V>{1} + exp(-x));
 }
 
 // x / (1 + e^-x).
 template <class V> [[gnu::always_inline]] CALM_HD inline V silu(V x) {
-    if constexpr (complex_scalar<V>) return x * sigmoid(x);
-    else return x / (lane_t<V>{1} + exp(-x));
+    if constexpr (complex_scalar<V>)
+        return x * sigmoid(x);
+    else
+        return x / (lane_t<V>{1} + exp(-x));
 }
 
 template <packed V> [[gnu::always_inline]] inline V tanh(V x) {
@@ -238,9 +275,11 @@ template <packed V> [[gnu::always_inline]] inline cosine_sine<V> turn(V r, bits_
         c = polynomial(z, 59.42402445F, -85.4488185F, 64.93936904F, -19.73920879F, 1.0F);
     } else {
         s = polynomial(z, -0.71163516320464644239, 3.8197880873621680945, -15.094640403240985313, 42.058693928982429688,
-                       -76.705859752998095138, 81.605249276074930594, -41.341702240399760142, 6.2831853071795864769) * r;
+                       -76.705859752998095138, 81.605249276074930594, -41.341702240399760142, 6.2831853071795864769) *
+            r;
         c = polynomial(z, 0.2797405604199679669, -1.7143332579614862724, 7.9035356121116786985, -26.426256777815180495,
-                       60.244641371854552285, -85.456817206693684557, 64.939394022668291459, -19.739208802178717238, 1.0);
+                       60.244641371854552285, -85.456817206693684557, 64.939394022668291459, -19.739208802178717238,
+                       1.0);
     }
     constexpr typename format<T>::bits top = 8 * sizeof(T) - 1;
     bits const odd = quadrant & 1U;

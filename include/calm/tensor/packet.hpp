@@ -25,16 +25,10 @@ inline constexpr int native_bytes = 32;
 inline constexpr int native_bytes = 16;
 #endif
 
-template <class T> struct packet_of {
-    using type = T;
-};
+template <class T> struct packet_of { using type = T; };
 #ifndef __CUDA_ARCH__
-template <> struct packet_of<float> {
-    using type = float __attribute__((vector_size(64)));
-};
-template <> struct packet_of<double> {
-    using type = double __attribute__((vector_size(64)));
-};
+template <> struct packet_of<float> { using type = float __attribute__((vector_size(64))); };
+template <> struct packet_of<double> { using type = double __attribute__((vector_size(64))); };
 #endif
 
 template <class V> struct lanes_of {
@@ -61,9 +55,11 @@ template <class Half, class V> [[gnu::always_inline]] inline Half add_halves(V v
     return h[0] + h[1];
 }
 
-// Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane: fill its pieces instead.
+// Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane: fill its pieces
+// instead.
 template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
-    if constexpr (sizeof(V) <= native_bytes) return t - V{};  // t - 0 is t, also for -0
+    if constexpr (sizeof(V) <= native_bytes)
+        return t - V{};  // t - 0 is t, also for -0
     else {
         using piece __attribute__((vector_size(native_bytes))) = T;
         piece const p = t - piece{};
@@ -96,7 +92,8 @@ template <class V> using lane_t = typename detail::lanes_of<V>::type;
 template <class V> using bits_t = typename detail::lanes_of<V>::bits;
 
 // A vector of lanes; everything else is a scalar.
-template <class V> concept packed = (lanes<V> > 1);
+template <class V>
+concept packed = (lanes<V> > 1);
 
 // Lanes p[0] .. p[lanes<V> - 1], at any alignment.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const* p) {
@@ -105,13 +102,16 @@ template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const
         V v;
         std::memcpy(&v, p, sizeof(V));
         return v;
-    } else return *p;
+    } else
+        return *p;
 }
 
 template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
     static_assert(std::is_same_v<T, lane_t<V>>, "calm::store: the lanes of V must be of the type pointed to");
-    if constexpr (packed<V>) std::memcpy(p, &v, sizeof(V));
-    else *p = v;
+    if constexpr (packed<V>)
+        std::memcpy(p, &v, sizeof(V));
+    else
+        *p = v;
 }
 
 // The first n lanes from memory and zeros, 0 < n <= lanes<V>; and the first n lanes to memory.
@@ -126,8 +126,10 @@ template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p
 
 // All lanes t. Run-time scalars meet packets through splat; constants need not.
 template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
-    if constexpr (packed<V>) return detail::broadcast<V>(t);
-    else return t;
+    if constexpr (packed<V>)
+        return detail::broadcast<V>(t);
+    else
+        return t;
 }
 
 // The sum of the lanes: halves are added until one is left, the same tree under every instruction set.
@@ -137,9 +139,12 @@ template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
         using half __attribute__((vector_size(32))) = T;
         using quarter __attribute__((vector_size(16))) = T;
         quarter const q = detail::add_halves<quarter>(detail::add_halves<half>(v));
-        if constexpr (lanes<V> == 8) return q[0] + q[1];
-        else return (q[0] + q[2]) + (q[1] + q[3]);
-    } else return v;
+        if constexpr (lanes<V> == 8)
+            return q[0] + q[1];
+        else
+            return (q[0] + q[2]) + (q[1] + q[3]);
+    } else
+        return v;
 }
 
 // Lanes of a where the mask (a comparison of packets) holds, else of b.
@@ -151,7 +156,8 @@ template <class Mask, class V> [[gnu::always_inline]] CALM_HD inline V select(Ma
         auto const m = std::bit_cast<bits_t<V>>(mask);
         return std::bit_cast<V>((std::bit_cast<bits_t<V>>(a) & m) | (std::bit_cast<bits_t<V>>(b) & ~m));
 #endif
-    } else return mask ? a : b;
+    } else
+        return mask ? a : b;
 }
 
 }  // namespace calm

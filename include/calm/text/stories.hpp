@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
 #include "calm/tensor/random.hpp"
 #include "calm/text/holdout.hpp"
 
@@ -40,7 +39,7 @@ struct story_thing {
 inline constexpr std::array<story_thing, 10> story_things{{
     {"red", "ball"},
     {"blue", "kite"},
-    {"old", "drum"},
+    {"new", "drum"},
     {"green", "jacket"},
     {"small", "boat"},
     {"silver", "bell"},
@@ -54,7 +53,7 @@ inline constexpr std::array<story_thing, 10> story_things{{
 inline constexpr std::array<std::string_view, 10> story_places{"garden", "river", "hill",   "park",   "lake",
                                                                "farm",   "mill",  "bridge", "market", "school"};
 
-inline constexpr std::array<std::string_view, 10> story_helpers{"dog",  "cat",  "fox",    "owl",    "bear",
+inline constexpr std::array<std::string_view, 10> story_helpers{"dog",  "cat",  "fox",    "goat",   "bear",
                                                                 "duck", "frog", "rabbit", "turtle", "horse"};
 
 // What happens to the thing, and where the helper gets it back.
@@ -76,8 +75,8 @@ inline constexpr std::array<std::string_view, 8> story_treats{"bread", "cake",  
                                                               "honey", "cheese", "jam",  "apples"};
 
 // How many values each free choice of a story has, in the order in which they are told.
-inline constexpr std::array<std::uint32_t, 6> story_options{story_children.size(), story_places.size(),
-                                                            story_things.size(),   story_problems.size(),
+inline constexpr std::array<std::uint32_t, 6> story_options{story_children.size(), story_things.size(),
+                                                            story_places.size(),   story_problems.size(),
                                                             story_helpers.size(),  story_treats.size()};
 using story_choices = std::array<std::uint32_t, story_options.size()>;
 
@@ -94,13 +93,13 @@ inline constexpr std::string_view story_template =
 // The story that certain choices make.
 [[nodiscard]] inline std::string tell_story(story_choices const& choices) {
     auto const& child = story_children[choices[0]];
-    auto const& thing = story_things[choices[2]];
+    auto const& thing = story_things[choices[1]];
     auto const& problem = story_problems[choices[3]];
     auto const word = [&](std::string_view name) -> std::string_view {
         if (name == "name") return child.name;
         if (name == "child") return child.child;
         if (name == "they") return child.they;
-        if (name == "place") return story_places[choices[1]];
+        if (name == "place") return story_places[choices[2]];
         if (name == "adjective") return thing.adjective;
         if (name == "noun") return thing.noun;
         if (name == "loss") return problem.loss;

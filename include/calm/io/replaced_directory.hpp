@@ -1,0 +1,135 @@
+#pragma once
+// A directory being written beside its place, and renamed into it as a whole.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "calm/io/file.hpp"
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+// What happens to a directory that stands where one is to be written.
+enum class if_exists { refuse, replace };
+
+// Throws errc::storage where something stands at the path.
+inline void refuse_existing(std::string const& path) {
+    std::error_code ignored;
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
+        throw error(errc::storage, path, "",
+                    "expected a path where nothing stands yet; choose another one, or remove what is there");
+}
+
+// The files go to `path.partial`; commit() puts the directory in its place. One that stood there is exchanged in one
+// step, so it is valid until then; files of it that were not written anew are kept (as the same files: a log open for
+// appending goes on). Without a commit the part is removed. One writer a path at a time.
+class replaced_directory {
+public:
+    // Throws errc::storage where the path is taken and may not be replaced, or the part cannot be created.
+    explicit replaced_directory(std::string const& path, if_exists existing = if_exists::refuse) :
+        path_(without_slash(path)), partial_(path_ + ".partial"), existing_(existing) {
+        if (existing == if_exists::refuse) refuse_existing(path_);
+        else if (there() && !std::filesystem::is_directory(path_))
+            throw error(errc::storage, path_, "", "expected a directory to replace, found a file");
+        std::error_code failed;
+        std::filesystem::remove_all(partial_, failed);
+        if (!failed) std::filesystem::create_directory(partial_, failed);
+        if (failed) throw error(errc::storage, partial_, "", "cannot be created: " + failed.message());
+    }
+    replaced_directory(replaced_directory const&) = delete;
+    replaced_directory& operator=(replaced_directory const&) = delete;
+    ~replaced_directory() {
+        std::error_code ignored;
+        if (!committed_) std::filesystem::remove_all(partial_, ignored);
+    }
+
+    // Where a file of the new directory is to be written. A name is no path: throws errc::usage.
+    [[nodiscard]] std::string path(std::string_view name) const {
+        if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos)
+            throw error(errc::usage, path_, "", "expected the name of a file in it, found '" + std::string(name) + "'");
+        return (std::filesystem::path(partial_) / name).string();
+    }
+    // Writes one file of it, flushed. Throws errc::storage.
+    void write(std::string_view name, std::string_view bytes) const {
+        replaced_file file(path(name));
+        file.write(bytes);
+        file.commit();
+    }
+
+    // Makes the new directory the directory. Throws errc::storage; the old one then still stands.
+    void commit() {
+        if (existing_ == if_exists::refuse) refuse_existing(path_);
+        if (there()) {
+            keep_the_rest();
+            exchange();
+        } else {
+            rename(partial_, path_);
+        }
+        committed_ = true;
+        auto const folder = std::filesystem::path(path_).parent_path();
+        detail::descriptor const beside(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC));
+        if (beside.get() >= 0) ::fsync(beside.get());
+    }
+
+private:
+    static std::string without_slash(std::string const& path) {
+        auto p = std::filesystem::path(path).lexically_normal();
+        if (!p.has_filename()) p = p.parent_path();
+        if (p.empty() || p == "." || p == "..") throw error(errc::usage, path, "", "expected the path of a directory to write");
+        return p.string();
+    }
+    [[nodiscard]] bool there() const {
+        std::error_code ignored;
+        return std::filesystem::exists(path_, ignored);
+    }
+    static void rename(std::string const& from, std::string const& to) {
+        if (::rename(from.c_str(), to.c_str()) != 0)
+            detail::fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
+    }
+
+    void keep_the_rest() const {
+        using options = std::filesystem::copy_options;
+        std::error_code failed;
+        for (auto const& entry : std::filesystem::directory_iterator(path_, failed)) {
+            auto const to = std::filesystem::path(partial_) / entry.path().filename();
+            if (std::filesystem::exists(std::filesystem::symlink_status(to, failed))) continue;
+            failed.clear();
+            std::filesystem::copy(entry.path(), to,
+                                  options::recursive | options::copy_symlinks |
+                                      (entry.is_symlink(failed) ? options::none : options::create_hard_links),
+                                  failed);
+            if (failed) break;
+        }
+        if (failed) throw error(errc::storage, path_, "", "its other files cannot be kept: " + failed.message());
+    }
+
+    void exchange() const {
+        std::error_code ignored;
+#ifdef RENAME_EXCHANGE
+        if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+            std::filesystem::remove_all(partial_, ignored);
+            return;
+        }
+#endif
+        // Where the file system cannot exchange: for a moment only the old one's new name is there.
+        auto const previous = path_ + ".previous";
+        std::filesystem::remove_all(previous, ignored);
+        rename(path_, previous);
+        rename(partial_, path_);
+        std::filesystem::remove_all(previous, ignored);
+    }
+
+    std::string path_;
+    std::string partial_;
+    if_exists existing_;
+    bool committed_ = false;
+};
+
+}  // namespace calm

@@ -1,0 +1,209 @@
+#pragma once
+// What a model directory holds, known before its model is built: for choosing a configuration that is compiled.
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/io/config_json.hpp"
+#include "calm/io/weights.hpp"
+#include "calm/model/backbone.hpp"
+#include "calm/model/config.hpp"
+
+namespace calm {
+
+inline constexpr std::string_view weights_file = "model.safetensors";
+inline constexpr std::string_view config_file = "config.json";
+
+// A model directory before its model is built: enough to choose a configuration that is compiled.
+struct stored_model {
+    std::string directory;
+    model_description description;
+    configuration sizes;  // of an autoencoder, sizes.autoencoder alone counts
+    std::string autoencoder_directory;  // of a CALM that does not hold its autoencoder: where that lies; else empty
+
+    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }
+    [[nodiscard]] std::string path(std::string_view file) const {
+        return (std::filesystem::path(directory) / file).string();
+    }
+};
+
+namespace detail {
+
+constexpr std::string_view name_of(head_kind head) {
+    switch (head) {
+    case head_kind::energy: return "energy";
+    }
+    return "";
+}
+
+// The autoencoder's sizes follow from the shapes of its tensors, whose names begin with `prefix`.
+inline autoencoder_configuration autoencoder_sizes(safetensors_file const& file, std::string const& prefix) {
+    auto const matrix = [&](std::string const& name) -> std::vector<index_t> const& {
+        auto const& tensor = file.at(prefix + name);
+        if (tensor.shape.size() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 1)
+            fail_at(tensor, file.path(), "expected a matrix, found shape " + text_of(tensor.shape));
+        return tensor.shape;
+    };
+    auto const layers = [&](std::string const& stem) {
+        index_t n = 0;
+        while (file.find(prefix + stem + "." + std::to_string(n) + ".layernorm.weight") != nullptr) ++n;
+        return n;
+    };
+    auto const& table = matrix("encoder.embed_tokens.weight");
+    autoencoder_configuration c;
+    c.vocab_size = table[0];
+    c.hidden_size = table[1];
+    c.patch_size = matrix("encoder.squeeze_layer.weight")[1] / c.hidden_size;
+    c.intermediate_size = matrix("encoder.encoder_layers.0.mlp.gate_proj.weight")[0];
+    c.latent_size = matrix("decoder.latent_to_hidden.weight")[1];
+    c.num_encoder_layers = layers("encoder.encoder_layers");
+    c.num_decoder_layers = layers("decoder.decoder_layers");
+    return c;
+}
+
+inline autoencoder_configuration autoencoder_sizes(model_description const& d, autoencoder_description const& ae) {
+    return {.vocab_size = d.vocab_size,
+            .patch_size = d.patch_size,
+            .hidden_size = ae.hidden_size,
+            .intermediate_size = ae.intermediate_size,
+            .num_encoder_layers = ae.num_encoder_layers,
+            .num_decoder_layers = ae.num_decoder_layers,
+            .latent_size = d.latent_size};
+}
+
+// What a config.json says of sizes; a CALM's autoencoder is known where our object says it.
+inline configuration described_sizes(model_description const& d) {
+    configuration c;
+    if (d.kind == model_kind::autoencoder) c.autoencoder = autoencoder_sizes(d, d.autoencoder);
+    else if (d.calm && d.calm->autoencoder) c.autoencoder = autoencoder_sizes(d, *d.calm->autoencoder);
+    c.autoencoder.patch_size = d.patch_size;
+    c.autoencoder.latent_size = d.latent_size;
+    c.hidden_size = d.hidden_size;
+    c.intermediate_size = d.intermediate_size;
+    c.num_hidden_layers = d.num_hidden_layers;
+    c.num_attention_heads = d.num_attention_heads;
+    c.num_key_value_heads = d.num_key_value_heads;
+    c.num_mlp_layers = d.num_mlp_layers;
+    c.noise_size = d.noise_size;
+    return c;
+}
+
+// Collects "hidden_size: expected 48, found 64" for all that differ.
+class difference_list {
+public:
+    void compare(std::string_view key, auto const& expected, auto const& found) {
+        if (expected != found) add(key, text(expected), text(found));
+    }
+    void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
+        compare("patch_size", a.patch_size, b.patch_size);
+        compare("latent_size", a.latent_size, b.latent_size);
+        compare("autoencoder hidden_size", a.hidden_size, b.hidden_size);
+        compare("autoencoder intermediate_size", a.intermediate_size, b.intermediate_size);
+        compare("num_encoder_layers", a.num_encoder_layers, b.num_encoder_layers);
+        compare("num_decoder_layers", a.num_decoder_layers, b.num_decoder_layers);
+    }
+    void compare(configuration const& a, configuration const& b) {
+        compare(a.autoencoder, b.autoencoder);
+        compare("hidden_size", a.hidden_size, b.hidden_size);
+        compare("intermediate_size", a.intermediate_size, b.intermediate_size);
+        compare("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
+        compare("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
+        compare("num_key_value_heads", a.num_key_value_heads, b.num_key_value_heads);
+        compare("num_mlp_layers", a.num_mlp_layers, b.num_mlp_layers);
+        compare("noise_size", a.noise_size, b.noise_size);
+    }
+    std::vector<std::string> lines;
+
+private:
+    void add(std::string_view key, std::string const& expected, std::string const& found) {
+        lines.push_back(std::string(key) + ": expected " + expected + ", found " + found);
+    }
+    static std::string text(std::string_view s) { return "'" + std::string(s) + "'"; }
+    static std::string text(index_t n) { return std::to_string(n); }
+    static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
+};
+
+inline std::string_view name_of(model_kind kind) {
+    constexpr std::array<std::string_view, 3> names{"an autoencoder", "a CALM", "an autoregressive model"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace detail
+
+// Every size in which a stored model is not the configuration: "hidden_size: expected 48, found 64". The vocabulary is
+// a run-time size and the precision the reader's own; neither counts.
+inline std::vector<std::string> differences(autoencoder_configuration const& expected, stored_model const& found) {
+    detail::difference_list list;
+    list.compare("kind", detail::name_of(model_kind::autoencoder), detail::name_of(found.description.kind));
+    if (!list.lines.empty()) return list.lines;
+    list.compare(expected, found.sizes.autoencoder);
+    list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
+    return list.lines;
+}
+inline std::vector<std::string> differences(configuration const& expected, stored_model const& found) {
+    detail::difference_list list;
+    list.compare("kind", detail::name_of(model_kind::calm), detail::name_of(found.description.kind));
+    if (!list.lines.empty()) return list.lines;
+    list.compare("head", detail::name_of(expected.head), std::string_view(found.description.head));
+    list.compare(expected, found.sizes);
+    list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
+    list.compare("rope_theta", calm::rope_theta, found.description.rope_theta);
+    return list.lines;
+}
+
+// Whether a configuration that is compiled can hold the stored model.
+template <class Configuration> bool matches(Configuration const& compiled, stored_model const& stored) {
+    return differences(compiled, stored).empty();
+}
+
+// Reads config.json and the header of model.safetensors. A CALM's autoencoder has the sizes of its tensors; `ae_path` is
+// read only where those are missing. Throws errc::model_file where a file is missing or the two contradict each other.
+inline stored_model read_model_description(std::string const& directory) {
+    stored_model m{directory, {}, {}, {}};
+    m.description = read_config_json(m.path(config_file));
+    auto const& d = m.description;
+    m.sizes = detail::described_sizes(d);
+    if (d.kind == model_kind::autoregressive) return m;
+
+    auto const file = safetensors_file::open(m.path(weights_file));
+    detail::difference_list list;
+    auto const vocabulary = [&](std::string_view table) {
+        list.compare("vocab_size, rows of " + std::string(table), d.vocab_size, stored_vocabulary(file, table));
+    };
+    if (d.kind == model_kind::autoencoder) {
+        vocabulary("encoder.embed_tokens.weight");
+        list.compare(m.sizes.autoencoder, detail::autoencoder_sizes(file, ""));
+    } else {
+        vocabulary("transformer.embed_tokens.weight");
+        auto const described = m.sizes.autoencoder;
+        bool const inside = file.find("ae_model.encoder.embed_tokens.weight") != nullptr;
+        if (inside) {
+            vocabulary("ae_model.encoder.embed_tokens.weight");
+            m.sizes.autoencoder = detail::autoencoder_sizes(file, "ae_model.");
+        } else {
+            if (d.ae_path.empty())
+                throw error(errc::model_file, file.path(), "",
+                            "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
+            m.autoencoder_directory = (std::filesystem::path(directory) / d.ae_path).lexically_normal().string();
+            auto const other = read_model_description(m.autoencoder_directory);
+            list.compare("kind of ae_path", detail::name_of(model_kind::autoencoder),
+                         detail::name_of(other.description.kind));
+            list.compare("vocab_size of ae_path", d.vocab_size, other.vocabulary());
+            m.sizes.autoencoder = other.sizes.autoencoder;
+        }
+        if (d.calm && d.calm->autoencoder) list.compare(described, m.sizes.autoencoder);
+        else {
+            list.compare("patch_size", d.patch_size, m.sizes.autoencoder.patch_size);
+            list.compare("latent_size", d.latent_size, m.sizes.autoencoder.latent_size);
+        }
+    }
+    if (!list.lines.empty())
+        throw error(errc::model_file, m.path(config_file), "",
+                    "the weights contradict it: " + list.lines.front() + "; the files belong to different models");
+    return m;
+}
+
+}  // namespace calm

@@ -1,0 +1,258 @@
+#pragma once
+// Training: steps of an autoencoder or of a language model until their number or their time is up. Prints nothing: what
+// happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the run.
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/model/calm.hpp"
+#include "calm/text/token.hpp"
+#include "calm/train/metrics.hpp"
+#include "calm/train/optimizer.hpp"
+#include "calm/train/peak.hpp"
+#include "calm/train/schedule.hpp"
+
+namespace calm {
+
+// Fills a place of whole patches or blocks with the next tokens, B P K or R K of them.
+template <class Source>
+concept token_source = std::invocable<Source&, std::span<token_id>>;
+
+enum class rate_schedule { constant, cosine };
+
+// How long and how fast; whichever of steps and seconds is reached first ends the run.
+struct training_recipe {
+    index_t steps = 0;         // 0: as many as the time allows
+    double seconds = 0;        // 0: as long as the steps take
+    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result
+    double rate = 1e-3;        // at its peak
+    index_t warmup = 100;
+    rate_schedule schedule = rate_schedule::constant;
+    adamw_settings optimizer;
+    index_t evaluate_every = 0;  // steps; 0: every tenth of the run
+    index_t save_every = 0;      // steps; 0: every tenth of the run
+    double machine_peak = 0;     // FLOP/s, from measure_peak; 0: unknown
+};
+
+struct autoencoder_recipe : training_recipe {
+    index_t batch_tokens = 4096;  // R K of a step
+    autoencoder_objective objective;
+    // The share of a step's patches that are replaced by uniformly random tokens: it teaches unseen patches.
+    double random_patches = 0;
+};
+
+template <class Objective> struct calm_recipe : training_recipe {
+    index_t sequences = 16;      // B of a step
+    index_t block_tokens = 256;  // P K
+    Objective objective;
+};
+
+// Bytes by kind, known before the first step; evaluation may ask for more saved activations and scratch.
+struct memory_plan {
+    struct part {
+        std::string name;
+        std::size_t bytes;
+    };
+    std::vector<part> parts;
+    [[nodiscard]] std::size_t total() const {
+        std::size_t sum = 0;
+        for (auto const& p : parts) sum += p.bytes;
+        return sum;
+    }
+};
+
+// A step that was done. Parts that the model does not have are NaN.
+struct progress {
+    static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+    index_t step = 0;    // from 0
+    double loss = none;
+    double cross_entropy = none;  // of an autoencoder, as autoencoder_losses
+    double kl = none;
+    double posterior_std = none;
+    double gradient_norm = none;  // before clipping
+    double rate = none;
+    double tokens_per_second = none;
+    double share_of_peak = none;  // products of a step over what measure_peak found
+    std::size_t memory = 0;       // bytes
+    double seconds = 0;           // since the start
+    double seconds_left = none;
+    double done = 0;              // of the run, 0 .. 1
+};
+
+// All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
+struct training_callbacks {
+    std::function<void(memory_plan const&)> start;
+    std::function<void(progress const&)> step;      // after each
+    std::function<void(progress const&)> evaluate;  // at its interval, and once a fifth of the run is done
+    std::function<void(progress const&)> save;      // at its interval; not at the end
+    std::function<bool()> stop;                     // true ends the run after this step
+};
+
+namespace detail {
+
+template <class Model> std::size_t parameter_bytes(Model& model) {
+    std::size_t bytes = 0;
+    auto add = [&](std::string const&, auto& p) { bytes += static_cast<std::size_t>(p.value.size()) * sizeof(*p.value.data()); };
+    model.visit(add);
+    return bytes;
+}
+
+inline schedule schedule_of(training_recipe const& r) {
+    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps) : schedule::constant(r.rate, r.warmup);
+}
+
+inline void check(training_recipe const& r) {
+    require(r.steps >= 0 && r.seconds >= 0 && (r.steps > 0 || r.seconds > 0), errc::usage,
+            "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
+    require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
+            "training: the cosine schedule falls towards the last step, so it needs a number of steps");
+    require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
+}
+
+// Whether an interval ends with this step: of `every` steps, or of a tenth of the run.
+inline bool is_due(index_t every, progress const& now, double done_before) {
+    if (every > 0) return (now.step + 1) % every == 0;
+    return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
+}
+
+// Runs steps of `micro(m, losses)`, which adds the gradients of micro-batch m of the step, and its share of the losses.
+template <class Model, class Micro>
+void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_callbacks const& tell, index_t tokens,
+           double flops, std::size_t frozen_bytes, Micro const& micro) {
+    auto const rate = schedule_of(r);
+    adamw optimizer(model, r.optimizer);
+    auto const one_step = [&](double step_rate) {
+        progress now;
+        now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
+        for (index_t m = 0; m < r.accumulation; ++m) micro(m, now);
+        now.rate = step_rate;
+        now.gradient_norm = optimizer.step(ctx, step_rate, now.loss);
+        return now;
+    };
+    ctx.step = 0;
+    ctx.rehearse(true);
+    one_step(0);
+    ctx.rehearse(false);
+
+    std::size_t const weights = parameter_bytes(model);
+    auto const plan = [&] {
+        return memory_plan{{{"values", weights + frozen_bytes}, {"gradients", weights}, {"moments", 2 * weights},
+                            {ctx.saved.name(), ctx.saved.peak()}, {ctx.scratch.name(), ctx.scratch.peak()}}};
+    };
+    if (tell.start) tell.start(plan());
+
+    throughput speed;
+    double done = 0;
+    for (index_t step = 0; done < 1; ++step) {
+        ctx.step = static_cast<std::uint32_t>(step);
+        auto now = one_step(rate(step));
+        speed.add(tokens);
+        now.step = step;
+        now.tokens_per_second = speed.tokens_per_second();
+        if (r.machine_peak > 0) now.share_of_peak = flops / speed.seconds_per_step() / r.machine_peak;
+        now.memory = plan().total();
+        now.seconds = speed.elapsed();
+        index_t const most = std::numeric_limits<index_t>::max();
+        now.seconds_left = speed.seconds_left(r.steps > 0 ? r.steps - step - 1 : most,
+                                              r.seconds > 0 ? r.seconds : std::numeric_limits<double>::infinity());
+        if (r.steps > 0) now.done = static_cast<double>(step + 1) / static_cast<double>(r.steps);
+        if (r.seconds > 0) now.done = std::max(now.done, now.seconds / r.seconds);
+        now.done = std::min(now.done, 1.0);
+        if (tell.step) tell.step(now);
+        bool const last = now.done >= 1 || (tell.stop && tell.stop());
+        if (!last && tell.evaluate && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2))) tell.evaluate(now);
+        if (!last && tell.save && is_due(r.save_every, now, done)) tell.save(now);
+        speed.resume();
+        done = last ? 1 : now.done;
+    }
+}
+
+// The micro-batches of a step are equal parts of it.
+inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what) {
+    require(batch > 0 && batch % (accumulation * unit) == 0, errc::usage, [&] {
+        return "training: expected a batch that is a multiple of " + std::to_string(accumulation * unit) + " " + what + " (" +
+               std::to_string(accumulation) + " micro-batches), found " + std::to_string(batch);
+    });
+    return batch / accumulation;
+}
+
+// Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's number
+// `first`. Patch i draws elements i (K + 1) .. of the stream.
+inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> tokens, index_t K, index_t V, double share, index_t first) {
+    key const draws = ctx.random(stream::random_patches);
+    auto const word = [&](index_t i) { return philox(draws, static_cast<std::uint64_t>(i) / 4).v[i % 4]; };
+    for (index_t p = 0; p < static_cast<index_t>(tokens.size()) / K; ++p) {
+        index_t const at = (first + p) * (K + 1);
+        if (uniform_from(word(at)) >= static_cast<float>(share)) continue;
+        for (index_t k = 0; k < K; ++k)
+            tokens[static_cast<std::size_t>(p * K + k)] = static_cast<token_id>(below(word(at + 1 + k), static_cast<std::uint32_t>(V)));
+    }
+}
+
+}  // namespace detail
+
+// Trains an autoencoder with memory for values and gradients (spec 3, 11). The source is asked for whole patches.
+// Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and step before any weight changes,
+// and what the source and the callbacks throw.
+template <autoencoder_configuration C, class T, token_source Source>
+void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&& source, autoencoder_recipe const& recipe,
+                       training_callbacks const& tell = {}) {
+    detail::check(recipe);
+    constexpr index_t K = C.patch_size;
+    index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
+    std::vector<token_id> tokens(static_cast<std::size_t>(count));
+    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    auto const micro = [&](index_t m, progress& now) {
+        index_t const first = m * (count / K);  // patches of the step before this micro-batch
+        if (!ctx.rehearsing()) {
+            source(std::span<token_id>(tokens));
+            if (recipe.random_patches > 0)
+                detail::put_random_patches(ctx, tokens, K, model.vocabulary(), recipe.random_patches, first);
+        }
+        arena_scope const scope(ctx.saved);
+        vector_view<token_id const> const labels(tokens.data(), extents<dyn>(count));
+        auto const noise = model.draw(ctx, labels, recipe.objective.dropout, first);
+        auto const losses = model.loss_and_gradient(ctx, labels, noise, recipe.objective, share);
+        now.loss += share * losses.loss;
+        now.cross_entropy += share * losses.cross_entropy;
+        now.kl += share * losses.kl;
+        now.posterior_std += share * losses.posterior_std;
+    };
+    double const flops = step_flops::autoencoder(C, model.vocabulary()) * static_cast<double>(recipe.batch_tokens / K);
+    detail::train(ctx, model, recipe, tell, recipe.batch_tokens, flops, 0, micro);
+}
+
+// Trains backbone and head of a language model whose autoencoder is trained (spec 4, 5, 11). The source is asked for
+// whole blocks. Throws as train_autoencoder.
+template <configuration C, class T, class Head, token_source Source>
+void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& source,
+                calm_recipe<typename Head::objective> const& recipe, training_callbacks const& tell = {}) {
+    detail::check(recipe);
+    constexpr index_t K = C.autoencoder.patch_size;
+    require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage, [&] {
+        return "training: expected blocks of at least 2 whole patches of " + std::to_string(K) + " tokens, found " +
+               std::to_string(recipe.block_tokens) + " tokens";
+    });
+    index_t const sequences = detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences");
+    index_t const patches = recipe.block_tokens / K;
+    std::vector<token_id> tokens(static_cast<std::size_t>(sequences * recipe.block_tokens));
+    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    auto const micro = [&](index_t m, progress& now) {
+        if (!ctx.rehearsing()) source(std::span<token_id>(tokens));
+        vector_view<token_id const> const blocks(tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size())));
+        index_t const first = m * sequences * (patches - 1);
+        now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
+        now.cross_entropy = now.kl = now.posterior_std = progress::none;
+    };
+    double const flops = step_flops::calm(C, patches, recipe.objective.samples) * static_cast<double>(recipe.sequences * (patches - 1));
+    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, flops, detail::parameter_bytes(model.ae_model), micro);
+}
+
+}  // namespace calm

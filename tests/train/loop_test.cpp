@@ -1,0 +1,232 @@
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+
+#include "calm/train/loop.hpp"
+
+using namespace calm;
+
+namespace {
+
+constexpr configuration small{
+    .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
+    .hidden_size = 16,
+    .intermediate_size = 24,
+    .num_hidden_layers = 1,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .num_mlp_layers = 1,
+    .noise_size = 8};
+using model_type = calm_model<small>;
+using autoencoder_type = model_type::autoencoder_type;
+
+// Counts up modulo the vocabulary: easy to learn, and the same for any size of a micro-batch.
+struct counting_source {
+    token_id next = 0;
+    void operator()(std::span<token_id> tokens) {
+        for (auto& t : tokens) t = std::exchange(next, (next + 1) % 11);
+    }
+};
+
+template <class Model> struct owned {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+    Model model;
+    explicit owned(std::uint64_t seed) {
+        context<> const ctx(seed, 1);
+        allocate(model, values, &gradients);
+        initialise(ctx, model);
+    }
+    std::vector<float> weights() {
+        std::vector<float> all;
+        auto add = [&](std::string const&, auto& p) { all.insert(all.end(), p.value.data(), p.value.data() + p.value.size()); };
+        model.visit(add);
+        return all;
+    }
+};
+
+struct owned_calm : owned<model_type> {
+    arena<> frozen{"autoencoder"};
+    explicit owned_calm(std::uint64_t seed) : owned(seed) {
+        context<> const ctx(seed, 1);
+        allocate(model.ae_model, frozen, static_cast<arena<>*>(nullptr));
+        initialise(ctx, model.ae_model);
+    }
+};
+
+autoencoder_recipe autoencoder_steps(index_t steps, index_t accumulation = 1) {
+    autoencoder_recipe r;
+    r.steps = steps;
+    r.accumulation = accumulation;
+    r.batch_tokens = 64;
+    r.rate = 3e-3;
+    r.warmup = 5;
+    return r;
+}
+
+calm_recipe<energy_objective> calm_steps(index_t steps, index_t accumulation = 1) {
+    calm_recipe<energy_objective> r;
+    r.steps = steps;
+    r.accumulation = accumulation;
+    r.sequences = 4;
+    r.block_tokens = 16;
+    r.objective = {.samples = 3, .targets = 4};
+    return r;
+}
+
+std::vector<float> autoencoder_after(autoencoder_recipe const& r, int threads, training_callbacks const& tell = {}) {
+    owned<autoencoder_type> own(3);
+    context<> ctx(3, threads);
+    train_autoencoder(ctx, own.model, counting_source{}, r, tell);
+    return own.weights();
+}
+
+std::vector<float> calm_after(calm_recipe<energy_objective> const& r, int threads, training_callbacks const& tell = {}) {
+    owned_calm own(3);
+    context<> ctx(3, threads);
+    train_calm(ctx, own.model, counting_source{}, r, tell);
+    return own.weights();
+}
+
+bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double largest_difference(std::vector<float> const& a, std::vector<float> const& b) {
+    double most = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
+    return most;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
+    auto ae = autoencoder_steps(4);
+    ae.random_patches = 0.3;
+    BOOST_TEST(same_bits(autoencoder_after(ae, 1), autoencoder_after(ae, 3)));
+    BOOST_TEST(same_bits(calm_after(calm_steps(4), 1), calm_after(calm_steps(4), 3)));
+}
+
+BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
+    auto whole = autoencoder_steps(1);
+    auto parts = autoencoder_steps(1, 4);
+    for (auto* const r : {&whole, &parts}) r->optimizer.eps = 1e-3;  // a step then follows the gradient's size
+    whole.random_patches = parts.random_patches = 0.3;
+    BOOST_TEST(largest_difference(autoencoder_after(whole, 2), autoencoder_after(parts, 2)) < 1e-6);
+
+    auto one = calm_steps(1);
+    auto two = calm_steps(1, 2);
+    one.optimizer.eps = two.optimizer.eps = 1e-3;
+    BOOST_TEST(largest_difference(calm_after(one, 2), calm_after(two, 2)) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
+    std::vector<progress> told;
+    training_callbacks tell;
+    tell.step = [&](progress const& now) { told.push_back(now); };
+    auto r = autoencoder_steps(150);
+    r.objective.dropout = 0;
+    r.machine_peak = 1e9;
+    autoencoder_after(r, 2, tell);
+    BOOST_TEST(told.size() == 150U);
+    BOOST_TEST(told.front().step == 0);
+    BOOST_TEST(told.back().step == 149);
+    BOOST_TEST(told.back().cross_entropy < 0.5 * told.front().cross_entropy);
+    BOOST_TEST(told.back().loss == 2 * told.back().cross_entropy + 1e-3 * told.back().kl, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(told.back().posterior_std > 0);
+    BOOST_TEST(told.back().gradient_norm > 0);
+    BOOST_TEST(told.front().rate == 3e-3 / 5, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(told.back().rate == 3e-3);
+    BOOST_TEST(told.back().tokens_per_second > 0);
+    BOOST_TEST(told.back().share_of_peak > 0);
+    BOOST_TEST(told.back().seconds_left == 0);
+    BOOST_TEST(told.back().done == 1);
+
+    told.clear();
+    calm_after(calm_steps(60), 2, tell);
+    BOOST_TEST(told.back().loss < told.front().loss);
+    BOOST_TEST(std::isnan(told.back().kl));
+}
+
+BOOST_AUTO_TEST_CASE(the_plan_comes_first_and_a_step_stays_within_it) {
+    owned_calm own(1);
+    context<> ctx(1, 2);
+    memory_plan plan;
+    std::size_t most = 0;
+    training_callbacks tell;
+    tell.start = [&](memory_plan const& p) {
+        BOOST_TEST(most == 0U);
+        plan = p;
+    };
+    tell.step = [&](progress const& now) { most = std::max(most, now.memory); };
+    train_calm(ctx, own.model, counting_source{}, calm_steps(3), tell);
+    BOOST_TEST(plan.parts.size() == 5U);
+    for (auto const& part : plan.parts) BOOST_TEST(part.bytes > 0U, part.name);
+    BOOST_TEST(plan.parts[2].bytes == 2 * plan.parts[1].bytes);
+    BOOST_TEST(most == plan.total());
+}
+
+BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
+    std::vector<index_t> evaluated;
+    std::vector<index_t> saved;
+    index_t steps = 0;
+    training_callbacks tell;
+    tell.step = [&](progress const&) { ++steps; };
+    tell.evaluate = [&](progress const& now) { evaluated.push_back(now.step + 1); };
+    tell.save = [&](progress const& now) { saved.push_back(now.step + 1); };
+    auto r = calm_steps(20);
+    r.evaluate_every = 7;
+    calm_after(r, 2, tell);
+    BOOST_TEST(evaluated == (std::vector<index_t>{4, 7, 14}));
+    BOOST_TEST(saved == (std::vector<index_t>{2, 4, 6, 8, 10, 12, 14, 16, 18}));
+    steps = 0;
+    tell.stop = [&] { return steps == 3; };
+    calm_after(r, 2, tell);
+    BOOST_TEST(steps == 3);
+
+    steps = 0;
+    tell.stop = nullptr;
+    r.steps = 0;
+    r.seconds = 0.1;
+    calm_after(r, 2, tell);
+    BOOST_TEST(steps > 0);
+}
+
+BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_as_many_as_asked) {
+    context<> ctx(5, 1);
+    std::vector<token_id> all(4000, 7);
+    detail::put_random_patches(ctx, all, 2, 1000, 0.25, 0);
+    auto const changed = 4000 - std::count(all.begin(), all.end(), 7);
+    BOOST_TEST(changed > 850);
+    BOOST_TEST(changed < 1150);
+    std::vector<token_id> second(2000, 7);
+    detail::put_random_patches(ctx, second, 2, 1000, 0.25, 1000);
+    BOOST_TEST(std::equal(second.begin(), second.end(), all.begin() + 2000));
+}
+
+BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
+    auto const refused = [](auto&& change) {
+        auto r = calm_steps(2);
+        change(r);
+        BOOST_CHECK_EXCEPTION(calm_after(r, 1), error, [](error const& e) { return e.code() == errc::usage; });
+    };
+    refused([](auto& r) { r.steps = 0; });
+    refused([](auto& r) { r.schedule = rate_schedule::cosine, r.steps = 0, r.seconds = 1; });
+    refused([](auto& r) { r.schedule = rate_schedule::cosine, r.warmup = 2; });
+    refused([](auto& r) { r.accumulation = 3; });
+    refused([](auto& r) { r.accumulation = 0; });
+    refused([](auto& r) { r.block_tokens = 17; });
+    refused([](auto& r) { r.block_tokens = 2; });
+    refused([](auto& r) { r.rate = 0; });
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {
+    owned<autoencoder_type> own(3);
+    own.model.hidden_to_latent.bias.value[8] = 1000;  // a log_std whose exp is infinite
+    auto const before = own.weights();
+    context<> ctx(3, 1);
+    BOOST_CHECK_EXCEPTION(train_autoencoder(ctx, own.model, counting_source{}, autoencoder_steps(2)), error, [](error const& e) {
+        return e.code() == errc::non_finite && std::string(e.what()).find("step 0") != std::string::npos;
+    });
+    BOOST_TEST(same_bits(own.weights(), before));
+}

@@ -1,0 +1,110 @@
+#include "calm/train/metrics.hpp"
+
+#include <simdjson.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "support/temporary_folder.hpp"
+
+using calm::index_t;
+using calm::metrics_log;
+using calm::throughput;
+using calm::test::temporary_folder;
+
+BOOST_AUTO_TEST_CASE(a_line_is_one_json_object) {
+    temporary_folder const folder;
+    metrics_log log(folder.path("metrics.jsonl"));
+    log.write({{"step", index_t{3}}, {"loss", 0.1}, {"stage", "calm"}, {"done", false}, {"brier", std::vector{0.5, 0.25}}});
+    BOOST_TEST(folder.content("metrics.jsonl") ==
+               "{\"step\":3,\"loss\":0.1,\"stage\":\"calm\",\"done\":false,\"brier\":[0.5,0.25]}\n");
+    log.write({});
+    BOOST_TEST(folder.content("metrics.jsonl").ends_with("}\n{}\n"));
+}
+
+BOOST_AUTO_TEST_CASE(numbers_come_back_as_they_were) {
+    temporary_folder const folder;
+    metrics_log log(folder.path("m"));
+    std::vector<double> const values{1.0 / 3, -0.0, 1e-310, 6.02e23, 1e300, 123456789.125, 5e-324,
+                                     std::numeric_limits<double>::max()};
+    log.write({{"values", values}});
+    simdjson::dom::parser parser;
+    auto const text = folder.content("m");
+    std::size_t i = 0;
+    for (auto const value : parser.parse(text)["values"].get_array()) BOOST_TEST(value.get_double().value() == values[i++]);
+    BOOST_TEST(i == values.size());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_finite_is_null) {
+    double const inf = std::numeric_limits<double>::infinity();
+    std::vector<calm::metric> const metrics{{"a", std::nan("")}, {"b", inf}, {"c", std::vector{-inf, 1.0}}};
+    BOOST_TEST(calm::to_json(metrics) == "{\"a\":null,\"b\":null,\"c\":[null,1]}");
+}
+
+BOOST_AUTO_TEST_CASE(words_are_escaped) {
+    std::vector<calm::metric> const metrics{{"a\"b", "line\n\\ \x01 \xc3\xa9"}};
+    BOOST_TEST(calm::to_json(metrics) == "{\"a\\\"b\":\"line\\u000a\\\\ \\u0001 \xc3\xa9\"}");
+}
+
+BOOST_AUTO_TEST_CASE(every_line_is_in_the_file_at_once_and_a_later_log_goes_on) {
+    temporary_folder const folder;
+    {
+        metrics_log log(folder.path("m"));
+        log.write({{"a", index_t{1}}});
+        BOOST_TEST(folder.content("m") == "{\"a\":1}\n");
+    }
+    metrics_log(folder.path("m")).write({{"a", index_t{2}}});
+    BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":2}\n");
+    auto const path = folder.with("torn", "{\"a\":1}\n{\"a");
+    metrics_log(path).write({{"a", index_t{2}}});
+    BOOST_TEST(folder.content("torn") == "{\"a\":1}\n{\"a\n{\"a\":2}\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
+    temporary_folder const folder;
+    auto const sentence =
+        calm::test::sentence_of<calm::error>([&] { metrics_log const log(folder.path("no/such/folder")); });
+    BOOST_TEST(sentence.starts_with(folder.path("no/such/folder")));
+}
+
+BOOST_AUTO_TEST_CASE(speed_and_time_left_follow_the_clock) {
+    double now = 100;
+    throughput speed([&] { return now; });
+    BOOST_TEST(std::isnan(speed.tokens_per_second()));
+    BOOST_TEST(speed.seconds_left(10, 60) == 60);
+    BOOST_TEST(std::isinf(speed.seconds_left(10)));
+    for (int i = 0; i < 4; ++i) {
+        now += 2;
+        speed.add(1000);
+    }
+    BOOST_TEST(speed.steps() == 4);
+    BOOST_TEST(speed.elapsed() == 8);
+    BOOST_TEST(speed.tokens_per_second() == 500);
+    BOOST_TEST(speed.seconds_per_step() == 2);
+    BOOST_TEST(speed.seconds_left(10) == 20);
+    BOOST_TEST(speed.seconds_left(10, 20) == 12);  // by the clock
+    BOOST_TEST(speed.seconds_left(10, 5) == 0);
+    BOOST_TEST(speed.seconds_left(0) == 0);
+
+    now += 1000;  // an evaluation
+    speed.resume();
+    now += 2;
+    speed.add(1000);
+    BOOST_TEST(speed.tokens_per_second() == 500);
+    BOOST_TEST(speed.elapsed() == 1010);
+}
+
+BOOST_AUTO_TEST_CASE(only_the_last_steps_count) {
+    double now = 0;
+    throughput speed([&] { return now; });
+    now += 1000;
+    speed.add(1);
+    for (std::size_t i = 0; i < throughput::window; ++i) {
+        now += 1;
+        speed.add(7);
+    }
+    BOOST_TEST(speed.tokens_per_second() == 7);
+}

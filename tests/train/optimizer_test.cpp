@@ -1,0 +1,216 @@
+#include "calm/train/optimizer.hpp"
+
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "calm/tensor/fill.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using scalars = boost::mpl::list<float, double>;
+
+namespace {
+
+std::size_t allocations = 0;
+
+// A matrix that decays, longer than a range and than a packet, and two vectors that don't.
+template <class T> struct small_model {
+    param<T, extents<dyn, 3>> matrix = make_param<T, extents<dyn, 3>>(role::weight, extents<dyn, 3>(7001));
+    param<T, extents<5>> bias = make_param<T, extents<5>>(role::bias);
+    param<T, extents<dyn>> empty = make_param<T, extents<dyn>>(role::gain, extents<dyn>(0));
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+
+    small_model() {
+        allocate(*this, values, &gradients);
+        context<> const ctx(5, 1);
+        fill_normal(ctx, matrix.value, key{5, stream::initialise, 0}, 0);
+        fill_normal(ctx, bias.value, key{6, stream::initialise, 0}, 0);
+    }
+    template <class Visitor> void visit(Visitor& visitor) {
+        visitor("layer.matrix", matrix);
+        visitor("layer.bias", bias);
+        visitor("layer.empty", empty);
+    }
+    void draw_gradients(std::uint64_t seed) {
+        context<> const ctx(seed, 1);
+        fill_normal(ctx, matrix.gradient(), key{seed, stream::posterior, 0}, 0);
+        fill_normal(ctx, bias.gradient(), key{seed, stream::target, 0}, 0);
+        static_cast<void>(empty.gradient());
+    }
+};
+
+std::string sentence_of(auto&& call) { return calm::test::sentence_of<error>(call); }
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    ++allocations;
+    if (void* const p = std::malloc(bytes)) return p;
+    throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, T, scalars) {
+    small_model<T> model;
+    adamw optimizer(model, {.weight_decay = 0.1, .clip = 20});
+    context<> const ctx(1, 2);
+    std::vector<double> p(model.matrix.value.begin(), model.matrix.value.end());
+    std::size_t const matrix = p.size();
+    p.insert(p.end(), model.bias.value.begin(), model.bias.value.end());
+    std::vector<double> m(p.size());
+    std::vector<double> v(p.size());
+    for (int t = 1; t <= 3; ++t) {
+        model.draw_gradients(static_cast<std::uint64_t>(t));
+        std::vector<double> g(model.matrix.grad.begin(), model.matrix.grad.end());
+        g.insert(g.end(), model.bias.grad.begin(), model.bias.grad.end());
+        double squares = 0;
+        for (double const x : g) squares += x * x;
+        double const rate = 0.01 * t;
+        double const norm = optimizer.step(ctx, rate);
+        BOOST_TEST(norm == std::sqrt(squares), boost::test_tools::tolerance(1e-12));
+        BOOST_TEST(norm > 20);  // so it is clipped
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            double const x = g[i] * 20 / (norm + 1e-6);
+            if (i < matrix) p[i] *= 1 - rate * 0.1;
+            m[i] = 0.9 * m[i] + 0.1 * x;
+            v[i] = 0.95 * v[i] + 0.05 * x * x;
+            p[i] -= rate / (1 - std::pow(0.9, t)) * m[i] / (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-8);
+        }
+    }
+    double worst = 0;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+        auto const n = static_cast<index_t>(i);
+        auto const got = i < matrix ? model.matrix.value[n] : model.bias.value[n - static_cast<index_t>(matrix)];
+        worst = std::max(worst, std::abs(static_cast<double>(got) - p[i]));
+    }
+    BOOST_TEST(worst < (sizeof(T) == 4 ? 2e-6 : 1e-14));
+    BOOST_TEST(optimizer.updates() == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_small_norm_is_not_clipped_and_none_is_with_zero) {
+    for (double const clip : {1e9, 0.0}) {
+        small_model<double> model;
+        small_model<double> other;
+        adamw a(model, {.clip = clip});
+        adamw b(other, {.clip = 1e12});
+        context<> const ctx(1, 1);
+        model.draw_gradients(1);
+        other.draw_gradients(1);
+        a.step(ctx, 0.1);
+        b.step(ctx, 0.1);
+        BOOST_TEST(std::equal(model.matrix.value.begin(), model.matrix.value.end(), other.matrix.value.begin()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_zero_after_a_step_and_have_to_come_again) {
+    small_model<float> model;
+    adamw optimizer(model);
+    context<> const ctx(1, 2);
+    model.draw_gradients(1);
+    optimizer.step(ctx, 1e-3);
+    BOOST_TEST(std::all_of(model.matrix.grad.begin(), model.matrix.grad.end(), [](float g) { return g == 0; }));
+    BOOST_TEST(std::all_of(model.bias.grad.begin(), model.bias.grad.end(), [](float g) { return g == 0; }));
+    BOOST_TEST(optimizer.gradient_norm(ctx) == 0);
+    static_cast<void>(model.matrix.gradient());
+    auto const sentence = sentence_of([&] { optimizer.step(ctx, 1e-3); });
+    BOOST_TEST(sentence.find("found none for layer.bias") != std::string::npos, sentence);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_bits_at_any_number_of_threads, T, scalars) {
+    std::vector<T> first;
+    double first_norm = 0;
+    for (int const threads : {1, 2, 3, 7}) {
+        small_model<T> model;
+        adamw optimizer(model);
+        context<> const ctx(1, threads);
+        double norm = 0;
+        for (std::uint64_t t = 0; t < 3; ++t) {
+            model.draw_gradients(t);
+            norm = optimizer.step(ctx, 1e-2);
+        }
+        std::vector<T> const now(model.matrix.value.begin(), model.matrix.value.end());
+        if (first.empty()) first = now, first_norm = norm;
+        BOOST_TEST((now == first));
+        BOOST_TEST(norm == first_norm);
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named, T, scalars) {
+    for (T const bad : {std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::infinity()}) {
+        small_model<T> model;
+        adamw optimizer(model);
+        context<> ctx(1, 2);
+        ctx.step = 17;
+        model.draw_gradients(1);
+        std::vector<T> const before(model.matrix.value.begin(), model.matrix.value.end());
+        model.bias.grad[4] = bad;
+        auto const try_step = [&] { optimizer.step(ctx, 1e-3); };
+        auto sentence = sentence_of(try_step);
+        BOOST_TEST(sentence.find("layer.bias") != std::string::npos, sentence);
+        BOOST_TEST(sentence.starts_with("step 17: "), sentence);
+        model.matrix.grad[20999] = bad;
+        sentence = sentence_of(try_step);
+        BOOST_TEST(sentence.find("layer.matrix") != std::string::npos, sentence);
+        model.draw_gradients(1);
+        sentence = sentence_of([&] { optimizer.step(ctx, 1e-3, static_cast<double>(bad)); });
+        BOOST_TEST(sentence.find("expected a finite loss") != std::string::npos, sentence);
+        BOOST_TEST(optimizer.updates() == 0);
+        BOOST_TEST((before == std::vector<T>(model.matrix.value.begin(), model.matrix.value.end())));
+        try {
+            optimizer.step(ctx, 1e-3, static_cast<double>(bad));
+        } catch (error const& e) {
+            BOOST_TEST((e.code() == errc::non_finite));
+        }
+        optimizer.step(ctx, 1e-3);  // the run may go on
+        BOOST_TEST(optimizer.updates() == 1);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
+    small_model<float> model;
+    adamw optimizer(model);
+    context<> const ctx(1, 1);
+    BOOST_TEST(optimizer.moments().name() == "moments");
+    BOOST_TEST(optimizer.moments().used() >= 2 * (21003 + 5) * sizeof(float));
+    model.draw_gradients(1);
+    auto const moments = optimizer.moments().used();
+    auto const before = allocations;
+    optimizer.step(ctx, 1e-3);
+    BOOST_TEST(allocations == before);
+    BOOST_TEST(optimizer.moments().used() == moments);
+}
+
+BOOST_AUTO_TEST_CASE(a_rehearsal_changes_nothing) {
+    small_model<float> model;
+    adamw optimizer(model);
+    context<> ctx(1, 1);
+    model.draw_gradients(1);
+    float const value = model.matrix.value[0];
+    float const gradient = model.matrix.grad[0];
+    ctx.rehearse(true);
+    BOOST_TEST(optimizer.step(ctx, 1e-3) == 0);
+    BOOST_TEST(model.matrix.value[0] == value);
+    BOOST_TEST(model.matrix.grad[0] == gradient);
+    BOOST_TEST(!model.matrix.received_gradient);
+    BOOST_TEST(optimizer.updates() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_without_memory_and_settings_that_cannot_be_are_refused) {
+    small_model<float> model;
+    model.bias.grad = {nullptr, {}};
+    BOOST_TEST(sentence_of([&] { adamw const o(model); }).find("layer.bias") != std::string::npos);
+    small_model<float> whole;
+    BOOST_TEST(sentence_of([&] { adamw const o(whole, {.beta1 = 1}); }) ==
+               "calm::adamw: expected beta1 in [0, 1), found 1.000000");
+    BOOST_TEST(!sentence_of([&] { adamw const o(whole, {.beta2 = -0.1}); }).empty());
+    BOOST_TEST(!sentence_of([&] { adamw const o(whole, {.eps = 0}); }).empty());
+    BOOST_TEST(!sentence_of([&] { adamw const o(whole, {.weight_decay = -1}); }).empty());
+    BOOST_TEST(!sentence_of([&] { adamw const o(whole, {.clip = std::nan("")}); }).empty());
+}
