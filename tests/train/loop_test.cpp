@@ -39,7 +39,9 @@ template <class Model> struct owned {
     }
     std::vector<float> weights() {
         std::vector<float> all;
-        auto add = [&](std::string const&, auto& p) { all.insert(all.end(), p.value.data(), p.value.data() + p.value.size()); };
+        auto add = [&](std::string const&, auto& p) {
+            all.insert(all.end(), p.value.data(), p.value.data() + p.value.size());
+        };
         model.visit(add);
         return all;
     }
@@ -81,7 +83,8 @@ std::vector<float> autoencoder_after(autoencoder_recipe const& r, int threads, t
     return own.weights();
 }
 
-std::vector<float> calm_after(calm_recipe<energy_objective> const& r, int threads, training_callbacks const& tell = {}) {
+std::vector<float> calm_after(calm_recipe<energy_objective> const& r, int threads,
+                              training_callbacks const& tell = {}) {
     owned_calm own(3);
     context<> ctx(3, threads);
     train_calm(ctx, own.model, counting_source{}, r, tell);
@@ -132,7 +135,8 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
     BOOST_TEST(told.front().step == 0);
     BOOST_TEST(told.back().step == 149);
     BOOST_TEST(told.back().cross_entropy < 0.5 * told.front().cross_entropy);
-    BOOST_TEST(told.back().loss == 2 * told.back().cross_entropy + 1e-3 * told.back().kl, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(told.back().loss == 2 * told.back().cross_entropy + 1e-3 * told.back().kl,
+               boost::test_tools::tolerance(1e-6));
     BOOST_TEST(told.back().posterior_std > 0);
     BOOST_TEST(told.back().gradient_norm > 0);
     BOOST_TEST(told.front().rate == 3e-3 / 5, boost::test_tools::tolerance(1e-9));
@@ -225,8 +229,9 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {
     own.model.hidden_to_latent.bias.value[8] = 1000;  // a log_std whose exp is infinite
     auto const before = own.weights();
     context<> ctx(3, 1);
-    BOOST_CHECK_EXCEPTION(train_autoencoder(ctx, own.model, counting_source{}, autoencoder_steps(2)), error, [](error const& e) {
-        return e.code() == errc::non_finite && std::string(e.what()).find("step 0") != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(
+        train_autoencoder(ctx, own.model, counting_source{}, autoencoder_steps(2)), error, [](error const& e) {
+            return e.code() == errc::non_finite && std::string(e.what()).find("step 0") != std::string::npos;
+        });
     BOOST_TEST(same_bits(own.weights(), before));
 }

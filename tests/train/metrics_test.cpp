@@ -18,7 +18,8 @@ using calm::test::temporary_folder;
 BOOST_AUTO_TEST_CASE(a_line_is_one_json_object) {
     temporary_folder const folder;
     metrics_log log(folder.path("metrics.jsonl"));
-    log.write({{"step", index_t{3}}, {"loss", 0.1}, {"stage", "calm"}, {"done", false}, {"brier", std::vector{0.5, 0.25}}});
+    log.write(
+        {{"step", index_t{3}}, {"loss", 0.1}, {"stage", "calm"}, {"done", false}, {"brier", std::vector{0.5, 0.25}}});
     BOOST_TEST(folder.content("metrics.jsonl") ==
                "{\"step\":3,\"loss\":0.1,\"stage\":\"calm\",\"done\":false,\"brier\":[0.5,0.25]}\n");
     log.write({});
@@ -28,13 +29,14 @@ BOOST_AUTO_TEST_CASE(a_line_is_one_json_object) {
 BOOST_AUTO_TEST_CASE(numbers_come_back_as_they_were) {
     temporary_folder const folder;
     metrics_log log(folder.path("m"));
-    std::vector<double> const values{1.0 / 3, -0.0, 1e-310, 6.02e23, 1e300, 123456789.125, 5e-324,
-                                     std::numeric_limits<double>::max()};
+    std::vector<double> const values{1.0 / 3, -0.0,          1e-310, 6.02e23,
+                                     1e300,   123456789.125, 5e-324, std::numeric_limits<double>::max()};
     log.write({{"values", values}});
     simdjson::dom::parser parser;
     auto const text = folder.content("m");
     std::size_t i = 0;
-    for (auto const value : parser.parse(text)["values"].get_array()) BOOST_TEST(value.get_double().value() == values[i++]);
+    for (auto const value : parser.parse(text)["values"].get_array())
+        BOOST_TEST(value.get_double().value() == values[i++]);
     BOOST_TEST(i == values.size());
 }
 

@@ -14,8 +14,7 @@ using variants = boost::mpl::list<base_variant, two_variant>;
 namespace {
 
 // Losses, norms and final parameters of ten steps; loss_of(i) computes the i-th loss and adds its gradients.
-template <class Model, class Loss>
-void ten_steps(context<>& ctx, Model& model, fixture const& f, Loss const& loss_of) {
+template <class Model, class Loss> void ten_steps(context<>& ctx, Model& model, fixture const& f, Loss const& loss_of) {
     adamw optimizer(model, {.beta1 = f.real("betas/0"),
                             .beta2 = f.real("betas/1"),
                             .eps = f.real("eps"),
@@ -103,12 +102,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
         auto const t = part(tokens, i, steps);
         auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
         auto const e = part(eps, i, steps);
-        return model.train(ctx, as_vector(t), patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-            return model.generative_head.loss_and_gradient(
-                       ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                       as_rows<float, C.noise_size>(u), seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L),
-                       1.0 / static_cast<double>(positions)) /
-                   static_cast<double>(positions);
-        });
+        return model.train(ctx, as_vector(t), patches,
+                           [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+                               return model.generative_head.loss_and_gradient(
+                                          ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
+                                          as_rows<float, C.noise_size>(u),
+                                          seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L),
+                                          1.0 / static_cast<double>(positions)) /
+                                      static_cast<double>(positions);
+                           });
     });
 }

@@ -45,7 +45,9 @@ template <class T> struct small_model {
     }
 };
 
-std::string sentence_of(auto&& call) { return calm::test::sentence_of<error>(call); }
+std::string sentence_of(auto&& call) {
+    return calm::test::sentence_of<error>(call);
+}
 
 }  // namespace
 
@@ -54,8 +56,12 @@ std::string sentence_of(auto&& call) { return calm::test::sentence_of<error>(cal
     if (void* const p = std::malloc(bytes)) return p;
     throw std::bad_alloc();
 }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+    std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
+    std::free(p);
+}
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, T, scalars) {
     small_model<T> model;

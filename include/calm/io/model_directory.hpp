@@ -25,8 +25,9 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
     if (lines.empty()) return;
     std::string all;
     for (auto const& line : lines) all += (all.empty() ? "" : "; ") + line;
-    throw error(errc::config, stored.directory, "", "the model is not of the configuration at hand: " + all +
-                                                        ". Use a configuration of the sizes that were found");
+    throw error(errc::config, stored.directory, "",
+                "the model is not of the configuration at hand: " + all +
+                    ". Use a configuration of the sizes that were found");
 }
 
 }  // namespace detail
@@ -55,9 +56,9 @@ void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model)
 
 // The objectives that a description states, for training on or measuring a loss.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
-    auto const ae = d.kind == model_kind::autoencoder       ? d.autoencoder
-                    : d.calm && d.calm->autoencoder         ? *d.calm->autoencoder
-                                                            : autoencoder_description{};
+    auto const ae = d.kind == model_kind::autoencoder ? d.autoencoder
+                    : d.calm && d.calm->autoencoder   ? *d.calm->autoencoder
+                                                      : autoencoder_description{};
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
 }
 inline energy_objective energy_objective_of(model_description const& d) {
@@ -120,8 +121,8 @@ void save_model(std::string const& directory, Configuration const& c, index_t vo
 }  // namespace detail
 
 // Writes a model directory as a whole: config.json, model.safetensors and the files beside them. A directory that
-// exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays, and a reader meets
-// the old one or the new one. Throws errc::config where the description is not the model's, and errc::storage.
+// exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays, and a reader
+// meets the old one or the new one. Throws errc::config where the description is not the model's, and errc::storage.
 template <autoencoder_configuration C, class T, class Backend>
 void save_autoencoder(std::string const& directory, autoencoder<C, T, Backend>& model,
                       model_description const& description, model_files const& beside = {},

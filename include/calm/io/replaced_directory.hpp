@@ -35,7 +35,8 @@ public:
     // Throws errc::storage where the path is taken and may not be replaced, or the part cannot be created.
     explicit replaced_directory(std::string const& path, if_exists existing = if_exists::refuse) :
         path_(without_slash(path)), partial_(path_ + ".partial"), existing_(existing) {
-        if (existing == if_exists::refuse) refuse_existing(path_);
+        if (existing == if_exists::refuse)
+            refuse_existing(path_);
         else if (there() && !std::filesystem::is_directory(path_))
             throw error(errc::storage, path_, "", "expected a directory to replace, found a file");
         std::error_code failed;
@@ -82,7 +83,8 @@ private:
     static std::string without_slash(std::string const& path) {
         auto p = std::filesystem::path(path).lexically_normal();
         if (!p.has_filename()) p = p.parent_path();
-        if (p.empty() || p == "." || p == "..") throw error(errc::usage, path, "", "expected the path of a directory to write");
+        if (p.empty() || p == "." || p == "..")
+            throw error(errc::usage, path, "", "expected the path of a directory to write");
         return p.string();
     }
     [[nodiscard]] bool there() const {
@@ -94,17 +96,17 @@ private:
             detail::fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
     }
 
+    // As second names of the same files; copied where the file system has none.
     void keep_the_rest() const {
         using options = std::filesystem::copy_options;
+        constexpr auto all = options::recursive | options::copy_symlinks;
         std::error_code failed;
         for (auto const& entry : std::filesystem::directory_iterator(path_, failed)) {
             auto const to = std::filesystem::path(partial_) / entry.path().filename();
-            if (std::filesystem::exists(std::filesystem::symlink_status(to, failed))) continue;
-            failed.clear();
-            std::filesystem::copy(entry.path(), to,
-                                  options::recursive | options::copy_symlinks |
-                                      (entry.is_symlink(failed) ? options::none : options::create_hard_links),
-                                  failed);
+            std::error_code absent;
+            if (std::filesystem::exists(std::filesystem::symlink_status(to, absent))) continue;
+            std::filesystem::copy(entry.path(), to, all | options::create_hard_links, failed);
+            if (failed) std::filesystem::copy(entry.path(), to, all | options::overwrite_existing, failed);
             if (failed) break;
         }
         if (failed) throw error(errc::storage, path_, "", "its other files cannot be kept: " + failed.message());
@@ -122,7 +124,12 @@ private:
         auto const previous = path_ + ".previous";
         std::filesystem::remove_all(previous, ignored);
         rename(path_, previous);
-        rename(partial_, path_);
+        try {
+            rename(partial_, path_);
+        } catch (error const&) {
+            rename(previous, path_);
+            throw;
+        }
         std::filesystem::remove_all(previous, ignored);
     }
 

@@ -21,7 +21,7 @@ inline constexpr std::string_view config_file = "config.json";
 struct stored_model {
     std::string directory;
     model_description description;
-    configuration sizes;  // of an autoencoder, sizes.autoencoder alone counts
+    configuration sizes;                // of an autoencoder, sizes.autoencoder alone counts
     std::string autoencoder_directory;  // of a CALM that does not hold its autoencoder: where that lies; else empty
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }
@@ -34,7 +34,8 @@ namespace detail {
 
 constexpr std::string_view name_of(head_kind head) {
     switch (head) {
-    case head_kind::energy: return "energy";
+    case head_kind::energy:
+        return "energy";
     }
     return "";
 }
@@ -77,8 +78,10 @@ inline autoencoder_configuration autoencoder_sizes(model_description const& d, a
 // What a config.json says of sizes; a CALM's autoencoder is known where our object says it.
 inline configuration described_sizes(model_description const& d) {
     configuration c;
-    if (d.kind == model_kind::autoencoder) c.autoencoder = autoencoder_sizes(d, d.autoencoder);
-    else if (d.calm && d.calm->autoencoder) c.autoencoder = autoencoder_sizes(d, *d.calm->autoencoder);
+    if (d.kind == model_kind::autoencoder)
+        c.autoencoder = autoencoder_sizes(d, d.autoencoder);
+    else if (d.calm && d.calm->autoencoder)
+        c.autoencoder = autoencoder_sizes(d, *d.calm->autoencoder);
     c.autoencoder.patch_size = d.patch_size;
     c.autoencoder.latent_size = d.latent_size;
     c.hidden_size = d.hidden_size;
@@ -159,8 +162,9 @@ template <class Configuration> bool matches(Configuration const& compiled, store
     return differences(compiled, stored).empty();
 }
 
-// Reads config.json and the header of model.safetensors. A CALM's autoencoder has the sizes of its tensors; `ae_path` is
-// read only where those are missing. Throws errc::model_file where a file is missing or the two contradict each other.
+// Reads config.json and the header of model.safetensors. A CALM's autoencoder has the sizes of its tensors; `ae_path`
+// is read only where those are missing. Throws errc::model_file where a file is missing or the two contradict each
+// other.
 inline stored_model read_model_description(std::string const& directory) {
     stored_model m{directory, {}, {}, {}};
     m.description = read_config_json(m.path(config_file));
@@ -194,7 +198,8 @@ inline stored_model read_model_description(std::string const& directory) {
             list.compare("vocab_size of ae_path", d.vocab_size, other.vocabulary());
             m.sizes.autoencoder = other.sizes.autoencoder;
         }
-        if (d.calm && d.calm->autoencoder) list.compare(described, m.sizes.autoencoder);
+        if (d.calm && d.calm->autoencoder)
+            list.compare(described, m.sizes.autoencoder);
         else {
             list.compare("patch_size", d.patch_size, m.sizes.autoencoder.patch_size);
             list.compare("latent_size", d.latent_size, m.sizes.autoencoder.latent_size);

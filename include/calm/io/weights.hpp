@@ -43,7 +43,8 @@ template <class Extents> std::vector<index_t> sizes_of(Extents const& shape) {
 }
 
 inline bool is_float(stored_type type) {
-    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 || type == stored_type::f64;
+    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
+           type == stored_type::f64;
 }
 
 // "'a', 'b' and 3 more"
@@ -56,7 +57,8 @@ inline std::string some_of(std::vector<std::string> const& names) {
 }
 
 // A tensor that no parameter claims: fine where it repeats one that is read.
-inline bool repeats_another(safetensors_file const& file, stored_tensor const& tensor, std::span<tied_name const> ties) {
+inline bool repeats_another(safetensors_file const& file, stored_tensor const& tensor,
+                            std::span<tied_name const> ties) {
     for (auto const& [name, same_as] : ties) {
         bool const many = name.ends_with('.');
         if (many ? !tensor.name.starts_with(name) : tensor.name != name) continue;
@@ -118,7 +120,8 @@ void load_weights(safetensors_file const& file, std::span<tied_name const> ties,
                         "; the file is of another kind of model, or incomplete");
     std::vector<std::string> unknown;
     for (auto const& tensor : file.tensors())
-        if (!claimed.contains(tensor.name) && !detail::repeats_another(file, tensor, ties)) unknown.push_back(tensor.name);
+        if (!claimed.contains(tensor.name) && !detail::repeats_another(file, tensor, ties))
+            unknown.push_back(tensor.name);
     if (!unknown.empty())
         throw error(errc::model_file, file.path(), "",
                     "expected only tensors of this model, found also " + detail::some_of(unknown) +

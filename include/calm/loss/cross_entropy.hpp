@@ -17,26 +17,33 @@ inline constexpr index_t vocabulary_chunk = 4096;  // tokens of the vocabulary
 
 // Running logsumexp of a row over chunks.
 template <class T> struct running_sum {
-    double largest = -std::numeric_limits<double>::infinity();
+    double highest = -std::numeric_limits<double>::infinity();
     T total{};
     T target{};  // the target's logit
 
     void add(T const* logits, index_t n) {
-        double now = largest;
-        for (index_t j = 0; j < n; ++j) now = std::max(now, real_part(logits[j]));
+        double const now = std::max(highest, largest(logits, n));
         T const shift = static_cast<T>(now);
-        total = total * static_cast<T>(std::exp(largest - now)) +
+        total = total * static_cast<T>(std::exp(highest - now)) +
                 sum_packets<T>(n, [&]<class V>(index_t j) -> V { return math::exp(load<V>(logits + j) - splat<V>(shift)); });
-        largest = now;
+        highest = now;
     }
-    [[nodiscard]] T log_sum() const { return static_cast<T>(largest) + math::log(total); }
+    [[nodiscard]] T log_sum() const { return static_cast<T>(highest) + math::log(total); }
 };
 
-template <class T> index_t first_largest(T const* logits, index_t n) {
-    index_t best = 0;
-    for (index_t j = 1; j < n; ++j)
-        if (real_part(logits[j]) > real_part(logits[best])) best = j;
-    return best;
+// The lowest index of the largest of n numbers.
+template <class T> index_t first_largest(T const* x, index_t n) {
+    constexpr index_t block = 64;
+    double most = -std::numeric_limits<double>::infinity();
+    index_t first = 0;  // of the block that has it
+    for (index_t i = 0; i < n; i += block)
+        if (double const here = largest(x + i, std::min(block, n - i)); here > most) {
+            most = here;
+            first = i;
+        }
+    for (index_t i = first; i < std::min(n, first + block); ++i)
+        if (real_part(x[i]) == most) return i;
+    return first;
 }
 
 }  // namespace detail

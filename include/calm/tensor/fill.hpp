@@ -13,6 +13,13 @@ namespace calm {
 
 namespace detail {
 
+// Elements 4 first .. 4 first + 63 of the normals and uniforms, float or double. One compilation, never inlined: the
+// same bits everywhere.
+template <class T> [[gnu::noinline]] void normals64(T* out, key k, std::uint64_t first);
+template <class T> [[gnu::noinline]] void uniforms64(T* out, key k, std::uint64_t first);
+
+#ifndef __CUDA_ARCH__  // the host's: where packets are vectors
+
 using words = bits_t<packet<float>>;        // sixteen 32-bit words
 using wide_words = bits_t<packet<double>>;  // eight, each in the low half of 64 bits
 using native_words __attribute__((vector_size(native_bytes))) = std::uint64_t;
@@ -150,42 +157,42 @@ struct philox_packet {
     return math::detail::turn(__builtin_convertvector(rest, packet<float>) * 0x1p-32F, quadrant);
 }
 
-// Elements 4 first .. 4 first + 63 of the normals. Not inlined: one compilation, the same bits everywhere.
-[[gnu::noinline]] inline void normals64(float* out, key k, std::uint64_t first) {
+template <class T> void normals64(T* out, key k, std::uint64_t first) {
     philox_packet const p = philox16(k, first);
-    packet<float> v[4];
-    for (int pair = 0; pair < 2; ++pair) {
-        packet<float> const r = radius(word_of(p, 2 * pair));
-        auto const [cosine, sine] = turn_of(word_of(p, 2 * pair + 1));
-        v[2 * pair] = r * cosine;
-        v[2 * pair + 1] = r * sine;
-    }
-    store_interleaved(out, v);
-}
-[[gnu::noinline]] inline void normals64(double* out, key k, std::uint64_t first) {
-    philox_packet const p = philox16(k, first);
-    for (int pair = 0; pair < 2; ++pair)
-        for (int odd = 0; odd < 2; ++odd) {
-            auto const& w = odd ? p.odd : p.even;
-            packet<double> const u = (to_double(w[2 * pair]) + 1.0) * 0x1p-32;
-            packet<double> const r = math::sqrt(math::log(u) * -2.0);
-            auto const [cosine, sine] = math::sin_cos_turns(to_double(w[2 * pair + 1]) * 0x1p-32);
-            packet<double> const c = r * cosine;
-            packet<double> const s = r * sine;
-            for (int lane = 0; lane < 8; ++lane) {
-                out[8 * lane + 4 * odd + 2 * pair] = c[lane];
-                out[8 * lane + 4 * odd + 2 * pair + 1] = s[lane];
-            }
+    if constexpr (std::same_as<T, float>) {
+        packet<float> v[4];
+        for (int pair = 0; pair < 2; ++pair) {
+            packet<float> const r = radius(word_of(p, 2 * pair));
+            auto const [cosine, sine] = turn_of(word_of(p, 2 * pair + 1));
+            v[2 * pair] = r * cosine;
+            v[2 * pair + 1] = r * sine;
         }
+        store_interleaved(out, v);
+    } else {
+        for (int pair = 0; pair < 2; ++pair)
+            for (int odd = 0; odd < 2; ++odd) {
+                auto const& w = odd == 1 ? p.odd : p.even;
+                packet<double> const u = (to_double(w[2 * pair]) + 1.0) * 0x1p-32;
+                packet<double> const r = math::sqrt(math::log(u) * -2.0);
+                auto const [cosine, sine] = math::sin_cos_turns(to_double(w[2 * pair + 1]) * 0x1p-32);
+                packet<double> const c = r * cosine;
+                packet<double> const s = r * sine;
+                for (int lane = 0; lane < 8; ++lane) {
+                    out[8 * lane + 4 * odd + 2 * pair] = c[lane];
+                    out[8 * lane + 4 * odd + 2 * pair + 1] = s[lane];
+                }
+            }
+    }
 }
 
-// Elements 4 first .. 4 first + 63 of the uniforms.
-[[gnu::noinline]] inline void uniforms64(float* out, key k, std::uint64_t first) {
+template <class T> void uniforms64(T* out, key k, std::uint64_t first) {
     philox_packet const p = philox16(k, first);
     packet<float> v[4];
     for (int i = 0; i < 4; ++i) v[i] = to_float(word_of(p, i) >> 8U) * 0x1p-24F;
     store_interleaved(out, v);
 }
+
+#endif
 
 // Elements first .. first + n of a keyed sequence made 64 at a time by group(Draw*, key, block), each put(index, Draw).
 template <class Draw, class Group, class Put>
@@ -231,7 +238,7 @@ requires host_memory<Backend>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0,
                   std::type_identity_t<T> low = T{}) {
     ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
-        detail::draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64,
+        detail::draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64<float>,
                             [to = x.data() + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
     });
 }
@@ -243,7 +250,7 @@ void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> 
                          std::type_identity_t<T> value = T(1), std::uint64_t first = 0) {
     ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
         detail::draw<float>(
-            end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64,
+            end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64<float>,
             [to = x.data() + begin, rate, value](index_t i, float u) { to[i] = u >= rate ? value : T{}; });
     });
 }

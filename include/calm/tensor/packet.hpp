@@ -49,10 +49,33 @@ template <> struct lanes_of<packet_of<double>::type> {
 };
 #endif
 
-template <class Half, class V> [[gnu::always_inline]] inline Half add_halves(V v) {
-    Half h[2];
-    std::memcpy(h, &v, sizeof(V));
-    return h[0] + h[1];
+// Narrower vectors of T. (Written out: nvcc loses the attribute of a vector that depends on a template.)
+template <class T> struct vectors_of;
+template <> struct vectors_of<float> {
+    using native = float __attribute__((vector_size(native_bytes)));
+    using half = float __attribute__((vector_size(32)));
+    using quarter = float __attribute__((vector_size(16)));
+};
+template <> struct vectors_of<double> {
+    using native = double __attribute__((vector_size(native_bytes)));
+    using half = double __attribute__((vector_size(32)));
+    using quarter = double __attribute__((vector_size(16)));
+};
+template <> struct vectors_of<std::uint64_t> {
+    using native = std::uint64_t __attribute__((vector_size(native_bytes)));
+};
+
+template <class T, class V> [[gnu::always_inline]] inline T sum_of_lanes(V v) {
+    typename vectors_of<T>::half half[2];
+    std::memcpy(half, &v, sizeof(V));
+    half[0] += half[1];
+    typename vectors_of<T>::quarter quarter[2];
+    std::memcpy(quarter, half, sizeof(quarter));
+    quarter[0] += quarter[1];
+    if constexpr (sizeof(T) == 8)
+        return quarter[0][0] + quarter[0][1];
+    else
+        return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
 // Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane: fill its pieces
@@ -61,7 +84,7 @@ template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
     if constexpr (sizeof(V) <= native_bytes)
         return t - V{};  // t - 0 is t, also for -0
     else {
-        using piece __attribute__((vector_size(native_bytes))) = T;
+        using piece = typename vectors_of<T>::native;
         piece const p = t - piece{};
         piece pieces[sizeof(V) / sizeof(piece)];
         for (auto& each : pieces) each = p;
@@ -135,14 +158,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
 // The sum of the lanes: halves are added until one is left, the same tree under every instruction set.
 template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
     if constexpr (packed<V>) {
-        using T = lane_t<V>;
-        using half __attribute__((vector_size(32))) = T;
-        using quarter __attribute__((vector_size(16))) = T;
-        quarter const q = detail::add_halves<quarter>(detail::add_halves<half>(v));
-        if constexpr (lanes<V> == 8)
-            return q[0] + q[1];
-        else
-            return (q[0] + q[2]) + (q[1] + q[3]);
+        return detail::sum_of_lanes<lane_t<V>>(v);
     } else
         return v;
 }

@@ -2,6 +2,8 @@
 // Verbs over rows of a matrix (R, D): copies, sums, gathering and scattering. Reductions go in fixed chunks of rows, so
 // the threads change nothing.
 
+#include <limits>
+
 #include "calm/tensor/elementwise.hpp"
 
 namespace calm {
@@ -32,6 +34,22 @@ template <class T, class F> T sum_packets(index_t n, F const& f) {
     });
     if constexpr (std::is_same_v<T, packet<T>>) return packets;
     else return total + sum(packets);
+}
+// The largest of n > 0 numbers, by real part; NaN is passed over.
+template <class T> double largest(T const* x, index_t n) {
+    using V = packet<T>;
+    double most = -std::numeric_limits<double>::infinity();
+    index_t i = 0;
+    if constexpr (!std::is_same_v<V, T>) {
+        constexpr index_t width = lanes<V>;
+        if (n >= width) {
+            V best = load<V>(x);
+            for (i = width; i + width <= n; i += width) best = math::max(load<V>(x + i), best);
+            for (index_t j = 0; j < width; ++j) most = best[j] > most ? best[j] : most;
+        }
+    }
+    for (; i < n; ++i) most = real_part(x[i]) > most ? real_part(x[i]) : most;
+    return most;
 }
 template <class T> T dot(T const* x, T const* y, index_t n) {
     return sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i) * load<V>(y + i); });

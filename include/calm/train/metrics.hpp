@@ -39,16 +39,23 @@ inline void append_json(std::string& line, double value) {
     char digits[32];
     line.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
-inline void append_json(std::string& line, index_t value) { line += std::to_string(value); }
-inline void append_json(std::string& line, bool value) { line += value ? "true" : "false"; }
+inline void append_json(std::string& line, index_t value) {
+    line += std::to_string(value);
+}
+inline void append_json(std::string& line, bool value) {
+    line += value ? "true" : "false";
+}
 inline void append_json(std::string& line, std::string_view value) {
     constexpr std::string_view hex = "0123456789abcdef";
     line += '"';
     for (char const c : value) {
         auto const byte = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') (line += '\\') += c;
-        else if (byte < 0x20) ((line += "\\u00") += hex[byte >> 4]) += hex[byte & 15U];
-        else line += c;
+        if (c == '"' || c == '\\')
+            (line += '\\') += c;
+        else if (byte < 0x20)
+            ((line += "\\u00") += hex[byte >> 4]) += hex[byte & 15U];
+        else
+            line += c;
     }
     line += '"';
 }
@@ -141,12 +148,11 @@ public:
     [[nodiscard]] double tokens_per_second() const {
         return static_cast<double>(marks_.back().tokens - marks_.front().tokens) / span_of_marks();
     }
-    [[nodiscard]] double seconds_per_step() const {
-        return span_of_marks() / static_cast<double>(marks_.size() - 1);
-    }
+    [[nodiscard]] double seconds_per_step() const { return span_of_marks() / static_cast<double>(marks_.size() - 1); }
 
     // Until `steps_left` more steps are done, or `limit` seconds since the start have passed, whichever comes first.
-    [[nodiscard]] double seconds_left(index_t steps_left, double limit = std::numeric_limits<double>::infinity()) const {
+    [[nodiscard]] double seconds_left(index_t steps_left,
+                                      double limit = std::numeric_limits<double>::infinity()) const {
         double const by_clock = std::max(0.0, limit - elapsed());
         if (steps_ == 0) return steps_left > 0 ? by_clock : 0.0;
         return std::min(static_cast<double>(std::max<index_t>(0, steps_left)) * seconds_per_step(), by_clock);

@@ -52,7 +52,9 @@ struct adamw_slot {
 };
 
 // A packet of doubles from as many elements.
-[[gnu::always_inline]] inline packet<double> widened(double const* p) { return load<packet<double>>(p); }
+[[gnu::always_inline]] inline packet<double> widened(double const* p) {
+    return load<packet<double>>(p);
+}
 [[gnu::always_inline]] inline packet<double> widened(float const* p) {
     using half __attribute__((vector_size(32))) = float;
     half h;
@@ -97,8 +99,8 @@ template <class T> void adamw_elements(adamw_slot const& slot, adamw_update cons
         V const m0 = load<V>(first + i);
         V const m = m0 + (g - m0) * splat<V>(towards);
         V const v = load<V>(second + i) * splat<V>(beta2) + g * g * splat<V>(rest2);
-        V const p = load<V>(value + i) * splat<V>(keep) -
-                    splat<V>(rate) * m / (math::sqrt(v) * splat<V>(root) + splat<V>(eps));
+        V const p =
+            load<V>(value + i) * splat<V>(keep) - splat<V>(rate) * m / (math::sqrt(v) * splat<V>(root) + splat<V>(eps));
         store(first + i, m);
         store(second + i, v);
         store(value + i, p);
@@ -156,15 +158,18 @@ public:
         return std::sqrt(sum_partials(0, partial_.size()));
     }
 
-    // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the step,
-    // to be checked with them. Returns the norm of the gradients before clipping.
-    // Throws errc::usage naming the first parameter that received no gradient, and errc::non_finite naming the first bad
-    // tensor and ctx.step; no weight and no moment has then changed. In a rehearsal only the former is checked.
+    // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
+    // step, to be checked with them. Returns the norm of the gradients before clipping. Throws errc::usage naming the
+    // first parameter that received no gradient, and errc::non_finite naming the first bad tensor and ctx.step; no
+    // weight and no moment has then changed. In a rehearsal only the former is checked.
     template <class Backend> double step(context<Backend> const& ctx, double rate, double loss = 0) {
         for (auto const& slot : slots_)
             require(*slot.received, errc::usage, [&] {
-                return "calm::adamw: step " + std::to_string(ctx.step) + ": expected a gradient for every parameter, found "
-                       "none for " + slot.name + "; run a backward pass through it before each update, or leave it out of "
+                return "calm::adamw: step " + std::to_string(ctx.step) +
+                       ": expected a gradient for every parameter, found "
+                       "none for " +
+                       slot.name +
+                       "; run a backward pass through it before each update, or leave it out of "
                        "the model's visit";
             });
         double norm = 0;
@@ -193,8 +198,9 @@ private:
 
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
-            require(holds, errc::usage,
-                    [&] { return "calm::adamw: expected " + std::string(expected) + ", found " + std::to_string(found); });
+            require(holds, errc::usage, [&] {
+                return "calm::adamw: expected " + std::string(expected) + ", found " + std::to_string(found);
+            });
         };
         must(s.beta1 >= 0 && s.beta1 < 1, "beta1 in [0, 1)", s.beta1);
         must(s.beta2 >= 0 && s.beta2 < 1, "beta2 in [0, 1)", s.beta2);
@@ -223,7 +229,8 @@ private:
         for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(norm); ++r)
             if (!std::isfinite(partial_[r]))
                 fail("expected finite gradients, the first that is not is that of " + slots_[ranges_[r].slot].name);
-        if (!std::isfinite(norm)) fail("expected a finite norm of all gradients together, found " + std::to_string(norm));
+        if (!std::isfinite(norm))
+            fail("expected a finite norm of all gradients together, found " + std::to_string(norm));
         if (!std::isfinite(loss)) fail("expected a finite loss, found " + std::to_string(loss));
         if (!std::isfinite(rate)) fail("expected a finite rate, found " + std::to_string(rate));
     }

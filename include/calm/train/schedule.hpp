@@ -21,7 +21,8 @@ public:
     // Warm-up, then a cosine whose last step, total - 1, has floor * peak. Throws errc::usage unless total > warmup and
     // 0 <= floor <= 1. A tenth is the usual floor: a run that goes on afterwards still learns.
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
-        must(total > warmup, "more steps in all than the " + std::to_string(warmup) + " of warm-up", std::to_string(total));
+        must(total > warmup, "more steps in all than the " + std::to_string(warmup) + " of warm-up",
+             std::to_string(total));
         must(floor >= 0 && floor <= 1, "a floor from 0 to 1, a fraction of the peak", std::to_string(floor));
         return {peak, warmup, total, floor};
     }

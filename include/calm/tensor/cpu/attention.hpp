@@ -40,9 +40,9 @@ void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const*
     T scores[static_cast<std::size_t>(tile * tile)];
     for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
         index_t const tq = std::min(tile, a.queries - q0);
-        double largest[tile];
+        double highest[tile];
         T total[tile];
-        std::fill_n(largest, tq, -std::numeric_limits<double>::infinity());
+        std::fill_n(highest, tq, -std::numeric_limits<double>::infinity());
         std::fill_n(total, tq, T{});
         for (index_t i = 0; i < tq; ++i) std::fill_n(o + (q0 + i) * a.q_row, a.head_size, T{});
         index_t const end = std::min(a.keys, a.keys - a.queries + q0 + tq);
@@ -52,15 +52,14 @@ void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const*
             for (index_t i = 0; i < tq; ++i) {
                 T* const row = scores + i * tile;
                 T* const out = o + (q0 + i) * a.q_row;
-                double now = largest[i];
-                for (index_t j = 0; j < tk; ++j) now = std::max(now, real_part(row[j]));
+                double const now = std::max(highest[i], largest(row, tk));
                 T const shift = static_cast<T>(now);
                 for_packets<T>(0, tk, [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(shift))); });
-                T const fade = static_cast<T>(std::exp(largest[i] - now));
+                T const fade = static_cast<T>(std::exp(highest[i] - now));
                 total[i] = total[i] * fade + sum_packets<T>(tk, [&]<class V>(index_t j) -> V { return load<V>(row + j); });
                 if (k0 > 0)
                     for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
-                largest[i] = now;
+                highest[i] = now;
             }
             serial_gemm(product<T>{tq, a.head_size, tk, o + q0 * a.q_row, a.q_row, scores, tile, false, v + k0 * a.kv_row,
                                    a.kv_row, false, true});
@@ -69,7 +68,7 @@ void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const*
             T* const out = o + (q0 + i) * a.q_row;
             T const inverse = T{1} / total[i];
             for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
-            lse[q0 + i] = static_cast<T>(largest[i]) + math::log(total[i]);
+            lse[q0 + i] = static_cast<T>(highest[i]) + math::log(total[i]);
         }
     }
 }

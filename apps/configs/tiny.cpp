@@ -1,0 +1,33 @@
+// The smallest configuration that learns to write: the quickstart's.
+
+#include "compiled_configuration.hpp"
+
+namespace {
+
+constexpr calm::configuration tiny{
+    .autoencoder = {.vocab_size = 512, .patch_size = 4, .hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
+    .hidden_size = 128,
+    .intermediate_size = 352,
+    .num_hidden_layers = 3,
+    .num_attention_heads = 4,
+    .num_key_value_heads = 4,
+    .num_mlp_layers = 3};
+
+calm::apps::recipes defaults() {
+    calm::apps::recipes r;
+    r.autoencoder.steps = 1000;
+    r.autoencoder.rate = 2e-3;
+    r.autoencoder.warmup = 50;
+    r.autoencoder.batch_tokens = 4096;
+    r.calm.steps = 2000;
+    r.calm.rate = 1.5e-3;
+    r.calm.warmup = 100;
+    r.calm.sequences = 16;
+    r.calm.block_tokens = 256;
+    r.calm.objective = {.samples = 8, .targets = 32};
+    return r;
+}
+
+bool const registered = calm::apps::compile_configuration<tiny>("tiny", defaults());
+
+}  // namespace

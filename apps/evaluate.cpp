@@ -1,0 +1,16 @@
+// evaluate: how good a stored model is on text it has not seen.
+
+#include "command_line.hpp"
+#include "program.hpp"
+#include "registry.hpp"
+
+using namespace calm::apps;
+
+int main(int argc, char** argv) {
+    return run_program("evaluate", [&] {
+        auto const options = read_evaluate(argc, argv);
+        if (!options) return 0;
+        auto const model = calm::read_model_description(options->model);
+        return configuration_of(model).evaluate(*options, model);
+    });
+}

@@ -1,0 +1,16 @@
+// generate: text that a stored language model writes.
+
+#include "command_line.hpp"
+#include "program.hpp"
+#include "registry.hpp"
+
+using namespace calm::apps;
+
+int main(int argc, char** argv) {
+    return run_program("generate", [&] {
+        auto const options = read_generate(argc, argv);
+        if (!options) return 0;
+        auto const model = calm::read_model_description(options->model);
+        return configuration_of(model).generate(*options, model);
+    });
+}

@@ -1,0 +1,18 @@
+#pragma once
+// What every program does: run, say on standard error what went wrong, exit with its number; and stop when asked to.
+
+#include <functional>
+#include <string>
+
+namespace calm::apps {
+
+// Runs a program's body. Errors become one sentence on standard error and their code (design: 2 usage .. 10 storage),
+// missing memory 7.
+int run_program(char const* name, std::function<int()> const& body);
+
+// From here on SIGINT and SIGTERM are noted: a second one ends the program at once.
+void note_signals();
+// The signal that came, or 0. A program that stopped for it exits with 128 + signal.
+int noted_signal();
+
+}  // namespace calm::apps

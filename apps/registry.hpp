@@ -1,0 +1,43 @@
+#pragma once
+// The configurations that are compiled into a program. Each unit in configs/ registers one; programs find it by its name
+// or by the sizes of a stored model, and call it without knowing a template.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calm/io/stored_model.hpp"
+#include "options.hpp"
+
+namespace calm::apps {
+
+// What training starts from where the command line says nothing.
+struct recipes {
+    autoencoder_recipe autoencoder;
+    calm_recipe<energy_objective> calm;
+};
+
+struct entry {
+    std::string name;
+    configuration sizes;
+    recipes defaults;
+    std::function<int(train_options const&)> train_autoencoder;
+    std::function<int(train_options const&)> train_calm;
+    std::function<int(evaluate_options const&, stored_model const&)> evaluate;
+    std::function<int(generate_options const&, stored_model const&)> generate;
+};
+
+// In the order of their names.
+std::vector<entry> const& compiled_configurations();
+
+// Called while a program starts, by the units in configs/.
+bool register_configuration(entry one);
+
+// The configuration of a name. Throws errc::config naming those that are compiled and the line that compiles it.
+entry const& configuration_named(std::string const& name);
+
+// The configuration that a stored model has the sizes of; an autoencoder's is any that shares its autoencoder. Throws
+// errc::config as above, with the sizes in which the nearest differ.
+entry const& configuration_of(stored_model const& model);
+
+}  // namespace calm::apps

@@ -1,0 +1,44 @@
+#pragma once
+// The name that was probably meant.
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace calm::apps {
+
+// How many letters must be inserted, deleted or changed to make b of a.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i);
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            std::size_t const change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+// "; did you mean X?" with the nearest of the names.
+inline std::string did_you_mean(std::string_view found, std::vector<std::string> const& names) {
+    if (names.empty()) return "";
+    auto const nearest = std::min_element(names.begin(), names.end(), [&](std::string const& a, std::string const& b) {
+        return edit_distance(found, a) < edit_distance(found, b);
+    });
+    return "; did you mean " + *nearest + "?";
+}
+
+inline std::string listed(std::vector<std::string> const& names) {
+    std::string text;
+    for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+    return text;
+}
+
+}  // namespace calm::apps

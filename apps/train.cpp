@@ -1,0 +1,25 @@
+// train: a tokenizer, an autoencoder, a language model.
+
+#include "command_line.hpp"
+#include "program.hpp"
+#include "registry.hpp"
+#include "text_data.hpp"
+
+using namespace calm::apps;
+
+namespace {
+
+struct perform {
+    int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
+    int operator()(train_autoencoder_command const& o) const { return configuration_named(o.configuration).train_autoencoder(o); }
+    int operator()(train_calm_command const& o) const { return configuration_named(o.configuration).train_calm(o); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return run_program("train", [&] {
+        auto const command = read_train(argc, argv);
+        return command ? std::visit(perform{}, *command) : 0;
+    });
+}
