@@ -1,6 +1,7 @@
 #pragma once
 // Everything heavy, once a configuration: included by the units in configs/ and by nothing else.
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -14,30 +15,14 @@
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
-#include "calm/text/utf8_stream.hpp"
+#include "calm/text/tokenizer.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
+#include "calm/train/session.hpp"
 #include "program.hpp"
 #include "training_run.hpp"
 
 namespace calm::apps {
-
-// A model with memory of its own.
-template <configuration C> struct owned_autoencoder {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
-    autoencoder<C.autoencoder> model;
-    owned_autoencoder(index_t vocabulary, bool trains) : model(vocabulary) { allocate(model, values, trains ? &gradients : nullptr); }
-};
-template <configuration C> struct owned_calm {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
-    calm_model<C> model;
-    owned_calm(index_t vocabulary, bool trains) : model(vocabulary) {
-        allocate(model, values, trains ? &gradients : nullptr);
-        allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
-    }
-};
 
 // The programs' work for one configuration.
 template <configuration C> class compiled {
@@ -49,11 +34,12 @@ public:
         auto const words = tokenizer::load(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const text = training_text(o.data, words, data_seed);
-        auto const unseen = heldout_text(o.data, words, data_seed, final_tokens);
+        evaluation_settings const settings{.block_tokens = 64 * K, .seed = o.seed};
+        auto const unseen = heldout_blocks(o.data, words, data_seed, K, settings.block_tokens, final_tokens);
 
         context<> ctx(o.seed, o.threads);
-        owned_autoencoder<C> own(words.vocabulary_size(), true);
-        initialise(ctx, own.model);
+        auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
+        text_blocks blocks(text, K, K, o.seed);
         make_directory(o.out);
         run_report report(o.out);
         recipe.machine_peak = measure_peak(ctx);
@@ -61,27 +47,35 @@ public:
 
         auto const description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective,
                                                                      description_of(name_, o, data_seed, K, words));
-        auto const save = [&] { save_autoencoder(o.out, own.model, description, beside(o.tokenizer), if_exists::replace); };
-        evaluation_settings settings{.block_tokens = 64 * K, .seed = o.seed};
-        auto const measure = [&](std::size_t tokens) {
-            return calm::evaluate(ctx, own.model, blocks_of(*unseen, K, settings.block_tokens, data_seed, tokens), words.specials(), settings);
+        auto const save = [&] {
+            save_autoencoder(o.out, own.model, description, beside(o.tokenizer), if_exists::replace);
+        };
+        auto const measure = [&](std::size_t tokens, index_t step) {
+            auto const e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
+                                          words.specials(), settings);
+            report.log({{"step", step},
+                        {"token_accuracy", *e.token_accuracy},
+                        {"token_accuracy_posterior", *e.token_accuracy_posterior},
+                        {"heldout_posterior_std", *e.posterior_std}});
+            return e;
         };
         auto calls = callbacks(report, recipe, save);
-        if (unseen)
-            calls.evaluate = [&](progress const& now) {
-                auto const e = measure(interval_tokens);
-                report.log({{"step", now.step + 1}, {"token_accuracy", *e.token_accuracy}, {"token_accuracy_posterior", *e.token_accuracy_posterior}});
-                report.say(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%", static_cast<long long>(now.step + 1),
-                                     100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior));
-            };
-        calm::train_autoencoder(ctx, own.model, endless_blocks(text, K, K, o.seed), recipe, calls);
+        index_t steps = 0;
+        calls.evaluate = [&](progress const& now) {
+            if (unseen.empty()) return;
+            auto const e = measure(interval_tokens, now.step + 1);
+            report.say(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%",
+                                 static_cast<long long>(now.step + 1), 100 * *e.token_accuracy,
+                                 100 * *e.token_accuracy_posterior));
+        };
+        calls.step = [&](progress const& now) {
+            report.step(now);
+            steps = now.step + 1;
+        };
+        calm::train_autoencoder(ctx, own.model, blocks, recipe, calls);
         report.finish();
         save();
-        if (unseen) {
-            auto const e = measure(final_tokens);
-            report.log({{"final", true}, {"token_accuracy", *e.token_accuracy}, {"token_accuracy_posterior", *e.token_accuracy_posterior}});
-            report.say(to_table(e));
-        }
+        if (!unseen.empty() && noted_signal() == 0) report.say(to_table(measure(final_tokens, steps)));
         return end_of_run(report, o.out);
     }
 
@@ -91,47 +85,71 @@ public:
         auto const words = tokenizer_of(stored);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const text = training_text(o.data, words, data_seed);
-        auto const unseen = heldout_text(o.data, words, data_seed, final_tokens);
+        index_t const block = recipe.block_tokens;
+        text_blocks blocks(text, K, block, o.seed);
+        auto const unseen =
+            measurable ? heldout_blocks(o.data, words, data_seed, K, block, final_tokens) : std::vector<token_id>{};
+        bigram_table const counts(words.vocabulary_size(),
+                                  packed_tokens(text, {packing::padded, static_cast<std::size_t>(K), o.seed}));
 
         context<> ctx(o.seed, o.threads);
-        owned_calm<C> own(words.vocabulary_size(), true);
+        resident<calm_model<C>> own(words.vocabulary_size());
         load_autoencoder(stored, own.model.ae_model);
         initialise(ctx, own.model);
-        auto blocks = endless_blocks(text, K, recipe.block_tokens, o.seed);
-        bigram_table const counts(words.vocabulary_size(), packed_tokens(text, {packing::padded, static_cast<std::size_t>(K), o.seed}));
         make_directory(o.out);
         counts.save(o.out + "/" + bigram_file);
         run_report report(o.out);
         recipe.machine_peak = measure_peak(ctx);
         describe(report, count_parameters(own.model), text, words);
 
-        auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective, autoencoder_objective_of(stored.description),
-                                                  description_of(name_, o, data_seed, recipe.block_tokens, words));
-        auto const save = [&] { save_calm(o.out, own.model, description, beside(stored.path(description.calm->tokenizer->file)), if_exists::replace); };
-        evaluation_settings const settings{.block_tokens = recipe.block_tokens, .seed = o.seed};
-        auto const measure = [&](std::size_t tokens) {
-            return calm::evaluate(ctx, own.model, blocks_of(*unseen, K, recipe.block_tokens, data_seed, tokens), words.specials(), &counts, settings);
+        auto const description =
+            describe_calm<C>(words.vocabulary_size(), recipe.objective, autoencoder_objective_of(stored.description),
+                             description_of(name_, o, data_seed, block, words));
+        auto const save = [&] {
+            save_calm(o.out, own.model, description, beside(tokenizer_path(stored)), if_exists::replace);
+        };
+        evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
+        auto const measure = [&](std::size_t tokens, index_t step) {
+            auto const e = calm::evaluate(ctx, own.model, first_blocks(unseen, block, tokens), words.specials(),
+                                          &counts, settings, recipe.objective);
+            auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
+            report.log({{"step", step},
+                        {"brier", list(*e.brier)},
+                        {"brier_lm", *e.brier_lm},
+                        {"unigram_brier", list(*e.unigram_brier)},
+                        {"bigram_brier", list(*e.bigram_brier)},
+                        {"bigram_brier_lm", *e.bigram_brier_lm},
+                        {"heldout_loss", *e.energy_loss}});
+            return e;
         };
         auto calls = callbacks(report, recipe, save);
         bool judged = false;
-        if (unseen)
-            calls.evaluate = [&](progress const& now) {
-                auto const e = measure(interval_tokens);
-                log(report, now.step + 1, e);
-                report.say(formatted("step %lld  held-out Brier-1 %.3f (unigram %.3f, bigram %.3f), BrierLM %.2f (bigram %.2f)",
-                                     static_cast<long long>(now.step + 1), (*e.brier)[0], (*e.unigram_brier)[0], (*e.bigram_brier)[0],
-                                     *e.brier_lm, *e.bigram_brier_lm));
-                if (judged || now.done < 0.2) return;
-                judged = true;
-                if (auto const sentence = verdict((*e.brier)[0], (*e.unigram_brier)[0], recipe.rate); !sentence.empty()) report.say(sentence);
-            };
-        calm::train_calm(ctx, own.model, std::move(blocks), recipe, calls);
+        index_t steps = 0;
+        calls.evaluate = [&](progress const& now) {
+            if (unseen.empty()) return;
+            auto const e = measure(interval_tokens, now.step + 1);
+            double const brier_1 = (*e.brier)[0];
+            double const unigram = (*e.unigram_brier)[0];
+            report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
+                                 "BrierLM %.2f (bigram %.2f)",
+                                 static_cast<long long>(now.step + 1), *e.energy_loss, brier_1, unigram,
+                                 (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm));
+            if (judged || now.done < 0.2 || now.step < recipe.warmup) return;
+            judged = true;
+            if (brier_1 <= unigram) report.say(no_context_sentence(brier_1, unigram, recipe.rate));
+        };
+        calls.step = [&](progress const& now) {
+            report.step(now);
+            steps = now.step + 1;
+        };
+        calm::train_calm(ctx, own.model, blocks, recipe, calls);
         report.finish();
         save();
-        if (unseen) {
-            auto const e = measure(final_tokens);
-            log(report, 0, e);
+        if (!unseen.empty() && noted_signal() == 0) {
+            auto const e = measure(final_tokens, steps);
             report.say(to_table(e));
+            report.say(
+                formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
         }
         return end_of_run(report, o.out);
     }
@@ -140,9 +158,11 @@ public:
         auto const& d = stored.description;
         auto const words = tokenizer_of(stored);
         auto const data_seed = data_seed_of(o.data, &stored);
-        index_t const trained_on = d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
-        evaluation_settings const settings{.block_tokens = o.block > 0 ? o.block : trained_on, .samples = o.samples, .seed = o.seed};
-        auto const blocks = blocks_of(evaluation_text(o.data, words, data_seed), K, settings.block_tokens, data_seed);
+        index_t const trained_on =
+            d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
+        evaluation_settings const settings{
+            .block_tokens = o.block > 0 ? o.block : trained_on, .samples = o.samples, .seed = o.seed};
+        auto const blocks = evaluation_blocks_of(o.data, words, data_seed, K, settings.block_tokens);
         context<> ctx(o.seed, o.threads);
         auto const tell = [](evaluation const& e) {
             std::printf("%s\n", to_json(e).c_str());
@@ -150,43 +170,52 @@ public:
             return 0;
         };
         if (d.kind == model_kind::autoencoder) {
-            owned_autoencoder<C> own(words.vocabulary_size(), false);
+            resident<autoencoder<C.autoencoder>> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(stored, own.model);
             return tell(calm::evaluate(ctx, own.model, blocks, words.specials(), settings));
         }
-        owned_calm<C> own(words.vocabulary_size(), false);
+        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         std::optional<bigram_table> counts;
-        if (auto const path = stored.path(bigram_file); std::filesystem::exists(path)) counts = bigram_table::load(path);
-        return tell(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings));
+        if (auto const path = stored.path(bigram_file); std::filesystem::exists(path))
+            counts = bigram_table::load(path);
+        return tell(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
+                                   energy_objective_of(d)));
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
-        require(stored.description.kind == model_kind::calm, errc::config,
-                [&] { return stored.directory + ": expected a CALM, found an autoencoder: it writes nothing by itself"; });
+        require(stored.description.kind == model_kind::calm, errc::config, [&] {
+            return stored.directory + ": expected a CALM, found an autoencoder: it writes nothing by itself";
+        });
         auto const words = tokenizer_of(stored);
-        owned_calm<C> own(words.vocabulary_size(), false);
+        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         context<> ctx(o.seed, o.threads);
-        utf8_stream text;
+        streamed_text text(words);
         auto const put = [](std::string const& complete) {
             std::fwrite(complete.data(), 1, complete.size(), stdout);
             std::fflush(stdout);
         };
+        generation_settings const settings{.sampler = batch_sampler::at(parse_temperature(o.temperature), o.samples),
+                                           .max_tokens = o.max_tokens,
+                                           .seed = o.seed};
         put(o.prompt);
-        generation_settings const settings{
-            .sampler = batch_sampler::at(parse_temperature(o.temperature), o.samples), .max_tokens = o.max_tokens, .seed = o.seed};
         double const start = steady_seconds();
-        auto const result = calm::generate(ctx, own.model, words.encode(o.prompt), words.specials(), settings,
-                                           [&](std::span<token_id const> fresh) { put(text.push(words.decode(fresh))); });
+        auto const made = calm::generate(ctx, own.model, words.encode(o.prompt), words.specials(), settings,
+                                         [&](std::span<token_id const> fresh) { put(text.push(fresh)); });
         put(text.flush() + "\n");
         double const seconds = steady_seconds() - start;
-        (void)result, (void)seconds;
+        auto const count = static_cast<double>(made.tokens.size());
+        std::fprintf(stderr, "%zu tokens in %.2f s (%.0f tokens/s), %lld patches, %.1f draws a patch; %s\n",
+                     made.tokens.size(), seconds, count / seconds, static_cast<long long>(made.patches),
+                     static_cast<double>(made.draws) / static_cast<double>(std::max<index_t>(1, made.patches)),
+                     made.stopped_at_eos ? "the text ends here" : "stopped at --max-tokens");
         return 0;
     }
 
 private:
     static constexpr index_t K = C.autoencoder.patch_size;
+    static constexpr bool measurable = K >= static_cast<index_t>(brier_orders);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
     static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
 
@@ -195,25 +224,19 @@ private:
     }
 
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {
-        report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens", name_.c_str(),
-                             grouped(parameters).c_str(), words.vocabulary_size(), text.documents(), text.tokens()));
+        report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
+                             name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
+                             text.tokens()));
     }
 
-    template <class Save> static training_callbacks callbacks(run_report& report, training_recipe const& recipe, Save const& save) {
+    template <class Save>
+    static training_callbacks callbacks(run_report& report, training_recipe const& recipe, Save const& save) {
         note_signals();
         training_callbacks calls;
         calls.start = [&](memory_plan const& plan) { report.plan(plan, recipe.machine_peak); };
-        calls.step = [&](progress const& now) { report.step(now); };
         calls.save = [&](progress const&) { save(); };
         calls.stop = [] { return noted_signal() != 0; };
         return calls;
-    }
-
-    static void log(run_report& report, index_t step, evaluation const& e) {
-        auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
-        report.log({{"step", step}, {"brier", list(*e.brier)}, {"brier_lm", *e.brier_lm}, {"unigram_brier", list(*e.unigram_brier)},
-                    {"bigram_brier", list(*e.bigram_brier)}, {"bigram_brier_lm", *e.bigram_brier_lm},
-                    {"heldout_energy_loss", e.energy_loss.value_or(progress::none)}});
     }
 
     std::string name_;
@@ -223,13 +246,14 @@ private:
 // Registers configuration C under a name; a unit in configs/ does it as the program starts.
 template <configuration C> bool compile_configuration(std::string const& name, recipes const& defaults) {
     auto const work = std::make_shared<compiled<C> const>(name, defaults);
-    return register_configuration({.name = name,
-                                   .sizes = C,
-                                   .defaults = defaults,
-                                   .train_autoencoder = [work](auto const& o) { return work->train_autoencoder(o); },
-                                   .train_calm = [work](auto const& o) { return work->train_calm(o); },
-                                   .evaluate = [work](auto const& o, auto const& model) { return work->evaluate(o, model); },
-                                   .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); }});
+    return register_configuration(
+        {.name = name,
+         .sizes = C,
+         .defaults = defaults,
+         .train_autoencoder = [work](auto const& o) { return work->train_autoencoder(o); },
+         .train_calm = [work](auto const& o) { return work->train_calm(o); },
+         .evaluate = [work](auto const& o, auto const& model) { return work->evaluate(o, model); },
+         .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); }});
 }
 
 }  // namespace calm::apps

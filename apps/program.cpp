@@ -27,7 +27,8 @@ int run_program(char const* name, std::function<int()> const& body) {
         std::fprintf(stderr, "%s: %s\n", name, problem.what());
         return static_cast<int>(problem.code());
     } catch (std::bad_alloc const&) {
-        std::fprintf(stderr, "%s: there is not enough memory; use smaller batches, shorter blocks or less text\n", name);
+        std::fprintf(stderr, "%s: there is not enough memory; use smaller batches, shorter blocks or less text\n",
+                     name);
         return static_cast<int>(errc::memory);
     } catch (std::exception const& problem) {
         std::fprintf(stderr, "%s: unexpected error: %s\n", name, problem.what());
@@ -40,6 +41,8 @@ void note_signals() {
     std::signal(SIGTERM, note_signal);
 }
 
-int noted_signal() { return signal_that_came; }
+int noted_signal() {
+    return signal_that_came;
+}
 
 }  // namespace calm::apps

@@ -33,7 +33,9 @@ std::vector<std::string> differences_from(entry const& one, stored_model const& 
 
 }  // namespace
 
-std::vector<entry> const& compiled_configurations() { return registered(); }
+std::vector<entry> const& compiled_configurations() {
+    return registered();
+}
 
 bool register_configuration(entry one) {
     auto& all = registered();
@@ -47,7 +49,8 @@ entry const& configuration_named(std::string const& name) {
         if (one.name == name) return one;
     throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +
                                   (registered().size() == 1 ? " is" : " are") + did_you_mean(name, names()) +
-                                  " If apps/configs/" + name + ".cpp is there, this compiles it: " + line_that_compiles(name));
+                                  " If apps/configs/" + name +
+                                  ".cpp is there, this compiles it: " + line_that_compiles(name));
 }
 
 entry const& configuration_of(stored_model const& model) {
@@ -66,8 +69,8 @@ entry const& configuration_of(stored_model const& model) {
     }
     std::string const name = stated.empty() ? "NAME" : stated;
     throw error(errc::config, model.directory, "",
-                sentence + " With a unit apps/configs/" + name + ".cpp of its sizes (docs/configurations.md), this compiles it: " +
-                    line_that_compiles(name));
+                sentence + " With a unit apps/configs/" + name +
+                    ".cpp of its sizes (docs/configurations.md), this compiles it: " + line_that_compiles(name));
 }
 
 }  // namespace calm::apps

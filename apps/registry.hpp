@@ -1,6 +1,6 @@
 #pragma once
-// The configurations that are compiled into a program. Each unit in configs/ registers one; programs find it by its name
-// or by the sizes of a stored model, and call it without knowing a template.
+// The configurations that are compiled into a program. Each unit in configs/ registers one; programs find it by its
+// name or by the sizes of a stored model, and call it without knowing a template.
 
 #include <functional>
 #include <string>

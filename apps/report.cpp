@@ -35,21 +35,25 @@ std::string bytes_text(std::size_t bytes) {
 
 std::string grouped(index_t n) {
     std::string text = std::to_string(n);
-    for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+    for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+        text.insert(static_cast<std::size_t>(at), ",");
     return text;
 }
 
 namespace {
 
 std::string tokens_text(double rate) {
-    return rate < 1e4 ? formatted("%.0f", rate) : rate < 1e6 ? formatted("%.1fk", rate / 1e3) : formatted("%.2fM", rate / 1e6);
+    return rate < 1e4   ? formatted("%.0f", rate)
+           : rate < 1e6 ? formatted("%.1fk", rate / 1e3)
+                        : formatted("%.2fM", rate / 1e6);
 }
 
 std::string line_of(progress const& p) {
     std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
     if (std::isfinite(p.cross_entropy))
         line += formatted(" (ce %.4f, kl %.1f, posterior std %.3f)", p.cross_entropy, p.kl, p.posterior_std);
-    line += formatted("  gradient %.2f  rate %.1e  %s tokens/s", p.gradient_norm, p.rate, tokens_text(p.tokens_per_second).c_str());
+    line += formatted("  gradient %.2f  rate %.1e  %s tokens/s", p.gradient_norm, p.rate,
+                      tokens_text(p.tokens_per_second).c_str());
     if (std::isfinite(p.share_of_peak)) line += formatted("  %.0f %% of peak", 100 * p.share_of_peak);
     return line + "  " + bytes_text(p.memory) + "  " + duration_text(p.seconds_left) + " left";
 }
@@ -59,12 +63,19 @@ std::string line_of(progress const& p) {
 run_report::run_report(std::string const& directory) :
     log_(directory + "/metrics.jsonl"), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
+// What an error says next begins on a line of its own.
+run_report::~run_report() {
+    if (terminal_ && width_ > 0) std::fputc('\n', stderr);
+}
+
 void run_report::plan(memory_plan const& plan, double machine_peak) {
     std::string table = "memory\n";
-    for (auto const& part : plan.parts) table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
+    for (auto const& part : plan.parts)
+        table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
     table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
     say(table);
-    say(formatted("this machine multiplies matrices at %.0f GFLOP/s (the peak that shares refer to)", machine_peak / 1e9));
+    say(formatted("this machine multiplies matrices at %.0f GFLOP/s (the peak that shares refer to)",
+                  machine_peak / 1e9));
 }
 
 void run_report::step(progress const& now) {
@@ -76,9 +87,16 @@ void run_report::step(progress const& now) {
 
 void run_report::log_last() {
     auto const& p = last_;
-    log_.write({{"step", p.step + 1}, {"seconds", p.seconds}, {"loss", p.loss}, {"cross_entropy", p.cross_entropy}, {"kl", p.kl},
-                {"posterior_std", p.posterior_std}, {"gradient_norm", p.gradient_norm}, {"rate", p.rate},
-                {"tokens_per_second", p.tokens_per_second}, {"share_of_peak", p.share_of_peak},
+    log_.write({{"step", p.step + 1},
+                {"seconds", p.seconds},
+                {"loss", p.loss},
+                {"cross_entropy", p.cross_entropy},
+                {"kl", p.kl},
+                {"posterior_std", p.posterior_std},
+                {"gradient_norm", p.gradient_norm},
+                {"rate", p.rate},
+                {"tokens_per_second", p.tokens_per_second},
+                {"share_of_peak", p.share_of_peak},
                 {"memory", static_cast<index_t>(p.memory)}});
     logged_ = true;
 }

@@ -13,6 +13,7 @@ class run_report {
 public:
     // Writes <directory>/metrics.jsonl. Throws errc::storage.
     explicit run_report(std::string const& directory);
+    ~run_report();
     run_report(run_report const&) = delete;
     run_report& operator=(run_report const&) = delete;
 

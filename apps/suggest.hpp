@@ -37,7 +37,8 @@ inline std::string did_you_mean(std::string_view found, std::vector<std::string>
 
 inline std::string listed(std::vector<std::string> const& names) {
     std::string text;
-    for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+    for (std::size_t i = 0; i < names.size(); ++i)
+        text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
     return text;
 }
 

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 
 #include "calm/io/replaced_directory.hpp"
-#include "calm/text/block_reader.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/packing.hpp"
 
 namespace calm::apps {
 
@@ -21,17 +19,19 @@ document_selection selected(data_options const& data, split use, std::uint64_t d
     return s;
 }
 
-bool is_generated(std::string const& spec) { return document_source::parse(spec).type() == document_source::kind::stories; }
-
-packing_rule padded(index_t K, std::uint64_t seed) { return {packing::padded, static_cast<std::size_t>(K), seed}; }
+bool is_generated(std::string const& spec) {
+    return document_source::parse(spec).type() == document_source::kind::stories;
+}
 
 }  // namespace
 
 int train_tokenizer(tokenizer_options const& o) {
     auto const seed = data_seed_of(o.data);
-    auto const words = calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary), selected(o.data, split::train, seed));
+    auto const words = calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary),
+                                             selected(o.data, split::train, seed));
     words.save(o.out);
-    std::fprintf(stderr, "wrote %s: %d tokens, fingerprint %.16s\n", o.out.c_str(), words.vocabulary_size(), words.fingerprint().c_str());
+    std::fprintf(stderr, "wrote %s: %d tokens, fingerprint %.16s\n", o.out.c_str(), words.vocabulary_size(),
+                 words.fingerprint().c_str());
     return 0;
 }
 
@@ -42,15 +42,20 @@ std::string bytes_of_file(std::string const& path) {
     return bytes;
 }
 
+std::string tokenizer_path(stored_model const& model) {
+    auto const& ours = model.description.calm;
+    return model.path(ours && ours->tokenizer ? ours->tokenizer->file : tokenizer_description{}.file);
+}
+
 tokenizer tokenizer_of(stored_model const& model) {
     auto const& d = model.description;
     bool const described = d.calm && d.calm->tokenizer;
-    auto const path = model.path(described ? d.calm->tokenizer->file : tokenizer_description{}.file);
+    auto const path = tokenizer_path(model);
     auto words = tokenizer::load(path);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
-                    "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " + words.fingerprint() +
-                        "; put the model's own tokenizer back");
+                    "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
+                        words.fingerprint() + "; put the model's own tokenizer back");
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, [&] {
         return path + ": expected a vocabulary of " + std::to_string(d.vocab_size) + " tokens, found " +
                std::to_string(words.vocabulary_size()) + "; the file belongs to another model";
@@ -60,7 +65,8 @@ tokenizer tokenizer_of(stored_model const& model) {
 
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model) {
     if (data.data_seed) return *data.data_seed;
-    if (model != nullptr && model->description.calm && model->description.calm->data) return model->description.calm->data->data_seed;
+    if (model != nullptr && model->description.calm && model->description.calm->data)
+        return model->description.calm->data->data_seed;
     return document_selection{}.data_seed;
 }
 
@@ -68,38 +74,32 @@ corpus training_text(data_options const& data, tokenizer const& words, std::uint
     return build_corpus(data.sources, words, selected(data, split::train, data_seed));
 }
 
-std::optional<corpus> heldout_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed, std::size_t at_most) {
-    std::vector<std::string> specs;
-    for (auto const& spec : data.sources) {
-        if (!is_generated(spec)) {
-            if (!data.holdout.empty()) specs.push_back(spec);
-        } else if (data.holdout.empty()) {
-            specs.push_back("stories:" + std::to_string(at_most));
-        } else {
-            specs.push_back(spec);
-        }
-    }
-    if (specs.empty()) return std::nullopt;
-    return build_corpus(specs, words, selected(data, split::heldout, data_seed));
-}
-
-corpus evaluation_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
-    return build_corpus(data.sources, words, selected(data, split::heldout, data_seed));
-}
-
-std::vector<token_id> blocks_of(corpus const& text, index_t K, index_t block, std::uint64_t data_seed, std::size_t at_most) {
-    auto blocks = evaluation_blocks(text, padded(K, data_seed), static_cast<std::size_t>(block));
+std::span<token_id const> first_blocks(std::span<token_id const> tokens, index_t block, std::size_t at_most) {
     auto const size = static_cast<std::size_t>(block);
-    blocks.resize(std::min(blocks.size(), std::max(at_most / size, std::size_t{1}) * size));
+    return tokens.first(std::min(tokens.size(), std::max(at_most / size, std::size_t{1}) * size));
+}
+
+std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                                     index_t K, index_t block, std::size_t at_most) {
+    data_options held = data;
+    held.sources.clear();
+    for (auto const& spec : data.sources) {
+        if (!data.holdout.empty())
+            held.sources.push_back(spec);
+        else if (is_generated(spec))
+            held.sources.push_back("stories:" + std::to_string(at_most));
+    }
+    if (held.sources.empty()) return {};
+    auto blocks = evaluation_blocks_of(held, words, data_seed, K, block);
+    blocks.resize(first_blocks(blocks, block, at_most).size());
     return blocks;
 }
 
-std::function<void(std::span<token_id>)> endless_blocks(corpus const& text, index_t K, index_t unit, std::uint64_t seed) {
-    auto const reader = std::make_shared<block_reader>(text, padded(K, seed), static_cast<std::size_t>(unit));
-    return [reader](std::span<token_id> tokens) {
-        std::size_t const size = reader->block_tokens();
-        for (std::size_t at = 0; at < tokens.size(); at += size) reader->next(tokens.subspan(at, size));
-    };
+std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                                           index_t K, index_t block) {
+    auto const text = build_corpus(data.sources, words, selected(data, split::heldout, data_seed));
+    packing_rule const rule{packing::padded, static_cast<std::size_t>(K), data_seed};
+    return evaluation_blocks(text, rule, static_cast<std::size_t>(block));
 }
 
 }  // namespace calm::apps

@@ -11,7 +11,9 @@ namespace {
 
 struct perform {
     int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
-    int operator()(train_autoencoder_command const& o) const { return configuration_named(o.configuration).train_autoencoder(o); }
+    int operator()(train_autoencoder_command const& o) const {
+        return configuration_named(o.configuration).train_autoencoder(o);
+    }
     int operator()(train_calm_command const& o) const { return configuration_named(o.configuration).train_calm(o); }
 };
 

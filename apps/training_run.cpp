@@ -41,14 +41,20 @@ calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_
     return r;
 }
 
-calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed, index_t block,
-                                tokenizer const& words) {
+calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
+                                index_t block, tokenizer const& words) {
     calm_description ours;
     ours.configuration = configuration;
-    ours.data = data_description{.mode = "padded", .block_tokens = block, .data_seed = data_seed, .holdout = o.data.holdout,
-                                 .sources = o.data.sources, .extras = {}};
-    ours.tokenizer = tokenizer_description{.file = tokenizer_description{}.file, .pattern = std::string(tokenizer::pattern()),
-                                           .fingerprint = words.fingerprint(), .extras = {}};
+    ours.data = data_description{.mode = "padded",
+                                 .block_tokens = block,
+                                 .data_seed = data_seed,
+                                 .holdout = o.data.holdout,
+                                 .sources = o.data.sources,
+                                 .extras = {}};
+    ours.tokenizer = tokenizer_description{.file = tokenizer_description{}.file,
+                                           .pattern = std::string(tokenizer::pattern()),
+                                           .fingerprint = words.fingerprint(),
+                                           .extras = {}};
     return ours;
 }
 
@@ -65,11 +71,11 @@ void make_directory(std::string const& out) {
     if (failed) throw error(errc::storage, out, "", "the directory cannot be made: " + failed.message());
 }
 
-std::string verdict(double brier_1, double unigram_brier_1, double rate) {
-    if (brier_1 > unigram_brier_1) return "";
-    return formatted("a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
-                     "learned no context. Mostly the rate is too high: stop, and start again with --rate %.1e",
-                     brier_1, unigram_brier_1, rate / 2);
+std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate) {
+    return formatted(
+        "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
+        "learned no context. Mostly the rate is too high: stop, and start again with --rate %.1e",
+        brier_1, unigram_brier_1, rate / 2);
 }
 
 }  // namespace calm::apps

@@ -16,8 +16,8 @@ autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o);
 calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_options const& o);
 
 // Our object in config.json.
-calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed, index_t block,
-                                tokenizer const& words);
+calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
+                                index_t block, tokenizer const& words);
 
 // The last word of a run: where the model lies; the exit status, 0 or 128 + the signal that ended it early.
 int end_of_run(run_report& report, std::string const& out);
@@ -25,8 +25,8 @@ int end_of_run(run_report& report, std::string const& out);
 // Makes the new directory of a model. Throws errc::storage where something is there.
 void make_directory(std::string const& out);
 
-// "no context is learned" for a model whose Brier-1 is not above the unigram's; empty otherwise.
-std::string verdict(double brier_1, double unigram_brier_1, double rate);
+// What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what to change.
+std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate);
 
 // The file of token and pair counts in a CALM's directory.
 inline constexpr char const* bigram_file = "bigram.counts";

@@ -29,14 +29,15 @@ template <class F> double fastest(double seconds, F const& f) {
 // fp32 FLOP/s of multiply-adds on registers, all threads of the context together.
 inline double peak_flops(calm::context<calm::cpu> const& ctx, double seconds = 0.2) {
     using V = calm::packet<float>;
-    constexpr std::size_t chains = 12 * calm::native_bytes / 64;  // hide the latency, and fit the registers
+    constexpr std::size_t chains = 12 * calm::detail::native_bytes / 64;  // hide the latency, and fit the registers
     constexpr int rounds = 1 << 20;
     std::vector<float> results(static_cast<std::size_t>(ctx.threads()));
     double const best = fastest(seconds, [&] {
         ctx.parallel(ctx.threads(), [&](calm::index_t task) {
-            V sums[chains] = {};
-            V factor = calm::splat<V>(0.999F);
-            V term = calm::splat<V>(0.001F);
+            V sums[chains];
+            for (std::size_t c = 0; c < chains; ++c) sums[c] = calm::splat<V>(static_cast<float>(c));
+            V const factor = calm::splat<V>(0.999F);
+            V const term = calm::splat<V>(0.001F);
             for (int round = 0; round < rounds; ++round)
 #pragma GCC unroll 12
                 for (std::size_t c = 0; c < chains; ++c) sums[c] = sums[c] * factor + term;

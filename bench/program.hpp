@@ -46,8 +46,10 @@ template <class F> int run(int argc, char** argv, F const& declare) {
     int threads = 2;
     int kept = 1;
     for (int i = 1; i < argc; ++i) {
-        if (std::string_view(argv[i]) == "--threads" && i + 1 < argc) threads = std::atoi(argv[++i]);
-        else argv[kept++] = argv[i];
+        if (std::string_view(argv[i]) == "--threads" && i + 1 < argc)
+            threads = std::atoi(argv[++i]);
+        else
+            argv[kept++] = argv[i];
     }
     argc = kept;
     benchmark::Initialize(&argc, argv);

@@ -1,9 +1,10 @@
-// Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random tokens,
-// noise drawn inside, the median of the repeats after two warm-up runs.
+// Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random
+// tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
 //     steps [--config tiny text] [--work autoencoder_step calm_step] [--threads 2] [--repeats 20] [--json]
 //
-// --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak added.
+// --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak
+// added.
 
 #include <cstdio>
 #include <cstdlib>
@@ -47,11 +48,12 @@ void report(options const& o, char const* configuration, char const* work, doubl
         std::printf("{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"threads\": %d, "
                     "\"seconds\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, \"gflop_per_s\": %.2f, "
                     "\"peak_gflop_per_s\": %.2f, \"share_of_peak\": %.4f}\n",
-                    configuration, work, o.threads, seconds, static_cast<long long>(tokens), speed, flops / seconds / 1e9,
-                    peak / 1e9, flops / seconds / peak);
+                    configuration, work, o.threads, seconds, static_cast<long long>(tokens), speed,
+                    flops / seconds / 1e9, peak / 1e9, flops / seconds / peak);
     else
-        std::printf("%-6s %-17s %d threads %9.2f ms %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of %.0f\n", configuration,
-                    work, o.threads, seconds * 1e3, speed, flops / seconds / 1e9, 100 * flops / seconds / peak, peak / 1e9);
+        std::printf("%-6s %-17s %d threads %9.2f ms %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of %.0f\n",
+                    configuration, work, o.threads, seconds * 1e3, speed, flops / seconds / 1e9,
+                    100 * flops / seconds / peak, peak / 1e9);
     std::fflush(stdout);
 }
 
@@ -72,7 +74,8 @@ double median_step(calm::context<>& ctx, Model& model, int repeats, Losses const
     return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
 }
 
-template <calm::configuration C> void autoencoder_step(options const& o, char const* name, bench::batch const& b, double peak) {
+template <calm::configuration C>
+void autoencoder_step(options const& o, char const* name, bench::batch const& b, double peak) {
     calm::context<> ctx(1, o.threads);
     calm::arena<> values("values");
     calm::arena<> gradients("gradients");
@@ -92,7 +95,8 @@ template <calm::configuration C> void autoencoder_step(options const& o, char co
     report(o, name, "autoencoder_step", seconds, b.autoencoder_tokens, flops, peak);
 }
 
-template <calm::configuration C> void calm_step(options const& o, char const* name, bench::batch const& b, double peak) {
+template <calm::configuration C>
+void calm_step(options const& o, char const* name, bench::batch const& b, double peak) {
     calm::context<> ctx(1, o.threads);
     calm::arena<> values("values");
     calm::arena<> gradients("gradients");
@@ -104,8 +108,8 @@ template <calm::configuration C> void calm_step(options const& o, char const* na
     auto const tokens = random_tokens(b.sequences * b.patches * model.K, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
-    double const seconds = median_step(
-        ctx, model, o.repeats, [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
+    double const seconds = median_step(ctx, model, o.repeats,
+                                       [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
     double const positions = static_cast<double>(b.sequences * (b.patches - 1));
     double const flops = calm::step_flops::calm(C, b.patches - 1, b.objective.samples) * positions;
     report(o, name, "calm_step", seconds, count, flops, peak);
@@ -123,12 +127,18 @@ bool read(options& o, int argc, char** argv) {
         std::string_view const option = argv[i++];
         std::vector<std::string> values;
         while (i < argc && !std::string_view(argv[i]).starts_with("--")) values.emplace_back(argv[i++]);
-        if (option == "--config") o.configurations = values;
-        else if (option == "--work") o.work = values;
-        else if (option == "--threads" && values.size() == 1) o.threads = std::atoi(values[0].c_str());
-        else if (option == "--repeats" && values.size() == 1) o.repeats = std::atoi(values[0].c_str());
-        else if (option == "--json" && values.empty()) o.json = true;
-        else return false;
+        if (option == "--config")
+            o.configurations = values;
+        else if (option == "--work")
+            o.work = values;
+        else if (option == "--threads" && values.size() == 1)
+            o.threads = std::atoi(values[0].c_str());
+        else if (option == "--repeats" && values.size() == 1)
+            o.repeats = std::atoi(values[0].c_str());
+        else if (option == "--json" && values.empty())
+            o.json = true;
+        else
+            return false;
     }
     for (auto const& name : o.configurations)
         if (name != "tiny" && name != "text") return false;
@@ -142,7 +152,8 @@ bool read(options& o, int argc, char** argv) {
 int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
-        std::fputs("usage: steps [--config tiny text] [--work autoencoder_step calm_step] [--threads 2] [--repeats 20] [--json]\n",
+        std::fputs("usage: steps [--config tiny text] [--work autoencoder_step calm_step] [--threads 2] [--repeats 20] "
+                   "[--json]\n",
                    stderr);
         return 2;
     }

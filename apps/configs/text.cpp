@@ -4,14 +4,17 @@
 
 namespace {
 
-constexpr calm::configuration text{
-    .autoencoder = {.vocab_size = 4096, .patch_size = 4, .hidden_size = 256, .intermediate_size = 640, .latent_size = 64},
-    .hidden_size = 256,
-    .intermediate_size = 704,
-    .num_hidden_layers = 6,
-    .num_attention_heads = 4,
-    .num_key_value_heads = 4,
-    .num_mlp_layers = 3};
+constexpr calm::configuration text{.autoencoder = {.vocab_size = 4096,
+                                                   .patch_size = 4,
+                                                   .hidden_size = 256,
+                                                   .intermediate_size = 640,
+                                                   .latent_size = 64},
+                                   .hidden_size = 256,
+                                   .intermediate_size = 704,
+                                   .num_hidden_layers = 6,
+                                   .num_attention_heads = 4,
+                                   .num_key_value_heads = 4,
+                                   .num_mlp_layers = 3};
 
 calm::apps::recipes defaults() {
     calm::apps::recipes r;

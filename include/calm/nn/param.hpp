@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "calm/tensor/expr.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/rows.hpp"
 

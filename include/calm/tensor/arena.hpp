@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calm/tensor/view.hpp"
@@ -18,7 +19,8 @@ template <class Backend = cpu> class arena {
     static constexpr std::size_t alignment = 64;
 
 public:
-    explicit arena(std::string name) : name_(std::move(name)) {}
+    // The name is a literal, or outlives the arena: making an arena allocates nothing.
+    explicit arena(std::string_view name) : name_(name) {}
     arena(arena&&) noexcept = default;
     arena& operator=(arena&&) noexcept = default;
 
@@ -46,7 +48,7 @@ public:
     }
     void clear() { rewind({}); }
 
-    [[nodiscard]] std::string const& name() const { return name_; }
+    [[nodiscard]] std::string name() const { return std::string(name_); }
     [[nodiscard]] std::size_t used() const { return total_; }
     [[nodiscard]] std::size_t peak() const { return peak_; }
 
@@ -65,7 +67,7 @@ private:
                                    static_cast<std::byte*>(::operator new(size, std::align_val_t{alignment}))),
                                size});
         } catch (std::bad_alloc const&) {
-            throw error(errc::memory, "calm::arena '" + name_ + "': expected " + std::to_string(size) +
+            throw error(errc::memory, "calm::arena '" + name() + "': expected " + std::to_string(size) +
                                           " bytes of free memory; use smaller batches or shorter blocks");
         }
     }
@@ -88,7 +90,7 @@ private:
         return p;
     }
 
-    std::string name_;
+    std::string_view name_;
     std::vector<block> blocks_;
     std::size_t current_ = 0;
     std::size_t used_ = 0;

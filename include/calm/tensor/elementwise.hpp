@@ -12,8 +12,11 @@ inline constexpr index_t elementwise_grain = 16384;  // elements a task
 template <class T, class F> void for_packets(index_t begin, index_t end, F const& f) {
     using V = packet<T>;
     index_t i = begin;
-    if constexpr (!std::is_same_v<V, T>)
-        for (; i + static_cast<index_t>(lanes<V>) <= end; i += static_cast<index_t>(lanes<V>)) f.template operator()<V>(i);
+    if constexpr (!std::is_same_v<V, T>) {
+        constexpr index_t width = lanes<V>;
+        index_t const whole = begin + (end - begin) / width * width;
+        for (; i < whole; i += width) f.template operator()<V>(i);
+    }
     for (; i < end; ++i) f.template operator()<T>(i);
 }
 
@@ -102,13 +105,16 @@ template <class Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree co
     auto const partial = ctx.scratch.template take<wide>(extents<dyn>((n + chunk - 1) / chunk));
     ctx.parallel((n + chunk - 1) / chunk, [&](index_t c) {
         using V = packet<T>;
-        V packets{};
+        index_t const end = std::min(n, (c + 1) * chunk);
         wide total{};
-        for_packets<T>(c * chunk, std::min(n, (c + 1) * chunk), [&]<class W>(index_t i) {
-            if constexpr (std::is_same_v<W, T>) total += static_cast<wide>(tree.template forward<T>(i).value);
-            else packets += tree.template forward<W>(i).value;
-        });
-        if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
+        for (index_t begin = c * chunk; begin < end; begin += 256) {  // lanes are added up before they lose digits
+            V packets{};
+            for_packets<T>(begin, std::min(end, begin + 256), [&]<class W>(index_t i) {
+                if constexpr (std::is_same_v<W, T>) total += static_cast<wide>(tree.template forward<T>(i).value);
+                else packets += tree.template forward<W>(i).value;
+            });
+            if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
+        }
         partial[c] = total;
     });
     wide total{};

@@ -130,32 +130,37 @@ template <class A, class B>
 concept operand_pair = (tensor_operand<A> && (tensor_operand<B> || std::is_arithmetic_v<std::remove_cvref_t<B>>)) ||
                        (std::is_arithmetic_v<std::remove_cvref_t<A>> && tensor_operand<B>);
 
-// Throws where the n elements at y and x overlap without being the same.
-template <class T> void check_overlap(T const* y, T const* x, index_t n) {
+// Throws the sentence where the n elements at y and x overlap without being the same.
+template <class T> void check_overlap(T const* y, T const* x, index_t n, char const* sentence) {
     auto const a = reinterpret_cast<std::uintptr_t>(y);
     auto const b = reinterpret_cast<std::uintptr_t>(x);
     std::uintptr_t const bytes = static_cast<std::uintptr_t>(n) * sizeof(T);
-    require(a == b || a + bytes <= b || b + bytes <= a, errc::usage,
-            "calm: the destination overlaps an operand at another index: expected the same memory or separate memory; "
-            "write into another tensor and copy");
+    require(a == b || a + bytes <= b || b + bytes <= a, errc::usage, sentence);
 }
 
 template <class Tree, class T> void check_destination(Tree const& tree, T const* y, index_t n) {
-    tree::for_each_leaf(tree, [&](T const* x, bool, bool) { check_overlap(y, x, n); });
+    tree::for_each_leaf(tree, [&](T const* x, bool, bool) {
+        check_overlap(y, x, n,
+                      "calm: the destination overlaps an operand at another index: expected the same memory or separate "
+                      "memory; write into another tensor and copy");
+    });
 }
 
 // Gradients may share memory with each other only where the later one accumulates, and with operands index by index.
 template <class Tree, class T> void check_gradients(Tree const& tree, T const* dy, index_t n) {
+    constexpr char const* sentence =
+        "calm::differentiate: a gradient overlaps an operand, the cotangent or another gradient at another index: expected "
+        "the same memory or separate memory; write into another tensor and copy";
     int place = 0;
     tree::for_each_leaf(tree, [&](T const* dx, bool is_gradient, bool accumulates) {
         int const here = place++;
         if (!is_gradient) return;
-        if (dy != nullptr) check_overlap(dx, dy, n);
+        if (dy != nullptr) check_overlap(dx, dy, n, sentence);
         int other = 0;
         tree::for_each_leaf(tree, [&](T const* x, bool x_is_gradient, bool) {
             int const there = other++;
             if (there == here) return;
-            check_overlap(dx, x, n);
+            check_overlap(dx, x, n, sentence);
             require(!(x_is_gradient && x == dx && there < here && !accumulates), errc::usage,
                     "calm::differentiate: two gradients go to the same tensor and the second would overwrite the first; "
                     "use accumulate(x, dx) for it");
@@ -205,6 +210,14 @@ auto make_variable(view<T, E, B> const& x, view<T2, E2, B> const& dx, bool accum
 template <class T, class E, class B> view<T, E, B> as_view(tensor<T, E, B>& x) { return x.view(); }
 template <class T, class E, class B> view<T const, E, B> as_view(tensor<T, E, B> const& x) { return x.view(); }
 template <class T, class E, class B> view<T, E, B> as_view(view<T, E, B> const& x) { return x; }
+
+// Where a result goes or a cotangent comes from must be the expression's kind of memory.
+template <class Expression, class Backend, class V> constexpr void check_kind() {
+    static_assert(std::is_same_v<typename Expression::backend, Backend> && std::is_same_v<typename V::backend, Backend>,
+                  "calm: the context, the expression and its tensors have different backends");
+    static_assert(std::is_same_v<typename Expression::scalar, typename V::value_type>,
+                  "calm: the expression and its destination or cotangent have different scalar types");
+}
 }  // namespace detail
 
 // x as an operand whose gradient is written to dx (wrt) or added to it (accumulate).
@@ -219,8 +232,7 @@ template <class X, class DX> auto accumulate(X const& x, DX&& dx) {
 template <class Backend, class Y, tensor_operand A> void evaluate(context<Backend> const& ctx, Y&& y, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
-    static_assert(std::is_same_v<typename decltype(e)::backend, Backend>,
-                  "calm::evaluate: the expression and the context have different backends");
+    detail::check_kind<decltype(e), Backend, std::remove_const_t<decltype(out)>>();
     (void)detail::merged_extents(out.extents(), e.extents());
     detail::check_destination(e.tree(), static_cast<typename decltype(e)::scalar const*>(out.data()), out.size());
     detail::run_evaluate(ctx, e.tree(), out.data(), out.size());
@@ -232,6 +244,7 @@ template <class Backend, class DY, tensor_operand A> void differentiate(context<
     static_assert(std::remove_cvref_t<decltype(e.tree())>::active,
                   "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
     auto const cotangent = detail::as_view(dy);
+    detail::check_kind<decltype(e), Backend, std::remove_const_t<decltype(cotangent)>>();
     (void)detail::merged_extents(cotangent.extents(), e.extents());
     using T = typename decltype(e)::scalar;
     T const* const p = cotangent.data();

@@ -90,11 +90,9 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
     std::size_t d = 0;
     for (std::size_t r = 0; r < To::rank; ++r) {
         if (To::static_extent(r) == dyn) sizes[d++] = from[r];
-        else
-            require(To::static_extent(r) == from[r], errc::usage, [&] {
-                return "calm::extents_cast: expected size " + std::to_string(To::static_extent(r)) + " at position " +
-                       std::to_string(r) + ", found shape " + to_string(from);
-            });
+        else if (To::static_extent(r) != from[r])
+            throw error(errc::usage, "calm::extents_cast: expected size " + std::to_string(To::static_extent(r)) +
+                                         " at position " + std::to_string(r) + ", found shape " + to_string(from));
     }
     return [&]<std::size_t... I>(std::index_sequence<I...>) { return To(sizes[I]...); }
     (std::make_index_sequence<To::rank_dynamic>{});

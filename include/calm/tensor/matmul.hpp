@@ -28,7 +28,8 @@ template <class T, index_t... Sizes, class B> auto as_matrix(view<T, extents<Siz
     static_assert(sizeof...(Sizes) >= 2, "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
     using shape = matrix_shape<Sizes...>;
     index_t const columns = x.extent(shape::rank - 1);
-    index_t const rows = columns > 0 ? x.size() / columns : 0;
+    index_t rows = 1;
+    for (std::size_t r = 0; r + 1 < shape::rank; ++r) rows *= x.extent(r);
     return matrix_operand<T, shape::rows, shape::columns, B>{x.data(), rows, columns, columns, false};
 }
 template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) { return as_matrix(x.view()); }
@@ -42,20 +43,42 @@ template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand
 }  // namespace detail
 
 // x^T as an operand; nothing is moved.
-template <class X> auto transposed(X const& x) { return detail::transposed(detail::as_matrix(x)); }
+template <class X> auto transposed(X&& x) { return detail::transposed(detail::as_matrix(x)); }
 
 // Columns First .. First + Count of a matrix as an operand; nothing is moved.
-template <index_t First, index_t Count, class X> auto columns(X const& x) {
+template <index_t First, index_t Count, class X> auto columns(X&& x) {
     auto const m = detail::as_matrix(x);
     return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
-        return matrix_operand<T, R, Count, B>{a.data + First, a.rows, Count, a.stride, false};
+        require(First >= 0 && First + Count <= a.columns, errc::usage, [&] {
+            return "calm::columns: columns " + std::to_string(First) + " to " + std::to_string(First + Count) +
+                   " of a matrix of " + std::to_string(a.columns);
+        });
+        return matrix_operand<T, R, Count, B>{a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count, a.stride,
+                                              a.is_transposed};
     }(m);
 }
 
 enum class into { overwrite, accumulate };
 
 namespace detail {
+
+// Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
+template <class X, class Y> bool overlap(X const& x, Y const& y) {
+    auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
+    auto const bytes = [&](auto const& m) {
+        index_t const rows = m.is_transposed ? m.columns : m.rows;
+        bool const empty = rows == 0 || stored_columns(m) == 0;
+        return empty ? 0 : static_cast<index_t>(sizeof(*m.data)) * ((rows - 1) * m.stride + stored_columns(m));
+    };
+    auto const first = reinterpret_cast<std::intptr_t>(x.data);
+    auto const second = reinterpret_cast<std::intptr_t>(y.data);
+    if (bytes(x) == 0 || bytes(y) == 0 || first + bytes(x) <= second || second + bytes(y) <= first) return false;
+    if (x.stride != y.stride) return true;
+    auto const size = static_cast<index_t>(sizeof(*x.data));
+    index_t const apart = ((second - first) / size % x.stride + x.stride) % x.stride;  // columns from x to y
+    return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
+}
 
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
 void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
@@ -66,11 +89,15 @@ void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operan
     if constexpr (M != dyn && M2 != dyn) static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
     if constexpr (N != dyn && N2 != dyn)
         static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
-    require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns && !c.is_transposed, errc::usage, [&] {
+    require(!c.is_transposed, errc::usage,
+            "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
+    require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage, [&] {
         auto const text = [](index_t r, index_t k) { return "(" + std::to_string(r) + ", " + std::to_string(k) + ")"; };
         return "calm::matmul: expected shapes (M, N) = (M, K) (K, N), found " + text(c.rows, c.columns) + " = " +
                text(a.rows, a.columns) + " " + text(b.rows, b.columns);
     });
+    require(!overlap(c, a) && !overlap(c, b), errc::usage,
+            "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
     using T = TC;
     gemm(ctx, product<T>{c.rows, c.columns, a.columns, c.data, c.stride, a.data, a.stride, a.is_transposed, b.data,
                          b.stride, b.is_transposed, mode == into::accumulate, bias});

@@ -26,11 +26,18 @@ struct divide {
     template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy / b; }
     template <class V> CALM_HD static V back_b(V dy, V, V b, V y) { return -dy * y / b; }
 };
-// The larger operand; where they are equal the gradient goes to the first.
+// The larger operand, NaN where one is; where they are equal the gradient goes to the first.
 struct maximum {
-    template <class V> CALM_HD static V value(V a, V b) { return math::where_greater(b, a, b, a); }
+    template <class V> CALM_HD static V value(V a, V b) { return math::where_greater(b, a, b, where_number(b, a)); }
     template <class V> CALM_HD static V back_a(V dy, V a, V b, V) { return math::where_greater(b, a, dy - dy, dy); }
     template <class V> CALM_HD static V back_b(V dy, V a, V b, V) { return math::where_greater(b, a, dy, dy - dy); }
+
+private:
+    // a, or b where that is NaN
+    template <class V> CALM_HD static V where_number(V b, V a) {
+        if constexpr (math::complex_scalar<V>) return b.real() == b.real() ? a : b;
+        else return calm::select(b == b, a, b);
+    }
 };
 
 struct negate {
@@ -66,7 +73,7 @@ struct silu {
     template <class V> CALM_HD static V value(V a) { return a * math::sigmoid(a); }
     template <class V> CALM_HD static V back(V dy, V a, V y) {
         V const s = math::sigmoid(a);
-        return dy * (s + y - y * s);
+        return dy * (s + y * (splat<V>(1) - s));
     }
 };
 

@@ -72,6 +72,12 @@ void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F co
     });
 }
 
+template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
+    require(found[0] == ids && found[1] == width, errc::usage, [&] {
+        return verb + (": expected one row an id, " + to_string(extents<dyn, dyn>(ids, width))) + ", found " + to_string(found);
+    });
+}
+
 }  // namespace detail
 
 // dst = src, elements in order; the shapes must have equal sizes.
@@ -104,6 +110,7 @@ template <class T, index_t D, class Id>
 void gather_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& y, view<T const, extents<dyn, D>> const& table,
                  view<Id const, extents<dyn>> const& ids) {
     index_t const width = table.extent(1);
+    detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
     if (!ctx.rehearsing())
         for (Id const id : ids)
             require(id >= 0 && id < table.extent(0), errc::tokenizer, [&] {
@@ -122,6 +129,7 @@ void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable,
                       view<Id const, extents<dyn>> const& ids) {
     constexpr index_t tasks = 16;
     index_t const width = dtable.extent(1);
+    detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
     ctx.parallel(tasks, [&](index_t task) {
         for (index_t r = 0; r < ids.size(); ++r)
             if (auto const id = static_cast<index_t>(ids[r]); id % tasks == task)

@@ -1,6 +1,7 @@
 #pragma once
 // Training: steps of an autoencoder or of a language model until their number or their time is up. Prints nothing: what
-// happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the run.
+// happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the
+// run.
 
 #include <concepts>
 #include <cstddef>
@@ -71,7 +72,7 @@ struct memory_plan {
 struct progress {
     static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-    index_t step = 0;    // from 0
+    index_t step = 0;  // from 0
     double loss = none;
     double cross_entropy = none;  // of an autoencoder, as autoencoder_losses
     double kl = none;
@@ -83,7 +84,7 @@ struct progress {
     std::size_t memory = 0;       // bytes
     double seconds = 0;           // since the start
     double seconds_left = none;
-    double done = 0;              // of the run, 0 .. 1
+    double done = 0;  // of the run, 0 .. 1
 };
 
 // All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
@@ -99,13 +100,16 @@ namespace detail {
 
 template <class Model> std::size_t parameter_bytes(Model& model) {
     std::size_t bytes = 0;
-    auto add = [&](std::string const&, auto& p) { bytes += static_cast<std::size_t>(p.value.size()) * sizeof(*p.value.data()); };
+    auto add = [&](std::string const&, auto& p) {
+        bytes += static_cast<std::size_t>(p.value.size()) * sizeof(*p.value.data());
+    };
     model.visit(add);
     return bytes;
 }
 
 inline schedule schedule_of(training_recipe const& r) {
-    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps) : schedule::constant(r.rate, r.warmup);
+    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps)
+                                               : schedule::constant(r.rate, r.warmup);
 }
 
 inline void check(training_recipe const& r) {
@@ -143,8 +147,11 @@ void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_c
 
     std::size_t const weights = parameter_bytes(model);
     auto const plan = [&] {
-        return memory_plan{{{"values", weights + frozen_bytes}, {"gradients", weights}, {"moments", 2 * weights},
-                            {ctx.saved.name(), ctx.saved.peak()}, {ctx.scratch.name(), ctx.scratch.peak()}}};
+        return memory_plan{{{"values", weights + frozen_bytes},
+                            {"gradients", weights},
+                            {"moments", 2 * weights},
+                            {ctx.saved.name(), ctx.saved.peak()},
+                            {ctx.scratch.name(), ctx.scratch.peak()}}};
     };
     if (tell.start) tell.start(plan());
 
@@ -167,7 +174,8 @@ void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_c
         now.done = std::min(now.done, 1.0);
         if (tell.step) tell.step(now);
         bool const last = now.done >= 1 || (tell.stop && tell.stop());
-        if (!last && tell.evaluate && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2))) tell.evaluate(now);
+        if (!last && tell.evaluate && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2)))
+            tell.evaluate(now);
         if (!last && tell.save && is_due(r.save_every, now, done)) tell.save(now);
         speed.resume();
         done = last ? 1 : now.done;
@@ -177,22 +185,24 @@ void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_c
 // The micro-batches of a step are equal parts of it.
 inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what) {
     require(batch > 0 && batch % (accumulation * unit) == 0, errc::usage, [&] {
-        return "training: expected a batch that is a multiple of " + std::to_string(accumulation * unit) + " " + what + " (" +
-               std::to_string(accumulation) + " micro-batches), found " + std::to_string(batch);
+        return "training: expected a batch that is a multiple of " + std::to_string(accumulation * unit) + " " + what +
+               " (" + std::to_string(accumulation) + " micro-batches), found " + std::to_string(batch);
     });
     return batch / accumulation;
 }
 
-// Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's number
-// `first`. Patch i draws elements i (K + 1) .. of the stream.
-inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> tokens, index_t K, index_t V, double share, index_t first) {
+// Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's
+// number `first`. Patch i draws elements i (K + 1) .. of the stream.
+inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> tokens, index_t K, index_t V, double share,
+                               index_t first) {
     key const draws = ctx.random(stream::random_patches);
     auto const word = [&](index_t i) { return philox(draws, static_cast<std::uint64_t>(i) / 4).v[i % 4]; };
     for (index_t p = 0; p < static_cast<index_t>(tokens.size()) / K; ++p) {
         index_t const at = (first + p) * (K + 1);
         if (uniform_from(word(at)) >= static_cast<float>(share)) continue;
         for (index_t k = 0; k < K; ++k)
-            tokens[static_cast<std::size_t>(p * K + k)] = static_cast<token_id>(below(word(at + 1 + k), static_cast<std::uint32_t>(V)));
+            tokens[static_cast<std::size_t>(p * K + k)] =
+                static_cast<token_id>(below(word(at + 1 + k), static_cast<std::uint32_t>(V)));
     }
 }
 
@@ -202,8 +212,8 @@ inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> toke
 // Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and step before any weight changes,
 // and what the source and the callbacks throw.
 template <autoencoder_configuration C, class T, token_source Source>
-void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&& source, autoencoder_recipe const& recipe,
-                       training_callbacks const& tell = {}) {
+void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&& source,
+                       autoencoder_recipe const& recipe, training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
@@ -251,8 +261,10 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
-    double const flops = step_flops::calm(C, patches, recipe.objective.samples) * static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, flops, detail::parameter_bytes(model.ae_model), micro);
+    double const flops =
+        step_flops::calm(C, patches, recipe.objective.samples) * static_cast<double>(recipe.sequences * (patches - 1));
+    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, flops,
+                  detail::parameter_bytes(model.ae_model), micro);
 }
 
 }  // namespace calm

@@ -1,0 +1,75 @@
+// RMSNorm and LayerNorm of rows, forward and backward, beside plain loops: what is not a product is bound by memory.
+
+#include <cmath>
+
+#include "calm/nn/norm.hpp"
+#include "calm/tensor/expr.hpp"
+#include "calm/tensor/tensor.hpp"
+#include "program.hpp"
+
+namespace {
+
+using calm::index_t;
+constexpr index_t width = 128;
+using rows_type = calm::tensor<float, calm::extents<calm::dyn, width>>;
+
+void plain_rms_norm(calm::context<> const& ctx, rows_type& y, rows_type const& x, float const* w) {
+    ctx.parallel_ranges(x.extent(0), 64, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
+            float const* const a = x.data() + r * width;
+            float squares = 0;
+            for (index_t i = 0; i < width; ++i) squares += a[i] * a[i];
+            float const scale = 1 / std::sqrt(squares / static_cast<float>(width) + 1e-6F);
+            for (index_t i = 0; i < width; ++i) y[r * width + i] = a[i] * scale * w[i];
+        }
+    });
+}
+
+// Operands and a layer with memory; `arrays` of (rows, width) move in one call of f.
+template <class Layer, class F>
+void add_norm(std::string const& name, int threads, index_t rows, int arrays, F const& f) {
+    bench::add(name + "/" + std::to_string(rows) + "x" + std::to_string(width), [=](benchmark::State& state) {
+        calm::context<> ctx(1, threads);
+        calm::arena<> values("values");
+        calm::arena<> gradients("gradients");
+        Layer layer;
+        calm::allocate(layer, values, &gradients);
+        calm::initialise(ctx, layer);
+        calm::extents<calm::dyn, width> const shape(rows);
+        rows_type x(shape);
+        rows_type y(shape);
+        calm::fill_normal(ctx, x.view(), calm::key{1});
+        calm::fill_normal(ctx, y.view(), calm::key{2});
+        auto const saved = layer.forward(ctx, x);
+        double const seconds = bench::measure(state, [&] { f(ctx, layer, saved, x, y); });
+        bench::report_bytes(state, static_cast<double>(rows * width) * 4 * arrays, seconds);
+    });
+}
+
+template <class Layer> void add_layer(std::string const& name, int threads, index_t rows) {
+    add_norm<Layer>(name + "/forward", threads, rows, 2,
+                    [](auto& ctx, auto& layer, auto const&, rows_type& x, rows_type&) {
+                        calm::arena_scope const scope(ctx.saved);
+                        layer.forward(ctx, x);
+                    });
+    add_norm<Layer>(name + "/backward", threads, rows, 3,
+                    [](auto& ctx, auto& layer, auto const& saved, rows_type&, rows_type& y) {
+                        layer.backward(ctx, saved, y, saved.y);
+                    });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return bench::run(argc, argv, [](int threads) {
+        using rms = calm::rms_norm_layer<width>;
+        for (index_t const rows : {1008, 8064}) {
+            add_layer<rms>("rms_norm", threads, rows);
+            add_layer<calm::layer_norm<width>>("layer_norm", threads, rows);
+            add_norm<rms>("rms_norm/forward/plain", threads, rows, 2,
+                          [](auto& ctx, auto& layer, auto const&, rows_type& x, rows_type& y) {
+                              plain_rms_norm(ctx, y, x, layer.weight.value.data());
+                          });
+        }
+    });
+}

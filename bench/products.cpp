@@ -1,0 +1,83 @@
+// Matrix products at the shapes of a step: forward (x W^T), gradient of the input (dy W) and of the weights (dy^T x),
+// and forward in one piece of serial Eigen, without our partition.
+
+#include "calm/tensor/fill.hpp"
+#include "calm/tensor/matmul.hpp"
+#include "configurations.hpp"
+#include "program.hpp"
+
+namespace {
+
+using calm::index_t;
+using matrix = calm::tensor<float, calm::extents<calm::dyn, calm::dyn>>;
+
+enum class form { forward, input_gradient, weight_gradient, one_piece };
+constexpr std::pair<form, char const*> forms[] = {{form::forward, "forward"},
+                                                  {form::input_gradient, "input_gradient"},
+                                                  {form::weight_gradient, "weight_gradient"},
+                                                  {form::one_piece, "one_piece"}};
+
+void multiply(calm::context<>& ctx, form f, matrix& x, matrix& w, matrix& y) {
+    switch (f) {
+    case form::forward:
+        matmul(ctx, y, x, calm::transposed(w));
+        break;
+    case form::input_gradient:
+        matmul(ctx, x, y, w);
+        break;
+    case form::weight_gradient:
+        matmul(ctx, w, calm::transposed(y), x);
+        break;
+    case form::one_piece:
+        calm::detail::serial_gemm(calm::detail::product<float>{y.extent(0), y.extent(1), x.extent(1), y.data(),
+                                                               y.extent(1), x.data(), x.extent(1), false, w.data(),
+                                                               w.extent(1), true, false});
+    }
+}
+
+// `rows` of `in` features to `out`.
+void add_product(int threads, double peak, std::string const& name, index_t rows, index_t in, index_t out) {
+    for (auto const& [f, how] : forms)
+        bench::add(name + "/" + std::to_string(rows) + "x" + std::to_string(out) + "x" + std::to_string(in) + "/" + how,
+                   [=, f = f](benchmark::State& state) {
+                       calm::context<> ctx(1, threads);
+                       matrix x(calm::extents<calm::dyn, calm::dyn>(rows, in));
+                       matrix w(calm::extents<calm::dyn, calm::dyn>(out, in));
+                       matrix y(calm::extents<calm::dyn, calm::dyn>(rows, out));
+                       for (matrix* const m : {&x, &w, &y}) calm::fill_normal(ctx, m->view(), calm::key{1});
+                       double const seconds = bench::measure(state, [&] { multiply(ctx, f, x, w, y); });
+                       bench::report_flops(state, 2.0 * static_cast<double>(rows * in * out), seconds, peak);
+                   });
+}
+
+void add_configuration(int threads, double peak, std::string const& name, calm::configuration const& c,
+                       bench::batch const& b) {
+    auto const& a = c.autoencoder;
+    index_t const patches = b.autoencoder_tokens / a.patch_size;
+    index_t const positions = b.sequences * (b.patches - 1);
+    index_t const samples = positions * b.objective.samples;
+    auto const add = [&](char const* what, index_t rows, index_t in, index_t out) {
+        add_product(threads, peak, name + "/" + what, rows, in, out);
+    };
+    add("autoencoder_gate", b.autoencoder_tokens, a.hidden_size, a.intermediate_size);
+    add("autoencoder_down", b.autoencoder_tokens, a.intermediate_size, a.hidden_size);
+    add("squeeze", patches, a.patch_size * a.hidden_size, a.hidden_size);
+    add("expand", patches, a.hidden_size, a.patch_size * a.hidden_size);
+    add("vocabulary", 256, a.hidden_size, a.vocab_size);
+    add("projection", positions, a.patch_size * c.hidden_size, 2 * c.hidden_size);
+    add("attention", positions, c.hidden_size, c.hidden_size);
+    add("backbone_gate", positions, c.hidden_size, c.intermediate_size);
+    add("head", samples, c.hidden_size, c.hidden_size);
+    add("head_latent", samples, c.hidden_size, a.latent_size);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return bench::run(argc, argv, [](int threads) {
+        double const peak = bench::peak_flops(calm::context<>(0, threads));
+        benchmark::AddCustomContext("peak GFLOP/s", std::to_string(peak / 1e9));
+        add_configuration(threads, peak, "tiny", bench::tiny, bench::tiny_batch);
+        add_configuration(threads, peak, "text", bench::text, bench::text_batch);
+    });
+}

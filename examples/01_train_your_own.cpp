@@ -1,0 +1,24 @@
+// A CALM with sizes of your own learns to tell stories, in about twenty seconds.
+#include <cstdio>
+
+#include "calm/train.hpp"
+
+constexpr calm::configuration mine{
+    .autoencoder = {.patch_size = 4, .hidden_size = 64, .intermediate_size = 128, .latent_size = 32},
+    .hidden_size = 96,
+    .intermediate_size = 192,
+    .num_hidden_layers = 2,
+    .num_mlp_layers = 2};
+
+int main() {
+    std::vector<std::string> const source{"stories:200000"};  // or files: .txt, .jsonl
+    auto const words = calm::train_tokenizer(source, 400, {});
+    auto const text = calm::build_corpus(source, words, {});
+    auto const tell = calm::every_steps(100, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
+    calm::context<> ctx(1);  // the seed of everything random
+    auto ae = calm::make_autoencoder<mine>(ctx, words.vocabulary_size());
+    train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{6, 4e-3, 512}, tell);
+    auto lm = calm::make_calm<mine>(ctx, ae.model);
+    train_calm(ctx, lm.model, calm::text_blocks(text, 4, 256), calm::for_seconds{14, 2e-3, 1024}, tell);
+    std::puts(words.decode(generate(ctx, lm.model, words.encode("Mia was a"), words.specials(), {}).tokens).c_str());
+}

@@ -1,0 +1,11 @@
+#pragma once
+// Everything. A program that needs no model directories compiles faster with calm/train.hpp alone.
+
+#include "calm/io.hpp"
+#include "calm/loss.hpp"
+#include "calm/model.hpp"
+#include "calm/nn.hpp"
+#include "calm/sample.hpp"
+#include "calm/tensor.hpp"
+#include "calm/text.hpp"
+#include "calm/train.hpp"

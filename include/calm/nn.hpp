@@ -1,0 +1,11 @@
+#pragma once
+// Layers: forward, backward, visit.
+
+#include "calm/nn/attention.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/dropout.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/nn/mlp.hpp"
+#include "calm/nn/norm.hpp"
+#include "calm/nn/param.hpp"

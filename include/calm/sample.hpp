@@ -1,0 +1,5 @@
+#pragma once
+// Temperature from samples, and generation.
+
+#include "calm/sample/generate.hpp"
+#include "calm/sample/temperature.hpp"

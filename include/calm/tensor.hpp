@@ -1,0 +1,22 @@
+#pragma once
+// Shapes, memory, laziness, execution. Needs Eigen.
+
+#include "calm/tensor/arena.hpp"
+#include "calm/tensor/backend.hpp"
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/elementwise.hpp"
+#include "calm/tensor/error.hpp"
+#include "calm/tensor/expr.hpp"
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/fill.hpp"
+#include "calm/tensor/host_device.hpp"
+#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/math.hpp"
+#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops.hpp"
+#include "calm/tensor/packet.hpp"
+#include "calm/tensor/random.hpp"
+#include "calm/tensor/rows.hpp"
+#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/tree.hpp"
+#include "calm/tensor/view.hpp"

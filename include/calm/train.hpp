@@ -1,0 +1,11 @@
+#pragma once
+// All it takes to make a model and let it write, but for files of weights (calm/io.hpp). Links libpcre2-8 and simdjson.
+
+#include "calm/sample/generate.hpp"
+#include "calm/train/evaluate.hpp"
+#include "calm/train/loop.hpp"
+#include "calm/train/metrics.hpp"
+#include "calm/train/optimizer.hpp"
+#include "calm/train/peak.hpp"
+#include "calm/train/schedule.hpp"
+#include "calm/train/session.hpp"

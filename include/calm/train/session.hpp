@@ -1,0 +1,116 @@
+#pragma once
+// What a program holds while it trains: models in memory of their own, text that never ends, short recipes.
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "calm/model/calm.hpp"
+#include "calm/text/block_reader.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "calm/train/loop.hpp"
+
+namespace calm {
+
+// What a model is held for: training needs a gradient beside every value that is trained.
+enum class held_for { use, training };
+
+// A model and the memory of its parameters, all zero at first; the frozen autoencoder of a language model has its
+// values here too. It may be moved, but not while an optimizer knows its model.
+template <class Model> struct resident {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+    Model model;
+
+    // V tokens of vocabulary. Throws errc::memory.
+    explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {
+        allocate(model, values, purpose == held_for::training ? &gradients : nullptr);
+        if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
+    }
+};
+
+// Every parameter of `to` becomes a copy of that of `from`. Throws errc::usage where their vocabularies differ.
+template <class Model> void copy_parameters(Model& to, Model& from) {
+    require(to.vocabulary() == from.vocabulary(), errc::usage, [&] {
+        return "calm::copy_parameters: expected a vocabulary of " + std::to_string(to.vocabulary()) + ", found " +
+               std::to_string(from.vocabulary()) + "; make both models with that of one tokenizer";
+    });
+    std::vector<void const*> sources;
+    auto note = [&](auto const&, auto& p) { sources.push_back(p.value.data()); };
+    from.visit(note);
+    auto source = sources.begin();
+    auto take = [&]<class T, class E>(auto const&, param<T, E>& p) {
+        std::copy_n(static_cast<T const*>(*source++), p.value.size(), p.value.data());
+    };
+    to.visit(take);
+}
+
+// The autoencoder of a configuration, initialised from the context's seed (spec 3), ready for train_autoencoder.
+template <configuration C> auto make_autoencoder(context<> const& ctx, index_t vocabulary) {
+    resident<typename calm_model<C>::autoencoder_type> made(vocabulary);
+    initialise(ctx, made.model);
+    return made;
+}
+
+// The language model of a configuration around a copy of its trained autoencoder, of which it takes the vocabulary;
+// backbone and head initialised from the context's seed (spec 4, 5), ready for train_calm.
+template <configuration C> auto make_calm(context<> const& ctx, typename calm_model<C>::autoencoder_type& trained) {
+    resident<calm_model<C>> made(trained.vocabulary());
+    copy_parameters(made.model.ae_model, trained);
+    initialise(ctx, made.model);
+    return made;
+}
+
+// A token_source for training: the blocks of a corpus in mode `padded` (spec 2), shuffled anew every epoch, without
+// end. An autoencoder is trained on single patches, block_tokens = K; a language model on blocks of many.
+class text_blocks {
+public:
+    // The corpus outlives it. Throws errc::data if it has less than one block, errc::config if block_tokens is no
+    // multiple of K.
+    text_blocks(corpus const& text, index_t K, index_t block_tokens, std::uint64_t seed = 1) :
+        reader_(text, {packing::padded, static_cast<std::size_t>(K), seed}, static_cast<std::size_t>(block_tokens)) {}
+    text_blocks(corpus const&& text, index_t K, index_t block_tokens, std::uint64_t seed = 1) = delete;
+
+    // Fills whole blocks with the next ones. Throws errc::usage for a place that is not whole blocks.
+    void operator()(std::span<token_id> tokens) {
+        std::size_t const size = reader_.block_tokens();
+        for (; tokens.size() > size; tokens = tokens.subspan(size)) reader_.next(tokens.first(size));
+        if (!tokens.empty()) reader_.next(tokens);
+    }
+
+private:
+    block_reader reader_;
+};
+
+// A recipe that lasts so long and leaves the rest at the defaults: train_calm(ctx, model, blocks, for_seconds{60}).
+struct for_seconds {
+    double seconds;
+    double rate = 1e-3;  // at its peak
+    index_t tokens = 0;  // a step, for a language model in whole blocks; 0: as many as the default
+
+    template <std::derived_from<training_recipe> Recipe> operator Recipe() const {
+        Recipe r;
+        r.seconds = seconds;
+        r.rate = rate;
+        if constexpr (requires { r.batch_tokens; })
+            r.batch_tokens = tokens > 0 ? tokens : r.batch_tokens;
+        else
+            r.sequences = tokens > 0 ? std::max<index_t>(1, tokens / r.block_tokens) : r.sequences;
+        return r;
+    }
+};
+
+// Callbacks that tell f(progress) of every n-th step and nothing else. Throws errc::usage unless n > 0.
+template <std::invocable<progress const&> F> training_callbacks every_steps(index_t n, F f) {
+    require(n > 0, errc::usage, "calm::every_steps: expected an interval of at least 1 step");
+    training_callbacks tell;
+    tell.step = [n, f = std::move(f)](progress const& now) {
+        if ((now.step + 1) % n == 0) f(now);
+    };
+    return tell;
+}
+
+}  // namespace calm

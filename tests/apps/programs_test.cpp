@@ -1,0 +1,191 @@
+// The programs as a user runs them: from stories to text, with a model of a few steps. They lie in CALM_PROGRAMS_DIR.
+
+#include <boost/test/unit_test.hpp>
+
+#include <simdjson.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "support/temporary_folder.hpp"
+
+using calm::test::temporary_folder;
+
+namespace {
+
+struct ran {
+    int status;
+    std::string out;
+    std::string err;
+};
+
+bool has(std::string const& text, std::string const& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// A folder with a tokenizer, an autoencoder and a CALM, made once.
+class workshop {
+public:
+    workshop() {
+        tokenizer_ = program("train tokenizer --vocabulary 300 --data stories:4000 --out tokenizer.model");
+        autoencoder_ = program("train autoencoder " + autoencoder_arguments + " --out ae");
+        calm_ = program("train calm " + calm_arguments + " --out calm");
+    }
+
+    // Runs one of the programs in the folder; words are split by the shell.
+    ran program(std::string const& command, std::string const& before = "") const {
+        auto const line = "cd '" + folder_.path("") + "' && " + before + " '" + CALM_PROGRAMS_DIR "/'" + command +
+                          " >out.txt 2>err.txt";
+        int const status = std::system(line.c_str());
+        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder_.content("out.txt"),
+                folder_.content("err.txt")};
+    }
+    std::string content(std::string const& name) const { return folder_.content(name); }
+    temporary_folder const& folder() const { return folder_; }
+
+    inline static std::string const autoencoder_arguments =
+        "--config tiny --tokenizer tokenizer.model --data stories:4000 --batch 256 --steps 6 --seed 3";
+    inline static std::string const calm_arguments =
+        "--config tiny --autoencoder ae --data stories:4000 --batch 2 --block 64 --steps 5 --seed 3";
+
+    ran tokenizer_, autoencoder_, calm_;
+
+private:
+    temporary_folder folder_;
+};
+
+workshop const& shop() {
+    static workshop const one;
+    return one;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_model_is_trained) {
+    BOOST_REQUIRE_MESSAGE(shop().tokenizer_.status == 0, shop().tokenizer_.err);
+    BOOST_REQUIRE_MESSAGE(shop().autoencoder_.status == 0, shop().autoencoder_.err);
+    BOOST_REQUIRE_MESSAGE(shop().calm_.status == 0, shop().calm_.err);
+    for (auto const* const file :
+         {"ae/config.json", "ae/model.safetensors", "ae/tokenizer.model", "ae/metrics.jsonl", "calm/config.json",
+          "calm/model.safetensors", "calm/tokenizer.model", "calm/metrics.jsonl", "calm/bigram.counts"})
+        BOOST_TEST(!shop().content(file).empty(), file);
+    BOOST_TEST(shop().autoencoder_.out == "");
+    auto const& told = shop().autoencoder_.err;
+    for (auto const* const part :
+         {"saved activations", "step 1 ", "posterior std", "gradient", "rate", "tokens/s", "of peak", "MB", "left"})
+        BOOST_TEST(has(told, part), part << " is missing in " << told);
+    BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"step\":5,"));
+    BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"bigram_brier_lm\":"));
+    BOOST_TEST(has(shop().calm_.err, "bigram"));
+}
+
+BOOST_AUTO_TEST_CASE(the_seed_gives_the_same_bytes_at_any_number_of_threads) {
+    auto const again =
+        shop().program("train autoencoder " + workshop::autoencoder_arguments + " --threads 1 --out ae1");
+    BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
+    BOOST_TEST((shop().content("ae1/model.safetensors") == shop().content("ae/model.safetensors")));
+    auto const more = shop().program("train calm " + workshop::calm_arguments + " --threads 3 --out calm3");
+    BOOST_REQUIRE_MESSAGE(more.status == 0, more.err);
+    BOOST_TEST((shop().content("calm3/model.safetensors") == shop().content("calm/model.safetensors")));
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
+    auto const e = shop().program("evaluate --model calm --data stories:1500 --block 64 --samples 4 --seed 1");
+    BOOST_REQUIRE_MESSAGE(e.status == 0, e.err);
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    BOOST_REQUIRE(!parser.parse(e.out).get(object));
+    for (auto const* const key : {"brier",
+                                  "brier_se",
+                                  "brier_lm",
+                                  "brier_lm_se",
+                                  "positions",
+                                  "sequences",
+                                  "skipped_pad",
+                                  "block",
+                                  "mode",
+                                  "samples",
+                                  "seed",
+                                  "unigram_brier",
+                                  "bigram_brier",
+                                  "bigram_brier_lm",
+                                  "optimal_brier",
+                                  "optimal_brier_lm",
+                                  "energy_loss",
+                                  "token_accuracy",
+                                  "token_accuracy_posterior",
+                                  "posterior_std"})
+        BOOST_TEST((object[key].error() == simdjson::SUCCESS), key);
+    BOOST_TEST(object["block"].get_int64().value() == 64);
+    BOOST_TEST(object["samples"].get_int64().value() == 4);
+    BOOST_TEST(object["positions"].get_int64().value() > 100);
+    BOOST_TEST(object["optimal_brier_lm"].is_null());
+    BOOST_TEST(object["bigram_brier"].at(0).get_double().value() > 0.1);
+    BOOST_TEST(e.err != "");
+    BOOST_TEST(
+        shop().program("evaluate --model calm --data stories:1500 --block 64 --samples 4 --seed 1 --threads 1").out ==
+        e.out);
+
+    auto const ae = shop().program("evaluate --model ae --data stories:1500 --block 64");
+    BOOST_REQUIRE_MESSAGE(ae.status == 0, ae.err);
+    BOOST_REQUIRE(!parser.parse(ae.out).get(object));
+    BOOST_TEST(object["brier"].is_null());
+    BOOST_TEST(object["token_accuracy"].is_double());
+    BOOST_TEST(object["posterior_std"].get_double().value() > 0);
+}
+
+BOOST_AUTO_TEST_CASE(text_is_generated) {
+    std::string const words = "generate --model calm --prompt 'Mia was' --samples 4 --max-tokens 9 --seed 5";
+    auto const g = shop().program(words);
+    BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
+    BOOST_TEST(g.out.starts_with("Mia was"));
+    BOOST_TEST(has(g.err, "tokens"));
+    BOOST_TEST(shop().program(words + " --threads 1").out == g.out);
+    BOOST_TEST(shop().program(words + " --temperature 1").status == 0);
+}
+
+BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
+    auto const before = shop().content("calm/model.safetensors");
+    auto const twice = shop().program("train calm " + workshop::calm_arguments + " --out calm");
+    BOOST_TEST(twice.status == 2);
+    BOOST_TEST(has(twice.err, "calm is there already"));
+    BOOST_TEST((shop().content("calm/model.safetensors") == before));
+
+    auto const config = shop().program(
+        "train autoencoder --config tinny --tokenizer tokenizer.model --data stories:100 --steps 1 --out x");
+    BOOST_TEST(config.status == 2);
+    BOOST_TEST(has(config.err, "did you mean tiny?"));
+    BOOST_TEST(has(config.err, "cmake --preset release -DCALM_CONFIGS="));
+
+    auto const kind = shop().program("generate --model ae --prompt a");
+    BOOST_TEST(kind.status == 3);
+    BOOST_TEST(shop().program("evaluate --model . --data stories:100").status == 5);
+    BOOST_TEST(
+        shop()
+            .program("train calm --config tiny --autoencoder ae --data stories:40 --block 4096 --steps 1 --out y")
+            .status == 4);
+    BOOST_TEST(!std::filesystem::exists(shop().folder().path("y")));
+    BOOST_TEST(shop().program("train autoencoder " + workshop::autoencoder_arguments + " --batch 255 --out z").status ==
+               2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rate_that_is_far_too_high_ends_with_8) {
+    auto const r = shop().program(
+        "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --steps 60 "
+        "--rate 1e30 --warmup 0 --out high");
+    BOOST_TEST(r.status == 8);
+    BOOST_TEST(has(r.err, "finite"));
+    BOOST_TEST(has(r.err, "step"));
+}
+
+BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
+    auto const r = shop().program(
+        "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --minutes 5 "
+        "--out stopped",
+        "timeout --preserve-status -s INT 2");
+    BOOST_TEST(r.status == 130);
+    BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
+}

@@ -1,0 +1,21 @@
+#include <boost/test/unit_test.hpp>
+
+#include "suggest.hpp"
+
+using namespace calm::apps;
+
+BOOST_AUTO_TEST_CASE(edit_distances) {
+    BOOST_TEST(edit_distance("", "") == 0U);
+    BOOST_TEST(edit_distance("abc", "") == 3U);
+    BOOST_TEST(edit_distance("", "abc") == 3U);
+    BOOST_TEST(edit_distance("kitten", "sitting") == 3U);
+    BOOST_TEST(edit_distance("bacth", "batch") == 2U);
+    BOOST_TEST(edit_distance("tiny", "tinny") == edit_distance("tinny", "tiny"));
+}
+
+BOOST_AUTO_TEST_CASE(the_nearest_name_is_suggested) {
+    BOOST_TEST(did_you_mean("--bacth", {"--block", "--batch", "--beta"}) == "; did you mean --batch?");
+    BOOST_TEST(did_you_mean("x", {}) == "");
+    BOOST_TEST(listed({"a"}) == "a");
+    BOOST_TEST(listed({"a", "b", "c"}) == "a, b and c");
+}

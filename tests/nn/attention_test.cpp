@@ -1,0 +1,174 @@
+#include "calm/nn/attention.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr double theta = 10000;
+
+// Attention over sequences of P positions as a layer of rows.
+template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T> struct attending {
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+    attention<D, Heads, KvHeads, T> inner;
+    using saved = typename attention<D, Heads, KvHeads, T>::saved;
+    saved forward(context<>& ctx, matrix_view<T const, D> const& x) const { return inner.forward(ctx, x, P, theta); }
+    void backward(context<>& ctx, saved const& s, matrix_view<T const, D> const& dy, matrix_view<T, D> const& dx) {
+        inner.backward(ctx, s, dy, dx, theta);
+    }
+    template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
+};
+template <class T> using few = attending<12, 6, 3, 5, T>;    // fewer positions than a tile, grouped heads
+template <class T> using many = attending<8, 2, 1, 70, T>;   // more
+template <class T> using alone = attending<8, 2, 2, 1, T>;   // one position
+template <class T> using wide = attending<32, 4, 2, 130, T>;
+
+// The textbook's softmax(q k^T / sqrt(d)) v, with rotation by the definition, in double.
+std::vector<double> textbook(attention<12, 6, 3, double> const& layer, std::vector<double> const& x, index_t P) {
+    constexpr index_t D = 12, head = 2;
+    auto const times = [&](auto const& w, index_t p, index_t j) {
+        double total = 0;
+        for (index_t i = 0; i < D; ++i) total += w[j * D + i] * x[static_cast<std::size_t>(p * D + i)];
+        return total;
+    };
+    // A head of two numbers turns by the angle p itself.
+    auto const turned = [&](auto const& w, index_t p, index_t h, index_t j) {
+        double const u = times(w, p, h * head);
+        double const v = times(w, p, h * head + 1);
+        auto const c = static_cast<double>(std::cos(static_cast<float>(p)));
+        auto const s = static_cast<double>(std::sin(static_cast<float>(p)));
+        return j == 0 ? u * c - v * s : v * c + u * s;
+    };
+    std::vector<double> mixed(static_cast<std::size_t>(P * D)), y(mixed.size());
+    for (index_t p = 0; p < P; ++p)
+        for (index_t h = 0; h < 6; ++h) {
+            std::vector<double> w;
+            double total = 0;
+            for (index_t k = 0; k <= p; ++k) {
+                double score = 0;
+                for (index_t j = 0; j < head; ++j)
+                    score += turned(layer.q_proj.weight.value, p, h, j) * turned(layer.k_proj.weight.value, k, h / 2, j);
+                w.push_back(std::exp(score / std::sqrt(2.0)));
+                total += w.back();
+            }
+            for (index_t j = 0; j < head; ++j)
+                for (index_t k = 0; k <= p; ++k)
+                    mixed[static_cast<std::size_t>(p * D + h * head + j)] +=
+                        w[static_cast<std::size_t>(k)] / total * times(layer.v_proj.weight.value, k, h / 2 * head + j);
+        }
+    for (index_t p = 0; p < P; ++p)
+        for (index_t j = 0; j < D; ++j)
+            for (index_t i = 0; i < D; ++i)
+                y[static_cast<std::size_t>(p * D + j)] += layer.o_proj.weight.value[j * D + i] * mixed[static_cast<std::size_t>(p * D + i)];
+    return y;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(values_by_the_definition) {
+    for (index_t const P : {1, 5, 64, 65, 70}) {
+        prepared<attention<12, 6, 3, double>, double> p;
+        auto const x = draws<double>(P * 12, 1);
+        auto const y = p.model.forward(p.ctx, matrix_view<double const, 12>(x.data(), extents<dyn, 12>(P)), P, theta).y;
+        auto const want = textbook(p.model, x, P);
+        double worst = 0;
+        for (index_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(y[i] - want[static_cast<std::size_t>(i)]));
+        BOOST_TEST(worst < 1e-12, P << " positions: " << worst);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
+    check_layer<few>(15);  // three sequences
+    check_layer<many>(140, {}, {}, 6);
+    check_layer<alone>(2);
+}
+
+BOOST_AUTO_TEST_CASE(laws) { check_layer_laws<wide>(260); }
+
+BOOST_AUTO_TEST_CASE(sequences_do_not_see_each_other) {
+    prepared<few<float>, float> p;
+    auto const x = draws<float>(3 * 5 * 12, 1);
+    auto const all = copied(p.model.forward(p.ctx, matrix_view<float const, 12>(x.data(), extents<dyn, 12>(15))).y);
+    for (index_t b = 0; b < 3; ++b) {
+        auto const y = p.model.forward(p.ctx, matrix_view<float const, 12>(x.data() + b * 60, extents<dyn, 12>(5))).y;
+        for (index_t i = 0; i < 60; ++i)
+            BOOST_TEST(near(static_cast<double>(y[i]), static_cast<double>(all[static_cast<std::size_t>(b * 60 + i)]), 1e-5));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(no_position_sees_a_later_one) {
+    constexpr index_t D = 32, P = 130;
+    prepared<wide<float>, float> p;
+    auto x = draws<float>(P * D, 1);
+    matrix_view<float const, D> const in(x.data(), extents<dyn, D>(P));
+    auto const before = copied(p.model.forward(p.ctx, in).y);
+    for (index_t const changed : {129, 100, 64, 63, 1}) {
+        for (index_t i = changed * D; i < (changed + 1) * D; ++i) x[static_cast<std::size_t>(i)] += 3.0F;
+        auto const after = copied(p.model.forward(p.ctx, in).y);
+        BOOST_CHECK(std::equal(after.begin(), after.begin() + changed * D, before.begin()));
+        BOOST_CHECK(!std::equal(after.begin(), after.end(), before.begin()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(weights_sum_to_one) {
+    constexpr index_t D = 32, P = 130;
+    prepared<wide<float>, float> p;
+    auto x = draws<float>(P * D, 1, 3);
+    for (index_t r = 0; r < P; ++r) x[static_cast<std::size_t>(r * D)] = 1;  // values see this column alone
+    auto& v = p.model.inner.v_proj.weight.value;
+    std::fill(v.begin(), v.end(), 0.0F);
+    for (index_t j = 0; j < v.extent(0); ++j) v[j * D] = 0.75F;
+    auto const s = p.model.forward(p.ctx, matrix_view<float const, D>(x.data(), extents<dyn, D>(P)));
+    double worst = 0;
+    for (float const m : s.o.x) worst = std::max(worst, std::abs(static_cast<double>(m) - 0.75));
+    BOOST_TEST(worst < 2e-6);
+}
+
+BOOST_AUTO_TEST_CASE(one_step_at_a_time_through_the_cache) {
+    constexpr index_t D = 32, P = 130, B = 2;
+    prepared<wide<float>, float> p;
+    auto const x = draws<float>(B * P * D, 1);
+    auto const all = copied(p.model.forward(p.ctx, matrix_view<float const, D>(x.data(), extents<dyn, D>(B * P))).y);
+    kv_cache<float, 16> cache(B, P);
+    double worst = 0;
+    for (index_t first = 0, step = 1; first < P; first += step, step = std::min(P - first, step * 3)) {
+        std::vector<float> fresh;
+        for (index_t b = 0; b < B; ++b)
+            fresh.insert(fresh.end(), x.begin() + (b * P + first) * D, x.begin() + (b * P + first + step) * D);
+        auto const y =
+            p.model.inner.extend(p.ctx, matrix_view<float const, D>(fresh.data(), extents<dyn, D>(B * step)), cache, theta);
+        for (index_t b = 0; b < B; ++b)
+            for (index_t i = 0; i < step * D; ++i)
+                worst = std::max(worst, static_cast<double>(std::abs(y[b * step * D + i] - all[static_cast<std::size_t>((b * P + first) * D + i)])));
+    }
+    BOOST_TEST(cache.length == P);
+    BOOST_TEST(worst < 1e-5);
+    BOOST_CHECK_EXCEPTION(p.model.inner.extend(p.ctx, matrix_view<float const, D>(x.data(), extents<dyn, D>(B)), cache, theta),
+                          error, says(errc::usage, "holds 130 positions, 131 were asked for", "make it larger"));
+}
+
+BOOST_AUTO_TEST_CASE(turning_back) {
+    context<> ctx(1, 2);
+    auto x = draws<double>(6 * 24, 1);
+    auto const before = x;
+    matrix_view<double, 24> const v(x.data(), extents<dyn, 24>(6));
+    rotate(ctx, v, 8, 3, 11, theta);
+    double change = 0;
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) change = std::max(change, std::abs(x[i] - before[i]));
+    rotate(ctx, v, 8, 3, 11, theta, -1);
+    for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - before[i]));
+    BOOST_TEST(change > 0.1);
+    BOOST_TEST(worst < 1e-6);  // the tables are single precision: c^2 + s^2 = 1 to 1e-7
+    rotate(ctx, rows(v, 0, 1), 8, 1, 0, theta);  // position 0 does not turn
+    BOOST_TEST(std::abs(x[0] - before[0]) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(rows_that_are_not_whole_sequences) {
+    prepared<few<float>, float> p;
+    auto const x = draws<float>(7 * 12, 1);
+    BOOST_CHECK_EXCEPTION(p.model.forward(p.ctx, matrix_view<float const, 12>(x.data(), extents<dyn, 12>(7))), error,
+                          says(errc::usage, "whole sequences of 5 positions, found 7 rows"));
+}

@@ -1,0 +1,47 @@
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/nn/norm.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+template <class T> using activation = silu_layer<9, T>;
+template <class T> using three = chain<linear<4, 9, with_bias::yes, T>, silu_layer<9, T>, linear<9, 3, with_bias::yes, T>>;
+template <class T>
+using block = residual<chain<layer_norm<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>, linear<10, 6, with_bias::no, T>>>;
+template <class T> using stack = chain<linear<4, 6, with_bias::yes, T>, block<T>, block<T>>;
+template <class T> using around_silu = residual<silu_layer<9, T>>;
+template <class T> using single = chain<linear<4, 9, with_bias::yes, T>>;
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
+    check_layer<activation>(5);
+    check_layer<single>(3);
+    for (index_t const rows : {0, 1, 5}) check_layer<three>(rows);
+    check_layer<around_silu>(4);
+    check_layer<stack>(5);
+}
+
+BOOST_AUTO_TEST_CASE(laws) {
+    check_layer_laws<stack>(200);
+    check_rows_alone<stack>(20);
+}
+
+BOOST_AUTO_TEST_CASE(a_residual_without_influence_is_the_identity) {
+    prepared<block<float>, float> p;
+    for (auto& q : p.params) std::fill_n(q.value, q.size, 0.0F);
+    auto const x = draws<float>(3 * 6, 1);
+    auto const y = copied(p.model.forward(p.ctx, matrix_view<float const, 6>(x.data(), extents<dyn, 6>(3))).y);
+    BOOST_CHECK((y == x));
+}
+
+BOOST_AUTO_TEST_CASE(layers_are_named_by_their_place) {
+    stack<float> layer;
+    std::string names;
+    for (auto const& p : parameters<float>(layer)) names += p.name + " ";
+    BOOST_TEST(names == "0.weight 0.bias 1.0.weight 1.0.bias 1.1.weight 1.1.bias 1.3.weight 2.0.weight 2.0.bias 2.1.weight "
+                        "2.1.bias 2.3.weight ");
+    static_assert(stack<float>::inputs == 4 && stack<float>::outputs == 6 && stack<float>::depth == 3);
+}

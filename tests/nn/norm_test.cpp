@@ -1,0 +1,80 @@
+#include "calm/nn/norm.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+template <class T> using rms = rms_norm_layer<19, T>;
+template <class T> using layered = layer_norm<19, T>;
+template <class T> using wide_rms = rms_norm_layer<130, T>;
+template <class T> using wide_layered = layer_norm<130, T>;
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
+    for (index_t const rows : {0, 1, 3, 70}) check_layer<rms>(rows);
+    for (index_t const rows : {0, 1, 3, 70}) check_layer<layered>(rows);
+}
+
+BOOST_AUTO_TEST_CASE(laws) {
+    check_layer_laws<wide_rms>(200);
+    check_layer_laws<wide_layered>(200);
+    check_rows_alone<wide_rms>(70);
+    check_rows_alone<wide_layered>(70);
+}
+
+// The verb on the cpu, and the row kernel in portable block form.
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    for (index_t const d : {1, 3, 17, 255, 1031})
+        for (index_t const n : {0, 1, 65}) {
+            typename on::template tensor<extents<dyn, dyn>> x{extents<dyn, dyn>(n, d)}, y{extents<dyn, dyn>(n, d)};
+            typename on::vector w{extents<dyn>(d)}, r{extents<dyn>(n)};
+            draw(x, 1, 2, 1);
+            draw(w, 2);
+            typename on::context ctx(1, 2);
+            rms_norm<T, dyn>(ctx, y, r, x, w, 1e-6);
+            double worst = 0;
+            for (index_t i = 0; i < n; ++i) {
+                double mean = 0;
+                for (index_t j = 0; j < d; ++j) mean += std::pow(static_cast<double>(x[i * d + j]), 2) / static_cast<double>(d);
+                double const want = 1 / std::sqrt(mean + 1e-6);
+                worst = std::max(worst, std::abs(static_cast<double>(r[i]) / want - 1));
+                for (index_t j = 0; j < d; ++j)
+                    worst = std::max(worst, std::abs(static_cast<double>(y[i * d + j]) -
+                                                     static_cast<double>(x[i * d + j]) * want * static_cast<double>(w[j])));
+            }
+            BOOST_TEST(worst <= rounding<T>, d << " wide, " << n << " rows: " << worst);
+        }
+    static_assert(std::is_same_v<backend, typename decltype(typename on::context{}.saved.template take<T>(extents<1>()))::backend>);
+}
+
+BOOST_AUTO_TEST_CASE(normalised_rows) {
+    constexpr index_t D = 130;
+    prepared<wide_layered<double>, double> p;
+    std::fill_n(p.params[0].value, D, 1.0);
+    std::fill_n(p.params[1].value, D, 0.0);
+    auto const x = draws<double>(5 * D, 1, 100, 1000);
+    auto const y = p.model.forward(p.ctx, matrix_view<double const, D>(x.data(), extents<dyn, D>(5))).y;
+    for (index_t r = 0; r < 5; ++r) {
+        double mean = 0;
+        double square = 0;
+        for (index_t i = 0; i < D; ++i) mean += y[r * D + i] / D, square += y[r * D + i] * y[r * D + i] / D;
+        BOOST_TEST(std::abs(mean) < 1e-12);
+        BOOST_TEST(near(square, 1, 1e-6));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(zero_rows_stay_finite_and_nan_stays_in_its_row) {
+    constexpr index_t D = 19;
+    for (bool const poisoned : {false, true}) {
+        prepared<rms<float>, float> p;
+        prepared<layered<float>, float> q;
+        std::vector<float> x(3 * D, 0.0F);
+        if (poisoned) x[D + 4] = std::numeric_limits<float>::quiet_NaN();
+        matrix_view<float const, D> const in(x.data(), extents<dyn, D>(3));
+        for (auto const& y : {p.model.forward(p.ctx, in).y, q.model.forward(q.ctx, in).y})
+            for (index_t i = 0; i < 3 * D; ++i) BOOST_TEST(std::isnan(y[i]) == (poisoned && i / D == 1));
+    }
+}

@@ -1,0 +1,77 @@
+#include "calm/nn/param.hpp"
+
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/nn/norm.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+using model_type = chain<linear<40, 60>, silu_layer<60>, layer_norm<60>, linear<60, 5>>;
+struct owned {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+};
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_published_initialisation) {
+    context<> const ctx(3, 2);
+    owned m;
+    model_type model;
+    model.layer<3>().weight.starts = role::output;
+    allocate(model, m.values, &m.gradients);
+    initialise(ctx, model);
+    auto const& w = model.layer<0>().weight.value;
+    double mean = 0;
+    double square = 0;
+    for (float const v : w) mean += static_cast<double>(v), square += static_cast<double>(v) * static_cast<double>(v);
+    auto const n = static_cast<double>(w.size());
+    BOOST_TEST(std::abs(mean / n) < 5 * 0.02 / std::sqrt(n));
+    BOOST_TEST(std::abs(std::sqrt(square / n) / 0.02 - 1) < 0.05);
+    auto const all = [](auto const& v, float want) { return std::count(v.begin(), v.end(), want) == v.size(); };
+    BOOST_TEST(all(model.layer<0>().bias.value, 0));
+    BOOST_TEST(all(model.layer<2>().weight.value, 1));
+    BOOST_TEST(all(model.layer<2>().bias.value, 0));
+    BOOST_TEST(all(model.layer<3>().weight.value, 0));
+    BOOST_TEST(all(model.layer<0>().weight.grad, 0));
+}
+
+BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
+    std::vector<std::vector<float>> all;
+    for (auto const& [seed, threads] : {std::pair(3U, 1), std::pair(3U, 3), std::pair(4U, 1)}) {
+        context<> const ctx(seed, threads);
+        owned m;
+        model_type model;
+        allocate(model, m.values, &m.gradients);
+        initialise(ctx, model);
+        all.push_back(copied(model.layer<0>().weight.value));
+        all.push_back(copied(model.layer<3>().weight.value));
+    }
+    BOOST_CHECK((all[0] == all[2] && all[1] == all[3]));
+    BOOST_CHECK((all[0] != all[4]));
+    BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));  // parameters draw apart
+}
+
+BOOST_AUTO_TEST_CASE(a_frozen_model_has_no_gradients) {
+    owned m;
+    model_type model;
+    allocate(model, m.values, static_cast<arena<>*>(nullptr));
+    BOOST_TEST(model.layer<0>().weight.grad.data() == nullptr);
+    BOOST_TEST(m.gradients.peak() == 0U);
+    BOOST_TEST(m.values.used() >= static_cast<std::size_t>(count_parameters(model)) * sizeof(float));
+}
+
+BOOST_AUTO_TEST_CASE(who_received_a_gradient_and_who_decays) {
+    owned m;
+    model_type model;
+    allocate(model, m.values, &m.gradients);
+    auto& weight = model.layer<0>().weight;
+    BOOST_TEST(!weight.received_gradient);
+    BOOST_TEST(weight.gradient().data() == weight.grad.data());
+    BOOST_TEST(weight.received_gradient);
+    static_assert(std::remove_reference_t<decltype(model.layer<0>().weight)>::decays);
+    static_assert(!std::remove_reference_t<decltype(model.layer<0>().bias)>::decays);
+    static_assert(!std::remove_reference_t<decltype(model.layer<2>().weight)>::decays);
+}

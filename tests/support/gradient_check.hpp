@@ -1,0 +1,180 @@
+#pragma once
+// Layers against the complex step: the derivative of sum(dy * y) by one number is Im(sum(dy * y(number + ih))) / h,
+// through the same templates (Squire and Trapp 1998). Comparisons inside a layer go by the real part.
+//
+// A layer under check has `inputs`, `outputs`, forward(ctx, x), backward(ctx, saved, dy, dx) and visit, and is a template
+// of its scalar: template <class T> using checked = linear<3, 5, with_bias::yes, T>; check_layer<checked>(7);
+
+#include <span>
+
+#include "calm/nn/param.hpp"
+#include "support/typed.hpp"
+
+namespace calm::test {
+
+using complex = std::complex<double>;
+inline constexpr double tiny_step = 1e-100;
+
+// One parameter, seen without its shape.
+template <class T> struct flat_param {
+    std::string name;
+    T* value;
+    T* grad;
+    index_t size;
+};
+
+template <class T, class Model> std::vector<flat_param<T>> parameters(Model& model) {
+    std::vector<flat_param<T>> all;
+    auto add = [&](std::string const& name, auto& p) {
+        all.push_back({name, p.value.data(), p.grad.data(), p.value.size()});
+    };
+    model.visit(add);
+    return all;
+}
+
+// A model with memory and drawn parameters, the same numbers for every scalar.
+template <class Model, class T> struct prepared {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+    Model model;
+    context<> ctx;
+    std::vector<flat_param<T>> params;
+
+    explicit prepared(Model m = {}, int threads = 1, double spread = 0.5) : model(std::move(m)), ctx(1, threads) {
+        allocate(model, values, &gradients);
+        params = parameters<T>(model);
+        std::uint64_t seed = 100;
+        for (auto& p : params) draw(std::span(p.value, static_cast<std::size_t>(p.size)), seed++, spread);
+    }
+    void clear_gradients() {
+        for (auto& p : params) std::fill_n(p.grad, p.size, T{});
+    }
+};
+
+// At most `count` places, spread over n elements, the first and the last among them.
+inline std::vector<index_t> some(index_t n, index_t count) {
+    std::vector<index_t> places;
+    for (index_t i = 0; i < std::min(n, count); ++i) places.push_back(n <= count ? i : i * (n - 1) / (count - 1));
+    return places;
+}
+
+// Compares gradient (n) with slope(i) at some places: relative error 1e-10, floor a thousandth of the largest.
+template <class Slope>
+void check_slopes(std::string const& name, double const* gradient, index_t n, Slope const& slope, index_t count = 10,
+                  double bound = 1e-10) {
+    double largest = 0;
+    for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(gradient[i]));
+    for (index_t const i : some(n, count)) {
+        double const want = slope(i);
+        BOOST_TEST(std::abs(gradient[i] - want) <= bound * std::max(std::abs(want), 1e-3 * largest) + 1e-300,
+                   name << "[" << i << "]: backward gives " << gradient[i] << ", the function " << want);
+    }
+}
+
+// Im f(element + ih) / h, leaving the element as it was.
+template <class F> double complex_slope(complex& element, F const& f) {
+    complex const before = element;
+    element += complex(0, tiny_step);
+    complex const y = f();
+    element = before;
+    return y.imag() / tiny_step;
+}
+
+// Checks the gradients of x and of every parameter of a layer on R rows. The layers given may hold settings.
+template <template <class> class Layer>
+void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_layer = {}, index_t count = 10) {
+    using L = Layer<double>;
+    prepared<L, double> real(std::move(layer));
+    prepared<Layer<complex>, complex> twin(std::move(complex_layer));
+    auto const x = draws<double>(rows * L::inputs, 1);
+    auto const dy = draws<double>(rows * L::outputs, 2);
+    std::vector<double> dx(x.size(), 777.0);  // to be overwritten
+    std::vector<complex> cx(x.begin(), x.end());
+    extents<dyn, L::inputs> const in(rows);
+
+    auto const s = real.model.forward(real.ctx, matrix_view<double const, L::inputs>(x.data(), in));
+    auto const y = copied(s.y);
+    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // to be added to
+    real.model.backward(real.ctx, s, matrix_view<double const, L::outputs>(dy.data(), extents<dyn, L::outputs>(rows)),
+                        matrix_view<double, L::inputs>(dx.data(), in));
+    for (auto& p : real.params)
+        for (index_t i = 0; i < p.size; ++i) p.grad[i] -= 1.0;
+
+    auto const f = [&] {
+        arena_scope const scope(twin.ctx.saved);
+        auto const t = twin.model.forward(twin.ctx, matrix_view<complex const, L::inputs>(cx.data(), in));
+        complex total{};
+        for (index_t i = 0; i < t.y.size(); ++i) total += dy[static_cast<std::size_t>(i)] * t.y[i];
+        return total;
+    };
+    double value = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) value += y[i] * dy[i];
+    BOOST_TEST(near(value, f().real(), 1e-11));
+    check_slopes("x", dx.data(), static_cast<index_t>(dx.size()),
+                 [&](index_t i) { return complex_slope(cx[static_cast<std::size_t>(i)], f); }, count);
+    BOOST_REQUIRE(real.params.size() == twin.params.size());
+    for (std::size_t k = 0; k < real.params.size(); ++k)
+        check_slopes(real.params[k].name, real.params[k].grad, real.params[k].size,
+                     [&](index_t i) { return complex_slope(twin.params[k].value[i], f); }, count);
+}
+
+// Everything a layer computes on R rows of drawn x and the cotangent given: y, dx, parameter gradients.
+template <class Layer> auto outcome(Layer layer, index_t rows, int threads, auto const& dy, std::uint64_t x_seed = 1) {
+    using T = std::remove_cvref_t<decltype(dy[0])>;
+    prepared<Layer, T> p(std::move(layer), threads);
+    auto const x = draws<T>(rows * Layer::inputs, x_seed);
+    std::vector<T> dx(x.size());
+    extents<dyn, Layer::inputs> const in(rows);
+    auto const s = p.model.forward(p.ctx, matrix_view<T const, Layer::inputs>(x.data(), in));
+    std::vector<std::vector<T>> all{copied(s.y)};
+    p.model.backward(p.ctx, s, matrix_view<T const, Layer::outputs>(dy.data(), extents<dyn, Layer::outputs>(rows)),
+                     matrix_view<T, Layer::inputs>(dx.data(), in));
+    all.push_back(dx);
+    for (auto const& q : p.params) all.push_back(copied(q.grad, q.size));
+    return all;
+}
+
+// The same bits with 1, 2 and 3 threads, and gradients linear in dy.
+template <template <class> class Layer> void check_layer_laws(index_t rows) {
+    auto const dy = draws<float>(rows * Layer<float>::outputs, 2);
+    auto const one = outcome(Layer<float>{}, rows, 1, dy);
+    BOOST_TEST((one == outcome(Layer<float>{}, rows, 2, dy)), "two threads compute other bits than one");
+    BOOST_TEST((one == outcome(Layer<float>{}, rows, 3, dy)), "three threads compute other bits than one");
+
+    auto const a = draws<double>(rows * Layer<double>::outputs, 3);
+    auto const b = draws<double>(rows * Layer<double>::outputs, 4);
+    auto c = a;
+    for (std::size_t i = 0; i < c.size(); ++i) c[i] = 2 * a[i] - 3 * b[i];
+    auto const ga = outcome(Layer<double>{}, rows, 2, a);
+    auto const gb = outcome(Layer<double>{}, rows, 2, b);
+    auto const gc = outcome(Layer<double>{}, rows, 2, c);
+    double worst = 0;
+    for (std::size_t k = 1; k < gc.size(); ++k) {
+        double largest = 1;
+        for (double const g : gc[k]) largest = std::max(largest, std::abs(g));
+        for (std::size_t i = 0; i < gc[k].size(); ++i)
+            worst = std::max(worst, std::abs(gc[k][i] - 2 * ga[k][i] + 3 * gb[k][i]) / largest);
+    }
+    BOOST_TEST(worst <= 1e-12, "backward is not linear in dy: " << worst);
+}
+
+// Rows computed together are the rows computed alone, to 1e-5.
+template <template <class> class Layer> void check_rows_alone(index_t rows) {
+    using L = Layer<float>;
+    prepared<L, float> p;
+    auto const x = draws<float>(rows * L::inputs, 1);
+    auto const all =
+        copied(p.model.forward(p.ctx, matrix_view<float const, L::inputs>(x.data(), extents<dyn, L::inputs>(rows))).y);
+    double worst = 0;
+    for (index_t r = 0; r < rows; ++r) {
+        auto const y =
+            p.model.forward(p.ctx, matrix_view<float const, L::inputs>(x.data() + r * L::inputs, extents<dyn, L::inputs>(1))).y;
+        for (index_t i = 0; i < L::outputs; ++i) {
+            double const want = all[static_cast<std::size_t>(r * L::outputs + i)];
+            worst = std::max(worst, std::abs(static_cast<double>(y[i]) - want) / (1 + std::abs(want)));
+        }
+    }
+    BOOST_TEST(worst <= 1e-5, "a row alone differs by " << worst);
+}
+
+}  // namespace calm::test

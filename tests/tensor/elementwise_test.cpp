@@ -1,0 +1,110 @@
+// How executors run a tree: in packets and single elements, in fixed ranges, in portable blocks, with the same results.
+#include "calm/tensor/elementwise.hpp"
+
+#include "calm/tensor/expr.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(packets_and_single_elements_cover_a_range_once, T, scalars) {
+    for (index_t const n : sizes) {
+        std::vector<int> covered(static_cast<std::size_t>(n));
+        index_t narrow = 0;
+        detail::for_packets<T>(0, n, [&]<class V>(index_t i) {
+            if constexpr (lanes<V> == 1) ++narrow;
+            for (index_t j = i; j < i + lanes<V>; ++j) ++covered[static_cast<std::size_t>(j)];
+        });
+        BOOST_TEST(std::count(covered.begin(), covered.end(), 1) == n);
+        BOOST_TEST(narrow == n % lanes<packet<T>>);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_tree_knows_pointers_only) {
+    float x[2] = {1, 2};
+    float d[2] = {};
+    tree::binary<op::multiply, tree::variable<float>, tree::constant<float>> const t{{x, d, false}, {3}};
+    static_assert(std::is_trivially_copyable_v<decltype(t)>);
+    static_assert(t.active && !tree::unary<op::silu, tree::input<float>>::active);
+    auto const trace = t.forward<float>(1);
+    BOOST_TEST(trace.value == 6.0F);
+    t.backward<float>(trace, 1, 10.0F);
+    BOOST_TEST(d[0] == 0.0F);
+    BOOST_TEST(d[1] == 30.0F);
+    int tensors = 0;
+    int gradients = 0;
+    tree::for_each_leaf(t, [&](float const*, bool is_gradient, bool) {
+        ++tensors;
+        gradients += is_gradient ? 1 : 0;
+    });
+    BOOST_TEST(tensors == 2);
+    BOOST_TEST(gradients == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_emulated_blocks_agree_with_the_packets) {
+    context<cpu> ctx(1, 2);
+    context<emulated> blocks(1, 2);
+    for (index_t const n : sizes) {
+        tensor<float, extents<dyn>> x{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)}, dx{extents<dyn>(n)};
+        draw(x, 1);
+        draw(dy, 2);
+        using other = view<float, extents<dyn>, emulated>;
+        tensor<float, extents<dyn>, emulated> y2{extents<dyn>(n)}, dx2{extents<dyn>(n)};
+        other const x2(x.data(), x.extents());
+        other const dy2(dy.data(), dy.extents());
+        evaluate(ctx, y, tanh(x) * silu(x));
+        evaluate(blocks, y2, tanh(x2) * silu(x2));
+        differentiate(ctx, tanh(wrt(x, dx)) * silu(accumulate(x, dx)), dy);
+        differentiate(blocks, tanh(wrt(x2, dx2)) * silu(accumulate(x2, dx2)), dy2);
+        double worst = 0;
+        for (index_t i = 0; i < n; ++i)
+            worst = std::max({worst, std::abs(static_cast<double>(y[i] - y2[i])), std::abs(static_cast<double>(dx[i] - dx2[i]))});
+        BOOST_TEST(worst <= 2e-6);
+    }
+}
+
+// Phases end in barriers: what a thread wrote, its neighbours read in the next phase.
+namespace {
+struct reversed {
+    static constexpr int threads = 64;
+    struct shared {
+        int values[threads];
+    };
+    int* out;
+    template <class Block> void operator()(Block& b, shared& s, index_t block) const {
+        typename Block::template per_thread<int> kept;
+        b.phase([&](int t) {
+            kept[t] = t;
+            s.values[t] = static_cast<int>(block) * 1000 + t;
+        });
+        b.phase([&](int t) { out[block * threads + t] = s.values[threads - 1 - t] + 100000 * kept[t]; });
+    }
+};
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_block_kernel_runs_in_phases) {
+    for (int threads : {1, 3}) {
+        context<emulated> const ctx(0, threads);
+        std::vector<int> out(3 * 64);
+        launch(ctx, 3, reversed{out.data()});
+        bool good = true;
+        for (int b = 0; b < 3; ++b)
+            for (int t = 0; t < 64; ++t)
+                good = good && out[static_cast<std::size_t>(b * 64 + t)] == b * 1000 + 63 - t + 100000 * t;
+        BOOST_TEST(good);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(sums_of_float_go_on_in_double) {
+    constexpr index_t n = 1 << 20;
+    tensor<float, extents<dyn>> x{extents<dyn>(n)};
+    std::fill(x.begin(), x.end(), 0.1F);
+    for (int threads : {1, 2, 3}) {
+        context<> ctx(0, threads);
+        BOOST_TEST(near(sum(ctx, x), static_cast<double>(0.1F) * n, 2e-6));
+    }
+    context<> ctx(0, 1);
+    ctx.rehearse(true);
+    BOOST_TEST(sum(ctx, x) == 0.0);
+    BOOST_TEST(ctx.scratch.peak() > 0U);
+}

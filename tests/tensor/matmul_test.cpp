@@ -1,0 +1,193 @@
+#include "calm/tensor/matmul.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+using matrix_shape = extents<dyn, dyn>;
+template <class T> using matrix = tensor<T, matrix_shape>;
+template <class T> matrix<T> drawn_matrix(index_t rows, index_t columns, std::uint64_t seed) {
+    matrix<T> x{matrix_shape(rows, columns)};
+    draw(x, seed);
+    return x;
+}
+
+// sum over k of a(i, k) b(k, j), in double
+template <class A, class B> double entry(index_t inner, A const& a, B const& b) {
+    double total = 0;
+    for (index_t k = 0; k < inner; ++k) total += static_cast<double>(a(k)) * static_cast<double>(b(k));
+    return total;
+}
+
+struct shape {
+    index_t m, n, k;
+};
+constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {1, 1, 1}, {1, 17, 5}, {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, T, scalars) {
+    context<> ctx(1, 2);
+    for (auto const [m, n, k] : shapes) {
+        auto const a = drawn_matrix<T>(m, k, 1);
+        auto const at = drawn_matrix<T>(k, m, 2);
+        auto const b = drawn_matrix<T>(k, n, 3);
+        auto const bt = drawn_matrix<T>(n, k, 4);
+        auto c = drawn_matrix<T>(m, n, 5);
+        auto const check = [&](char const* what, auto const& left, auto const& right, double start) {
+            double worst = 0;
+            for (index_t i = 0; i < m; ++i)
+                for (index_t j = 0; j < n; ++j) {
+                    double const want =
+                        start + entry(k, [&](index_t l) { return left(i, l); }, [&](index_t l) { return right(l, j); });
+                    worst = std::max(worst, std::abs(static_cast<double>(c[i * n + j]) - want));
+                }
+            BOOST_TEST(worst <= rounding<T> * 4, what << " " << m << " " << n << " " << k << ": " << worst);
+        };
+        auto const plain_a = [&](index_t i, index_t l) { return a[i * k + l]; };
+        auto const turned_a = [&](index_t i, index_t l) { return at[l * m + i]; };
+        auto const plain_b = [&](index_t l, index_t j) { return b[l * n + j]; };
+        auto const turned_b = [&](index_t l, index_t j) { return bt[j * k + l]; };
+        matmul(ctx, c, a, b);
+        check("a b", plain_a, plain_b, 0);
+        matmul(ctx, c, transposed(at), b);
+        check("a^T b", turned_a, plain_b, 0);
+        matmul(ctx, c, a, transposed(bt));
+        check("a b^T", plain_a, turned_b, 0);
+        matmul(ctx, c, transposed(at), transposed(bt));
+        check("a^T b^T", turned_a, turned_b, 0);
+        matmul(ctx, c, transposed(transposed(a)), b);
+        check("a^T^T b", plain_a, plain_b, 0);
+        std::fill(c.begin(), c.end(), T{2});
+        matmul(ctx, c, a, b, into::accumulate);
+        check("2 + a b", plain_a, plain_b, 2);
+        tensor<T, extents<dyn>> bias{extents<dyn>(n)};
+        std::fill(bias.begin(), bias.end(), T{3});
+        matmul(ctx, c, a, transposed(bt), bias.view());
+        check("3 + a b^T", plain_a, turned_b, 3);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_bias_stands_in_every_row) {
+    context<> ctx(1, 2);
+    auto const a = drawn_matrix<double>(70, 0, 1);
+    auto const b = drawn_matrix<double>(0, 90, 1);
+    auto c = drawn_matrix<double>(70, 90, 2);
+    tensor<double, extents<90>> bias;
+    draw(bias, 3);
+    tensor<double, extents<90>> const& read = bias;
+    matmul(ctx, c, a, b, read.view());
+    bool good = true;
+    for (index_t i = 0; i < 70; ++i)
+        for (index_t j = 0; j < 90; ++j) good = good && c[i * 90 + j] == bias[j];
+    BOOST_TEST(good);
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
+    context<> ctx(1, 1);
+    auto const wide = drawn_matrix<double>(5, 9, 1);
+    auto const b = drawn_matrix<double>(3, 4, 2);
+    auto c = drawn_matrix<double>(5, 10, 3);
+    auto const before = copied(c);
+    matmul(ctx, columns<6, 4>(c), columns<2, 3>(wide), b);
+    for (index_t i = 0; i < 5; ++i)
+        for (index_t j = 0; j < 10; ++j) {
+            double const want =
+                j < 6 ? before[static_cast<std::size_t>(i * 10 + j)]
+                      : entry(3, [&](index_t l) { return wide[i * 9 + 2 + l]; }, [&](index_t l) { return b[l * 4 + j - 6]; });
+            BOOST_TEST(near(c[i * 10 + j], want, 1e-14));
+        }
+    // Columns of a transposed matrix are rows of the stored one.
+    auto d = drawn_matrix<double>(9, 4, 4);
+    auto const f = drawn_matrix<double>(2, 4, 5);
+    matmul(ctx, d, columns<3, 2>(transposed(wide)), f);
+    for (index_t i = 0; i < 9; ++i)
+        for (index_t j = 0; j < 4; ++j)
+            BOOST_TEST(near(d[i * 4 + j],
+                            entry(2, [&](index_t l) { return wide[(3 + l) * 9 + i]; }, [&](index_t l) { return f[l * 4 + j]; }),
+                            1e-14));
+    BOOST_CHECK_EXCEPTION((columns<7, 3>(wide)), error, says(errc::usage, "calm::columns: columns 7 to 10 of a matrix of 9"));
+}
+
+BOOST_AUTO_TEST_CASE(leading_dimensions_are_taken_together) {
+    context<> ctx(1, 1);
+    tensor<double, extents<dyn, dyn, 3>> x{extents<dyn, dyn, 3>(2, 5)};
+    tensor<double, extents<dyn, 2>> y{extents<dyn, 2>(10)};
+    tensor<double, extents<3, 2>> w;
+    draw(x, 1);
+    draw(w, 2);
+    matmul(ctx, y, x, w);
+    for (index_t r = 0; r < 10; ++r)
+        BOOST_TEST(near(y[r * 2 + 1], entry(3, [&](index_t l) { return x[r * 3 + l]; }, [&](index_t l) { return w[l * 2 + 1]; }), 1e-14));
+}
+
+BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
+    context<> ctx(1, 2);
+    using complex = std::complex<double>;
+    auto a = drawn_matrix<complex>(3, 2, 1);
+    auto const b = drawn_matrix<complex>(3, 4, 2);
+    auto c = drawn_matrix<complex>(2, 4, 3);
+    for (auto& v : a) v += complex(0, 2);
+    matmul(ctx, c, transposed(a), b);  // transposed, not conjugated
+    for (index_t i = 0; i < 2; ++i)
+        for (index_t j = 0; j < 4; ++j) {
+            complex want{};
+            for (index_t l = 0; l < 3; ++l) want += a[l * 2 + i] * b[l * 4 + j];
+            BOOST_TEST(std::norm(c[i * 4 + j] - want) < 1e-28);
+        }
+}
+
+BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
+    for (auto const [m, n, k] : {shape{513, 70, 33}, shape{40, 1031, 65}, shape{200, 200, 300}}) {
+        auto const a = drawn_matrix<float>(m, k, 1);
+        auto const b = drawn_matrix<float>(n, k, 2);
+        std::vector<std::vector<float>> all;
+        for (int threads : {1, 2, 3}) {
+            context<> ctx(1, threads);
+            auto c = drawn_matrix<float>(m, n, 3);
+            matmul(ctx, c, a, transposed(b));
+            matmul(ctx, c, a, transposed(b), into::accumulate);
+            all.push_back(copied(c));
+        }
+        BOOST_CHECK((all[0] == all[1] && all[0] == all[2]));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_all_three) {
+    context<> ctx(1, 1);
+    auto const a = drawn_matrix<float>(2, 3, 1);
+    auto const b = drawn_matrix<float>(4, 5, 2);
+    auto c = drawn_matrix<float>(2, 5, 3);
+    auto const fits = drawn_matrix<float>(3, 5, 4);
+    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, b), error, says(errc::usage, "calm::matmul", "(2, 5) = (2, 3) (4, 5)"));
+    BOOST_CHECK_EXCEPTION(matmul(ctx, c, transposed(a), b), error, says(errc::usage, "(3, 2) (4, 5)"));
+    BOOST_CHECK_EXCEPTION(matmul(ctx, transposed(c), transposed(fits), transposed(a)), error,
+                          says(errc::usage, "the destination", "transposed"));
+    tensor<float, extents<dyn>> bias{extents<dyn>(4)};
+    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error, says(errc::usage, "expected a bias of 5, found 4"));
+    ctx.rehearse(true);
+    BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a rehearsal checks too
+}
+
+BOOST_AUTO_TEST_CASE(a_destination_that_overlaps_a_factor_is_refused) {
+    context<> ctx(1, 1);
+    auto a = drawn_matrix<float>(4, 4, 1);
+    auto const b = drawn_matrix<float>(4, 4, 2);
+    auto const refused = says(errc::usage, "calm::matmul: the destination overlaps a factor");
+    BOOST_CHECK_EXCEPTION(matmul(ctx, a, a, b), error, refused);
+    BOOST_CHECK_EXCEPTION(matmul(ctx, rows(a.view(), 1, 3), rows(b.view(), 0, 3), a), error, refused);
+    matmul(ctx, rows(a.view(), 0, 2), rows(a.view(), 2, 2), b);
+    matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // columns side by side share no element
+}
+
+BOOST_AUTO_TEST_CASE(a_rehearsal_writes_nothing) {
+    context<> ctx(1, 2);
+    auto const a = drawn_matrix<float>(40, 40, 1);
+    auto c = drawn_matrix<float>(40, 40, 2);
+    auto const before = copied(c);
+    ctx.rehearse(true);
+    matmul(ctx, c, a, a);
+    BOOST_CHECK((copied(c) == before));
+}

@@ -1,0 +1,305 @@
+#include "calm/train/evaluate.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/models.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+using model_type = calm_model<base>;
+constexpr index_t K = model_type::K;
+constexpr index_t P = 6;
+constexpr index_t V = 97;
+constexpr special_tokens special{94, 95, 96};
+constexpr auto block_size = static_cast<std::size_t>(P * K);
+
+template <configuration C = base> struct random_model {
+    arena<> values{"values"};
+    calm_model<C> model;
+    explicit random_model(index_t vocabulary = V, float width = 0.3F) : model(vocabulary) {
+        allocate(model, values, static_cast<arena<>*>(nullptr));
+        allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
+        std::uint64_t first = 0;
+        auto const draw = [&](std::string const&, auto& p) {
+            normals(p.value.data(), p.value.size(), key{7, stream::initialise, 0}, first);
+            first += static_cast<std::uint64_t>(p.value.size());
+            for (index_t i = 0; i < p.value.size(); ++i)
+                p.value[i] = p.decays                 ? p.value[i] * width
+                             : p.starts == role::gain ? 1 + p.value[i] * 0.1F
+                                                      : p.value[i] * 0.1F;
+        };
+        model.visit(draw);
+        model.visit_autoencoder(draw);
+    }
+};
+
+// Tokens below the specials.
+std::vector<token_id> random_blocks(index_t blocks, std::uint64_t seed = 5, std::uint32_t among = 94) {
+    random_sequence random({seed, stream::story, 0});
+    std::vector<token_id> tokens(static_cast<std::size_t>(blocks) * block_size);
+    for (auto& id : tokens) id = static_cast<token_id>(random.below(among));
+    return tokens;
+}
+
+evaluation_settings const settings{.block_tokens = P * K, .samples = 4, .seed = 9};
+
+// Noise decides nothing: the first layer that reads it is zero.
+void make_deterministic(model_type& model) {
+    auto const clear = [&](std::string const& name, auto& p) {
+        if (name == "mlp_generator.noise_embd.weight") std::fill_n(p.value.data(), p.value.size(), 0.0F);
+    };
+    model.visit(clear);
+}
+
+// The patches that follow the first P - 1 of each block, with the noise of evaluation.
+std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector<token_id> const& blocks,
+                                  index_t samples) {
+    auto const n = static_cast<index_t>(blocks.size());
+    auto const t = model.shift(ctx, as_vector(blocks), P);
+    auto const hidden = model.transformer.forward(ctx, t.inputs, P - 1).y;
+    std::vector<token_id> drawn(static_cast<std::size_t>(n / (P * K) * (P - 1) * samples * K));
+    model.sample_patches(ctx, {drawn.data(), extents<dyn>(static_cast<index_t>(drawn.size()))}, hidden, samples,
+                         key{settings.seed, stream::evaluation, 0}, 0);
+    return drawn;
+}
+
+template <class Call> int code_of(Call&& call) {
+    try {
+        call();
+    } catch (error const& e) {
+        return static_cast<int>(e.code());
+    }
+    return 0;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto blocks = random_blocks(3);
+    auto const clean = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    BOOST_TEST(clean.positions == 3 * (P - 1));
+    BOOST_TEST(clean.skipped_pad == 0);
+    BOOST_TEST(clean.sequences == 3);
+    BOOST_TEST(clean.block == P * K);
+    blocks[0] = special.pad;                   // in the first patch: it is no target
+    blocks[K] = special.pad;                   // in the second
+    blocks[3 * K - 1] = special.pad;           // in the third
+    blocks[block_size + 5 * K] = special.pad;  // in the last of the second block, three times
+    blocks[block_size + 5 * K + 1] = special.pad;
+    blocks[block_size + 5 * K + 2] = special.pad;
+    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    BOOST_TEST(e.positions == 3 * (P - 1) - 3);
+    BOOST_TEST(e.skipped_pad == 3);
+    BOOST_TEST(e.sequences == 3);
+    // A block of PAD alone is no sequence.
+    std::fill_n(blocks.begin() + 2 * block_size, block_size, special.pad);
+    auto const fewer = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    BOOST_TEST(fewer.sequences == 2);
+    BOOST_TEST(fewer.skipped_pad == 3 + P - 1);
+    // One sequence has no error.
+    BOOST_TEST(!evaluate(ctx, r.model, random_blocks(1), special, nullptr, settings).brier_lm_se);
+    BOOST_TEST(code_of([&] {
+                   std::vector<token_id> const pads(block_size, special.pad);
+                   evaluate(ctx, r.model, pads, special, nullptr, settings);
+               }) == static_cast<int>(errc::data));
+}
+
+BOOST_AUTO_TEST_CASE(the_score_is_that_of_the_samples) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto const blocks = random_blocks(2, 5, 3);  // few tokens, so that some are hit
+    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    auto const drawn = predictions(ctx, r.model, blocks, settings.samples);
+    brier_sequence sum;
+    std::span<token_id const> rest = drawn;
+    for (std::size_t b = 0; b < 2; ++b)
+        for (std::size_t p = 1; p < P; ++p, rest = rest.subspan(16))
+            sum.add(brier_position(rest.first(16), std::span(blocks).subspan(b * block_size + p * K, K)));
+    for (std::size_t n = 0; n < 4; ++n)
+        BOOST_TEST((*e.brier)[n] == sum.sum[n] / static_cast<double>(sum.count), boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
+    random_model r;
+    make_deterministic(r.model);
+    context<> ctx(1, 2);
+    // Patches are replaced by what the model predicts from those before them: after P - 1 rounds all are.
+    auto blocks = random_blocks(2);
+    for (index_t round = 1; round < P; ++round) {
+        auto const next = predictions(ctx, r.model, blocks, 1);
+        for (std::size_t b = 0; b < 2; ++b)
+            std::copy_n(next.begin() + static_cast<std::ptrdiff_t>(b * (P - 1) * K), (P - 1) * K,
+                        blocks.begin() + static_cast<std::ptrdiff_t>(b * block_size + K));
+    }
+    auto const e = evaluate(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings);
+    BOOST_TEST(*e.brier_lm == 100.0, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(*e.brier_lm_se < 1e-9);
+    // Wrong with certainty: 2 * 0 - 1.
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = i % block_size < K ? blocks[i] : (blocks[i] + 1) % 90;
+    // (contexts change with it, so only most of the predictions stay wrong)
+    BOOST_TEST((*evaluate(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings).brier)[3] < 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_the_run) {
+    random_model r;
+    auto const blocks = random_blocks(9, 5, 3);
+    auto const result = [&](index_t batch, int threads, std::uint32_t step) {
+        context<> ctx(77 + step, threads);
+        ctx.step = step;
+        auto s = settings;
+        s.batch = batch;
+        auto const e = evaluate(ctx, r.model, blocks, special, nullptr, s);
+        BOOST_TEST(ctx.seed == 77 + step);
+        BOOST_TEST(ctx.step == step);
+        BOOST_TEST(ctx.saved.used() == 0u);
+        BOOST_TEST(ctx.scratch.used() == 0u);
+        return e;
+    };
+    auto const one = result(8, 1, 0);
+    BOOST_TEST(to_json(result(8, 2, 3)) == to_json(one));
+    auto const single = result(1, 2, 0);
+    BOOST_TEST(*single.brier == *one.brier, boost::test_tools::per_element());
+    BOOST_TEST(*single.energy_loss == *one.energy_loss, boost::test_tools::tolerance(1e-5));
+    BOOST_TEST(*single.token_accuracy_posterior == *one.token_accuracy_posterior);
+    auto other = settings;
+    other.seed = 10;
+    context<> ctx(1, 2);
+    BOOST_TEST((*evaluate(ctx, r.model, blocks, special, nullptr, other).energy_loss != *one.energy_loss));
+}
+
+BOOST_AUTO_TEST_CASE(the_energy_loss_is_that_of_training_at_step_0) {
+    random_model r;
+    auto const blocks = random_blocks(3);
+    energy_objective const objective{.samples = 5, .targets = 7, .beta = 1.25};
+    context<> ctx(1, 2);
+    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings, objective);
+    context<> as_training(settings.seed, 2);
+    auto const t = r.model.shift(as_training, as_vector(blocks), P);
+    auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
+    auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
+    BOOST_TEST(*e.energy_loss == want, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(references_are_scored_at_the_same_positions) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto blocks = random_blocks(2, 5, 3);
+    blocks[3 * K] = special.pad;
+    bigram_table const table(V, random_blocks(40, 6, 3));
+    auto const e = evaluate(ctx, r.model, blocks, special, &table, settings);
+    brier_scores unigram{};
+    brier_scores bigram{};
+    for (std::size_t b = 0; b < 2; ++b)
+        for (std::size_t p = 1; p < P; ++p) {
+            if (b == 0 && p == 3) continue;
+            auto const at = b * block_size + p * K;
+            auto const y = std::span<token_id const>(blocks).subspan(at).first<4>();
+            for (std::size_t n = 0; n < 4; ++n) {
+                unigram[n] += table.unigram_brier(y)[n] / 9;
+                bigram[n] += table.bigram_brier(blocks[at - 1], y)[n] / 9;
+            }
+        }
+    for (std::size_t n = 0; n < 4; ++n) {
+        BOOST_TEST((*e.unigram_brier)[n] == unigram[n], boost::test_tools::tolerance(1e-12));
+        BOOST_TEST((*e.bigram_brier)[n] == bigram[n], boost::test_tools::tolerance(1e-12));
+    }
+    BOOST_TEST(*e.bigram_brier_lm == brier_lm(bigram), boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(the_autoencoder_is_right_where_it_is_and_pad_does_not_count) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto& ae = r.model.ae_model;
+    auto const tokens = random_blocks(1);
+    std::vector<token_id> decoded(tokens.size());
+    ae.decode_tokens(ctx, {decoded.data(), extents<dyn>(P * K)}, ae.posterior(ctx, as_vector(tokens)).mean);
+    index_t right = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) right += tokens[i] == decoded[i];
+    auto const e = evaluate_autoencoder(ctx, ae, tokens, special.pad, 3);
+    BOOST_TEST(e.token_accuracy == static_cast<double>(right) / (P * K));
+    BOOST_TEST(e.posterior_std > 0.0);
+    BOOST_TEST(e.cross_entropy > 0.0);
+    // One token counts where all others are PAD.
+    std::vector<token_id> mostly(tokens.size(), special.pad);
+    mostly[2] = tokens[2];
+    auto const one = evaluate_autoencoder(ctx, ae, mostly, special.pad, 3);
+    BOOST_TEST((one.token_accuracy == 0.0 || one.token_accuracy == 1.0));
+    mostly[2] = special.pad;
+    BOOST_TEST(code_of([&] { evaluate_autoencoder(ctx, ae, mostly, special.pad, 3); }) == static_cast<int>(errc::data));
+    // Nothing is predicted by an autoencoder alone.
+    auto const alone = evaluate(ctx, ae, tokens, special, settings);
+    BOOST_TEST(!alone.brier);
+    BOOST_TEST(alone.token_accuracy.value() == e.token_accuracy);
+    BOOST_TEST(to_json(alone).find("\"positions\":null") != std::string::npos);
+    // More patches than one chunk holds, and noise by the number of the patch.
+    auto const many = random_blocks(100);
+    auto const all = evaluate_autoencoder(ctx, ae, many, special.pad, 3);
+    BOOST_TEST((all.token_accuracy_posterior >= 0.0 && all.token_accuracy_posterior <= 1.0));
+    auto const first = std::span<token_id const>(many).first(512 * static_cast<std::size_t>(K));
+    BOOST_TEST(evaluate_autoencoder(ctx, ae, first, special.pad, 3).cross_entropy != all.cross_entropy);
+}
+
+BOOST_AUTO_TEST_CASE(a_decoded_pad_is_no_right_token) {
+    // With a table of zeros all logits are equal, and the lowest id is the answer.
+    random_model r;
+    auto& table = r.model.ae_model.embed_tokens.weight.value;
+    std::fill_n(table.data(), table.size(), 0.0F);
+    context<> ctx(1, 2);
+    std::vector<token_id> const tokens{0, 1, 0, 2, 0, 0, 3, 0};
+    auto const counted = evaluate_autoencoder(ctx, r.model.ae_model, tokens, 3, 1);
+    BOOST_TEST(counted.token_accuracy == 5.0 / 7);
+    BOOST_TEST(counted.token_accuracy_posterior == 5.0 / 7);
+    BOOST_TEST(counted.cross_entropy == std::log(static_cast<double>(V)), boost::test_tools::tolerance(1e-6));
+    auto const pads = evaluate_autoencoder(ctx, r.model.ae_model, tokens, 0, 1);
+    BOOST_TEST(pads.token_accuracy == 0.0);
+    BOOST_TEST(pads.token_accuracy_posterior == 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_evaluated_is_a_sentence) {
+    random_model r;
+    context<> ctx(1, 1);
+    auto const blocks = random_blocks(2);
+    auto const code = [&](std::span<token_id const> tokens, evaluation_settings const& s,
+                          bigram_table const* table = nullptr) {
+        return static_cast<errc>(code_of([&] { evaluate(ctx, r.model, tokens, special, table, s); }));
+    };
+    BOOST_TEST((code(blocks, {.block_tokens = P * K + 1}) == errc::config));
+    BOOST_TEST((code(blocks, {.block_tokens = K}) == errc::config));
+    BOOST_TEST((code(std::span(blocks).first(5), settings) == errc::data));
+    BOOST_TEST((code({}, settings) == errc::data));
+    BOOST_TEST((code(blocks, {.block_tokens = P * K, .samples = 1}) == errc::usage));
+    bigram_table const other(98, blocks);
+    BOOST_TEST((code(blocks, settings, &other) == errc::data));
+    auto wrong = blocks;
+    wrong.back() = V;
+    BOOST_TEST((code(wrong, settings) == errc::tokenizer));
+    random_model<two> narrow(101);
+    BOOST_TEST((static_cast<errc>(code_of([&] { evaluate(ctx, narrow.model, blocks, special, nullptr, settings); })) ==
+                errc::config));
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
+    evaluation e;
+    e.brier = brier_scores{0.5, 0.25, 0.125, 0.0625};
+    e.brier_lm = 17.5;
+    e.positions = 10;
+    e.sequences = 1;
+    e.block = 256;
+    e.samples = 8;
+    e.seed = 3;
+    e.energy_loss = 1.5;
+    BOOST_TEST(to_json(e) ==
+               R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
+               R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
+               R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
+               R"("energy_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null})");
+    auto const table = to_table(e);
+    BOOST_TEST(table.find("17.50") != std::string::npos);
+    BOOST_TEST(table.find("bigram") == std::string::npos);
+    BOOST_TEST(!table.ends_with('\n'));
+}

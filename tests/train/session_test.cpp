@@ -1,0 +1,139 @@
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+
+#include "calm/train/session.hpp"
+
+using namespace calm;
+
+namespace {
+
+constexpr configuration small{
+    .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
+    .hidden_size = 16,
+    .intermediate_size = 24,
+    .num_hidden_layers = 1,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .num_mlp_layers = 1,
+    .noise_size = 8};
+
+template <class Model> std::vector<float> weights_of(Model& model) {
+    std::vector<float> all;
+    auto add = [&](std::string const&, auto& p) {
+        all.insert(all.end(), p.value.data(), p.value.data() + p.value.size());
+    };
+    model.visit(add);
+    return all;
+}
+
+// Ten documents of seven ids below 8; BOS 8, EOS 9, PAD 10.
+corpus small_corpus() {
+    corpus text({8, 9, 10});
+    for (token_id i = 0; i < 10; ++i) {
+        std::vector<token_id> ids;
+        for (token_id k = 0; k < 7; ++k) ids.push_back((i + k) % 8);
+        text.add(std::span<token_id const>(ids));
+    }
+    return text;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_resident_model_has_its_memory_wherever_it_moves) {
+    context<> const ctx(3, 1);
+    auto first = make_autoencoder<small>(ctx, 13);
+    BOOST_TEST(first.model.vocabulary() == 13);
+    auto const before = weights_of(first.model);
+    auto const moved = std::make_unique<resident<calm_model<small>::autoencoder_type>>(std::move(first));
+    BOOST_TEST(weights_of(moved->model) == before);
+    BOOST_TEST(moved->gradients.used() > 0U);
+
+    resident<calm_model<small>> reader(13, held_for::use);
+    BOOST_TEST(reader.gradients.used() == 0U);
+    auto has_memory = [](std::string const& name, auto& p) {
+        BOOST_TEST((p.value.data() != nullptr && p.grad.data() == nullptr), name);
+    };
+    reader.model.visit(has_memory);
+    reader.model.visit_autoencoder(has_memory);
+}
+
+BOOST_AUTO_TEST_CASE(a_language_model_stands_on_a_copy_of_its_autoencoder) {
+    context<> const ctx(3, 1);
+    auto ae = make_autoencoder<small>(ctx, 13);
+    auto lm = make_calm<small>(ctx, ae.model);
+    auto const copied = weights_of(lm.model.ae_model);
+    BOOST_TEST(copied == weights_of(ae.model));
+    ae.model.embed_tokens.weight.value[0] += 1;
+    BOOST_TEST(copied == weights_of(lm.model.ae_model));
+
+    auto again = make_calm<small>(ctx, lm.model.ae_model);
+    BOOST_TEST(weights_of(again.model) == weights_of(lm.model));  // the same seed
+}
+
+BOOST_AUTO_TEST_CASE(copies_need_one_vocabulary) {
+    context<> const ctx(3, 1);
+    auto thirteen = make_autoencoder<small>(ctx, 13);
+    auto eleven = make_autoencoder<small>(ctx, 11);
+    auto const before = weights_of(eleven.model);
+    BOOST_CHECK_EXCEPTION(copy_parameters(eleven.model, thirteen.model), error, [](error const& e) {
+        return e.code() == errc::usage &&
+               std::string(e.what()).find("a vocabulary of 11, found 13") != std::string::npos;
+    });
+    BOOST_TEST(weights_of(eleven.model) == before);
+}
+
+BOOST_AUTO_TEST_CASE(text_blocks_are_those_of_the_reader_however_many_are_asked_for) {
+    auto const text = small_corpus();
+    text_blocks blocks(text, 2, 4, 5);
+    std::vector<token_id> six(24);
+    blocks(six);
+    block_reader reader(text, {packing::padded, 2, 5}, 4);
+    std::vector<token_id> expected(24);
+    for (std::size_t at = 0; at < 24; at += 4) reader.next(std::span(expected).subspan(at, 4));
+    BOOST_TEST(six == expected);
+    std::vector<token_id> broken(6);
+    BOOST_CHECK_THROW(blocks(broken), error);
+    static_assert(!std::is_constructible_v<text_blocks, corpus, index_t, index_t>,
+                  "a temporary corpus is gone too soon");
+}
+
+BOOST_AUTO_TEST_CASE(short_recipes_and_short_callbacks) {
+    autoencoder_recipe const ae = for_seconds{2, 3e-3, 512};
+    BOOST_TEST((ae.seconds == 2 && ae.rate == 3e-3 && ae.batch_tokens == 512 && ae.steps == 0));
+    calm_recipe<energy_objective> const lm = for_seconds{3};
+    calm_recipe<energy_objective> const defaults;
+    BOOST_TEST((lm.seconds == 3 && lm.sequences == defaults.sequences && lm.rate == defaults.rate));
+    calm_recipe<energy_objective> const blocks = for_seconds{.seconds = 3, .tokens = 4 * defaults.block_tokens + 1};
+    BOOST_TEST(blocks.sequences == 4);
+
+    std::vector<index_t> told;
+    auto const tell = every_steps(3, [&](progress const& now) { told.push_back(now.step); });
+    for (index_t step = 0; step < 8; ++step) {
+        progress now;
+        now.step = step;
+        tell.step(now);
+    }
+    BOOST_TEST(told == (std::vector<index_t>{2, 5}), boost::test_tools::per_element());
+    BOOST_CHECK_THROW(every_steps(0, [](progress const&) {}), error);
+}
+
+BOOST_AUTO_TEST_CASE(a_few_steps_from_text_to_a_model) {
+    auto const text = small_corpus();
+    context<> ctx(3, 1);
+    auto ae = make_autoencoder<small>(ctx, 11);
+    autoencoder_recipe first;
+    first.steps = 3;
+    first.batch_tokens = 16;
+    train_autoencoder(ctx, ae.model, text_blocks(text, 2, 2), first);
+    auto lm = make_calm<small>(ctx, ae.model);
+    auto const before = weights_of(lm.model);
+    calm_recipe<energy_objective> second;
+    second.steps = 3;
+    second.sequences = 2;
+    second.block_tokens = 8;
+    second.objective = {.samples = 2, .targets = 2};
+    train_calm(ctx, lm.model, text_blocks(text, 2, 8), second);
+    BOOST_TEST(weights_of(lm.model) != before);
+    BOOST_TEST(weights_of(lm.model.ae_model) == weights_of(ae.model));  // frozen
+}
