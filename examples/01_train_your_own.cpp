@@ -14,11 +14,11 @@ int main() {
     std::vector<std::string> const source{"stories:200000"};  // or files: .txt, .jsonl
     auto const words = calm::train_tokenizer(source, 400, {});
     auto const text = calm::build_corpus(source, words, {});
-    auto const tell = calm::every_steps(100, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
+    auto const tell = calm::every_steps(50, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
     calm::context<> ctx(1);  // the seed of everything random
     auto ae = calm::make_autoencoder<mine>(ctx, words.vocabulary_size());
-    train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{6, 4e-3, 512}, tell);
+    train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{10, 3e-3, 512}, tell);
     auto lm = calm::make_calm<mine>(ctx, ae.model);
-    train_calm(ctx, lm.model, calm::text_blocks(text, 4, 256), calm::for_seconds{14, 2e-3, 1024}, tell);
+    train_calm(ctx, lm.model, calm::text_blocks(text, 4, 256), calm::for_seconds{10, 2e-3, 1024}, tell);
     std::puts(words.decode(generate(ctx, lm.model, words.encode("Mia was a"), words.specials(), {}).tokens).c_str());
 }

@@ -6,7 +6,7 @@ using namespace calm::test;
 
 namespace {
 
-template <index_t D> void check(char const* variant) {
+template <index_t D> void agrees_with_the_oracle(char const* variant) {
     fixture const f(variant, "vocabulary");
     BOOST_TEST_REQUIRE(f.size("D") == D);
     context<> ctx(1, 2);
@@ -26,11 +26,16 @@ template <index_t D> void check(char const* variant) {
     BOOST_TEST(close(dtable, f.floats("grad/embedding"), kind::gradient));
 
     std::vector<token_id> best(targets.size());
-    argmax_token(ctx, vector_view<token_id>(best.data(), extents<dyn>(rows)), as_rows<float, D>(x), as_rows<float, D>(table));
+    argmax_token(ctx, vector_view<token_id>(best.data(), extents<dyn>(rows)), as_rows<float, D>(x),
+                 as_rows<float, D>(table));
     BOOST_TEST(best == f.integers<token_id>("out/argmax"), boost::test_tools::per_element());  // row 3: a tie of three
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_vocabulary_of_base, *with_fixtures) { check<32>("base"); }
-BOOST_AUTO_TEST_CASE(the_vocabulary_of_two, *with_fixtures) { check<24>("two"); }
+BOOST_AUTO_TEST_CASE(the_vocabulary_of_base, *with_fixtures) {
+    agrees_with_the_oracle<32>("base");
+}
+BOOST_AUTO_TEST_CASE(the_vocabulary_of_two, *with_fixtures) {
+    agrees_with_the_oracle<24>("two");
+}

@@ -12,20 +12,25 @@ template <class T> struct problem {
     std::vector<T> x, table, loss, dx, dtable;
     std::vector<token_id> targets;
     index_t R, V;
-    problem(index_t rows, index_t vocabulary)
-        : x(draws<T>(rows * D, 1)), table(draws<T>(vocabulary * D, 2)), loss(static_cast<std::size_t>(rows)),
-          dx(x.size(), T(99)), dtable(table.size(), T(1)), R(rows), V(vocabulary) {
+    problem(index_t rows, index_t vocabulary) :
+        x(draws<T>(rows * D, 1)), table(draws<T>(vocabulary * D, 2)), loss(static_cast<std::size_t>(rows)),
+        dx(x.size(), T(99)), dtable(table.size(), T(1)), R(rows), V(vocabulary) {
         for (index_t r = 0; r < R; ++r) targets.push_back(static_cast<token_id>((r * 7919 + V - 1) % V));
     }
-    vector_view<token_id const> labels() const { return {targets.data(), extents<dyn>(static_cast<index_t>(targets.size()))}; }
+    vector_view<token_id const> labels() const {
+        return {targets.data(), extents<dyn>(static_cast<index_t>(targets.size()))};
+    }
     static matrix_view<T const, D> as_matrix(std::vector<T> const& v) {
         return {v.data(), extents<dyn, D>(static_cast<index_t>(v.size()) / D)};
     }
-    static matrix_view<T, D> as_matrix(std::vector<T>& v) { return {v.data(), extents<dyn, D>(static_cast<index_t>(v.size()) / D)}; }
+    static matrix_view<T, D> as_matrix(std::vector<T>& v) {
+        return {v.data(), extents<dyn, D>(static_cast<index_t>(v.size()) / D)};
+    }
     void run(context<>& ctx, bool gradients, double scale = 1) {
         matrix_view<T, D> const none(nullptr, extents<dyn, D>(0));
         cross_entropy(ctx, vector_view<T>(loss.data(), extents<dyn>(R)), gradients ? as_matrix(dx) : none,
-                      gradients ? as_matrix(dtable) : none, as_matrix(std::as_const(x)), as_matrix(std::as_const(table)), labels(), scale);
+                      gradients ? as_matrix(dtable) : none, as_matrix(std::as_const(x)),
+                      as_matrix(std::as_const(table)), labels(), scale);
     }
     std::vector<token_id> argmax(context<>& ctx) const {
         std::vector<token_id> tokens(static_cast<std::size_t>(R), -1);
@@ -37,7 +42,8 @@ template <class T> struct problem {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
-    for (auto const& [R, V] : {std::pair(3, 11), std::pair(3, 4100), std::pair(258, 5)}) {  // one and two chunks, two blocks
+    for (auto const& [R, V] :
+         {std::pair(3, 11), std::pair(3, 4100), std::pair(258, 5)}) {  // one and two chunks, two blocks
         context<> ctx(1, 2);
         problem<double> real(R, V);
         problem<complex> twin(R, V);
@@ -50,15 +56,19 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
             for (complex const& l : twin.loss) total += scale * l;
             return total;
         };
-        check_slopes("x", real.dx.data(), R * D, [&](index_t i) { return complex_slope(twin.x[static_cast<std::size_t>(i)], f); }, 6);
-        check_slopes("table", real.dtable.data(), V * D,
-                     [&](index_t i) { return complex_slope(twin.table[static_cast<std::size_t>(i)], f); }, 12, 1e-9);
+        check_slopes(
+            "x", real.dx.data(), R * D,
+            [&](index_t i) { return complex_slope(twin.x[static_cast<std::size_t>(i)], f); }, 6);
+        check_slopes(
+            "table", real.dtable.data(), V * D,
+            [&](index_t i) { return complex_slope(twin.table[static_cast<std::size_t>(i)], f); }, 12, 1e-9);
         for (std::size_t r = 0; r < real.loss.size(); ++r) BOOST_TEST(near(real.loss[r], twin.loss[r].real(), 1e-12));
     }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, T, scalars) {
-    for (auto const& [R, V] : {std::pair(0, 3), std::pair(1, 1), std::pair(5, 97), std::pair(300, 40), std::pair(2, 9000)}) {
+    for (auto const& [R, V] :
+         {std::pair(0, 3), std::pair(1, 1), std::pair(5, 97), std::pair(300, 40), std::pair(2, 9000)}) {
         context<> ctx(1, 2);
         problem<T> p(R, V);
         p.run(ctx, false);
@@ -69,12 +79,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, T, scalars) {
             for (index_t v = 0; v < V; ++v) {
                 double logit = 0;
                 for (index_t j = 0; j < D; ++j)
-                    logit += static_cast<double>(p.x[static_cast<std::size_t>(r * D + j)]) * static_cast<double>(p.table[static_cast<std::size_t>(v * D + j)]);
+                    logit += static_cast<double>(p.x[static_cast<std::size_t>(r * D + j)]) *
+                             static_cast<double>(p.table[static_cast<std::size_t>(v * D + j)]);
                 z.push_back(logit);
                 total += std::exp(logit);
             }
             auto const at = static_cast<std::size_t>(r);
-            BOOST_TEST(near(static_cast<double>(p.loss[at]), std::log(total) - z[static_cast<std::size_t>(p.targets[at])], rounding<T>));
+            BOOST_TEST(near(static_cast<double>(p.loss[at]),
+                            std::log(total) - z[static_cast<std::size_t>(p.targets[at])], rounding<T>));
             double const most = *std::max_element(z.begin(), z.end());
             BOOST_TEST(near(z[static_cast<std::size_t>(best[at])], most, rounding<T>));
         }
@@ -100,7 +112,8 @@ BOOST_AUTO_TEST_CASE(ties_go_to_the_lowest_index) {
     problem<float> p(2, 9000);
     std::fill(p.table.begin(), p.table.end(), 0.0F);
     p.x = {1, 0, 0, 0, -1, 0, 0, 0};
-    for (index_t const v : {70, 71, 4095, 4096, 8999}) p.table[static_cast<std::size_t>(v * D)] = 2;  // across packets, blocks, chunks
+    for (index_t const v : {70, 71, 4095, 4096, 8999})
+        p.table[static_cast<std::size_t>(v * D)] = 2;  // across packets, blocks, chunks
     auto best = p.argmax(ctx);
     BOOST_TEST(best[0] == 70);
     BOOST_TEST(best[1] == 0);  // all others are equal
@@ -142,15 +155,17 @@ BOOST_AUTO_TEST_CASE(targets_that_cannot_be) {
     for (token_id const bad : {-1, 7}) {
         problem<float> p(2, 7);
         p.targets[1] = bad;
-        BOOST_CHECK_EXCEPTION(p.run(ctx, true), error,
-                              says(errc::tokenizer, "target " + std::to_string(bad), "vocabulary of 7", "another tokenizer"));
+        BOOST_CHECK_EXCEPTION(
+            p.run(ctx, true), error,
+            says(errc::tokenizer, "target " + std::to_string(bad), "vocabulary of 7", "another tokenizer"));
     }
     problem<float> p(2, 7);
     p.targets.push_back(0);
     BOOST_CHECK_EXCEPTION(p.run(ctx, true), error, says(errc::usage, "found 3 targets and 2 rows"));
     problem<float> const empty(2, 1);
     std::vector<token_id> tokens(2);
-    BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(2)), empty.as_matrix(empty.x),
+    BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(2)),
+                                       empty.as_matrix(empty.x),
                                        matrix_view<float const, D>(nullptr, extents<dyn, D>(0))),
                           error, says(errc::usage, "the vocabulary is empty"));
 }

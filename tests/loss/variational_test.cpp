@@ -7,7 +7,9 @@ using namespace calm::test;
 namespace {
 constexpr index_t L = 5;
 constexpr double clamp = 0.5;
-template <class T> matrix_view<T, L> seen(std::vector<T>& v) { return {v.data(), extents<dyn, L>(static_cast<index_t>(v.size()) / L)}; }
+template <class T> matrix_view<T, L> seen(std::vector<T>& v) {
+    return {v.data(), extents<dyn, L>(static_cast<index_t>(v.size()) / L)};
+}
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
@@ -22,8 +24,12 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
             for (double& g : *d) g -= 1;  // what was there before
         std::vector<complex> cm(mean.begin(), mean.end()), cl(log_std.begin(), log_std.end());
         auto const f = [&] { return scale * clamped_kl_sum(ctx, seen(cm), seen(cl), clamp); };
-        check_slopes("mean", dmean.data(), R * L, [&](index_t i) { return complex_slope(cm[static_cast<std::size_t>(i)], f); }, 40);
-        check_slopes("log_std", dlog_std.data(), R * L, [&](index_t i) { return complex_slope(cl[static_cast<std::size_t>(i)], f); }, 40);
+        check_slopes(
+            "mean", dmean.data(), R * L, [&](index_t i) { return complex_slope(cm[static_cast<std::size_t>(i)], f); },
+            40);
+        check_slopes(
+            "log_std", dlog_std.data(), R * L,
+            [&](index_t i) { return complex_slope(cl[static_cast<std::size_t>(i)], f); }, 40);
     }
 }
 

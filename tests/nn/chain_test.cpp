@@ -8,9 +8,11 @@ using namespace calm::test;
 
 namespace {
 template <class T> using activation = silu_layer<9, T>;
-template <class T> using three = chain<linear<4, 9, with_bias::yes, T>, silu_layer<9, T>, linear<9, 3, with_bias::yes, T>>;
 template <class T>
-using block = residual<chain<layer_norm<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>, linear<10, 6, with_bias::no, T>>>;
+using three = chain<linear<4, 9, with_bias::yes, T>, silu_layer<9, T>, linear<9, 3, with_bias::yes, T>>;
+template <class T>
+using block = residual<
+    chain<layer_norm<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>, linear<10, 6, with_bias::no, T>>>;
 template <class T> using stack = chain<linear<4, 6, with_bias::yes, T>, block<T>, block<T>>;
 template <class T> using around_silu = residual<silu_layer<9, T>>;
 template <class T> using single = chain<linear<4, 9, with_bias::yes, T>>;
@@ -41,7 +43,8 @@ BOOST_AUTO_TEST_CASE(layers_are_named_by_their_place) {
     stack<float> layer;
     std::string names;
     for (auto const& p : parameters<float>(layer)) names += p.name + " ";
-    BOOST_TEST(names == "0.weight 0.bias 1.0.weight 1.0.bias 1.1.weight 1.1.bias 1.3.weight 2.0.weight 2.0.bias 2.1.weight "
-                        "2.1.bias 2.3.weight ");
+    BOOST_TEST(names ==
+               "0.weight 0.bias 1.0.weight 1.0.bias 1.1.weight 1.1.bias 1.3.weight 2.0.weight 2.0.bias 2.1.weight "
+               "2.1.bias 2.3.weight ");
     static_assert(stack<float>::inputs == 4 && stack<float>::outputs == 6 && stack<float>::depth == 3);
 }

@@ -6,7 +6,9 @@ using namespace calm::test;
 
 namespace {
 std::vector<token_id> const tokens{4, 0, 10, 4, 4, 7};
-vector_view<token_id const> ids() { return {tokens.data(), extents<dyn>(6)}; }
+vector_view<token_id const> ids() {
+    return {tokens.data(), extents<dyn>(6)};
+}
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
@@ -15,14 +17,17 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     auto const dy = draws<double>(18, 1);
     auto const s = real.model.forward(real.ctx, ids());
     real.model.backward(real.ctx, s, matrix_view<double const, 3>(dy.data(), extents<dyn, 3>(6)));
-    check_slopes("weight", real.params[0].grad, 33, [&](index_t i) {
-        return complex_slope(twin.params[0].value[i], [&] {
-            auto const t = twin.model.forward(twin.ctx, ids());
-            complex total{};
-            for (index_t j = 0; j < 18; ++j) total += t.y[j] * dy[static_cast<std::size_t>(j)];
-            return total;
-        });
-    }, 33);
+    check_slopes(
+        "weight", real.params[0].grad, 33,
+        [&](index_t i) {
+            return complex_slope(twin.params[0].value[i], [&] {
+                auto const t = twin.model.forward(twin.ctx, ids());
+                complex total{};
+                for (index_t j = 0; j < 18; ++j) total += t.y[j] * dy[static_cast<std::size_t>(j)];
+                return total;
+            });
+        },
+        33);
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_the_table) {
@@ -37,5 +42,6 @@ BOOST_AUTO_TEST_CASE(rows_of_the_table) {
 
 BOOST_AUTO_TEST_CASE(unknown_tokens_are_errors) {
     prepared<embedding<3>, float> p(embedding<3>(10));
-    BOOST_CHECK_EXCEPTION(p.model.forward(p.ctx, ids()), error, says(errc::tokenizer, "token id 10", "vocabulary of 10"));
+    BOOST_CHECK_EXCEPTION(p.model.forward(p.ctx, ids()), error,
+                          says(errc::tokenizer, "token id 10", "vocabulary of 10"));
 }

@@ -53,7 +53,8 @@ BOOST_AUTO_TEST_CASE(parts_make_the_whole) {
     p.model.apply_part<0, 3>(p.ctx, low, in);
     p.model.apply_part<3, 4>(p.ctx, high, in);
     for (index_t r = 0; r < 4; ++r)
-        for (index_t j = 0; j < 7; ++j) BOOST_TEST(near(j < 3 ? low[r * 3 + j] : high[r * 4 + j - 3], y[r * 7 + j], 1e-14));
+        for (index_t j = 0; j < 7; ++j)
+            BOOST_TEST(near(j < 3 ? low[r * 3 + j] : high[r * 4 + j - 3], y[r * 7 + j], 1e-14));
 
     // Their gradients too; the second part adds its share to dx.
     auto const dy = draws<double>(4 * 7, 2);
@@ -65,7 +66,8 @@ BOOST_AUTO_TEST_CASE(parts_make_the_whole) {
     auto const bias = copied(p.model.bias.grad);
     p.clear_gradients();
     for (index_t r = 0; r < 4; ++r)
-        for (index_t j = 0; j < 7; ++j) (j < 3 ? low[r * 3 + j] : high[r * 4 + j - 3]) = dy[static_cast<std::size_t>(r * 7 + j)];
+        for (index_t j = 0; j < 7; ++j)
+            (j < 3 ? low[r * 3 + j] : high[r * 4 + j - 3]) = dy[static_cast<std::size_t>(r * 7 + j)];
     p.model.backward_part<0, 3>(p.ctx, in, low, parts, into::overwrite);
     p.model.backward_part<3, 4>(p.ctx, in, high, parts, into::accumulate);
     auto const same = [](auto const& a, auto const& b) {

@@ -33,7 +33,8 @@ BOOST_AUTO_TEST_CASE(what_forward_takes_and_backward_borrows) {
     std::vector<float> dx(20);
     auto const s = p.model.forward(p.ctx, matrix_view<float const, 5>(x.data(), extents<dyn, 5>(4)));
     std::size_t const taken = p.ctx.saved.used();
-    p.model.backward(p.ctx, s, matrix_view<float const, 5>(x.data(), extents<dyn, 5>(4)), {dx.data(), extents<dyn, 5>(4)});
+    p.model.backward(p.ctx, s, matrix_view<float const, 5>(x.data(), extents<dyn, 5>(4)),
+                     {dx.data(), extents<dyn, 5>(4)});
     BOOST_TEST(p.ctx.saved.used() == taken);
     BOOST_TEST(p.ctx.scratch.used() == 0U);
 }

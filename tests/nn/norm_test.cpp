@@ -38,16 +38,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
             double worst = 0;
             for (index_t i = 0; i < n; ++i) {
                 double mean = 0;
-                for (index_t j = 0; j < d; ++j) mean += std::pow(static_cast<double>(x[i * d + j]), 2) / static_cast<double>(d);
+                for (index_t j = 0; j < d; ++j)
+                    mean += std::pow(static_cast<double>(x[i * d + j]), 2) / static_cast<double>(d);
                 double const want = 1 / std::sqrt(mean + 1e-6);
                 worst = std::max(worst, std::abs(static_cast<double>(r[i]) / want - 1));
                 for (index_t j = 0; j < d; ++j)
-                    worst = std::max(worst, std::abs(static_cast<double>(y[i * d + j]) -
-                                                     static_cast<double>(x[i * d + j]) * want * static_cast<double>(w[j])));
+                    worst =
+                        std::max(worst, std::abs(static_cast<double>(y[i * d + j]) -
+                                                 static_cast<double>(x[i * d + j]) * want * static_cast<double>(w[j])));
             }
             BOOST_TEST(worst <= rounding<T>, d << " wide, " << n << " rows: " << worst);
         }
-    static_assert(std::is_same_v<backend, typename decltype(typename on::context{}.saved.template take<T>(extents<1>()))::backend>);
+    static_assert(std::is_same_v<backend, typename decltype(
+                                              typename on::context{}.saved.template take<T>(extents<1>()))::backend>);
 }
 
 BOOST_AUTO_TEST_CASE(normalised_rows) {

@@ -37,7 +37,8 @@ inline double drawn(std::uint64_t seed, index_t i) {
 // x = centre + spread * normals; x is a tensor, a view or a vector.
 template <class X> void draw(X&& x, std::uint64_t seed, double spread = 1, double centre = 0) {
     index_t i = 0;
-    for (auto& element : x) element = static_cast<std::remove_cvref_t<decltype(element)>>(centre + spread * drawn(seed, i++));
+    for (auto& element : x)
+        element = static_cast<std::remove_cvref_t<decltype(element)>>(centre + spread * drawn(seed, i++));
 }
 template <class T> std::vector<T> draws(index_t n, std::uint64_t seed, double spread = 1, double centre = 0) {
     std::vector<T> x(static_cast<std::size_t>(n));
@@ -55,7 +56,9 @@ inline bool near(double got, double want, double bound) {
     return std::abs(got - want) <= bound * std::max(1.0, std::abs(want));
 }
 
-template <class T> std::vector<T> copied(T const* data, index_t n) { return {data, data + n}; }
+template <class T> std::vector<T> copied(T const* data, index_t n) {
+    return {data, data + n};
+}
 template <class X> auto copied(X const& x) {
     using T = std::remove_cvref_t<decltype(*x.data())>;
     return copied<T>(x.data(), x.size());

@@ -58,7 +58,8 @@ BOOST_AUTO_TEST_CASE(the_emulated_blocks_agree_with_the_packets) {
         differentiate(blocks, tanh(wrt(x2, dx2)) * silu(accumulate(x2, dx2)), dy2);
         double worst = 0;
         for (index_t i = 0; i < n; ++i)
-            worst = std::max({worst, std::abs(static_cast<double>(y[i] - y2[i])), std::abs(static_cast<double>(dx[i] - dx2[i]))});
+            worst = std::max(
+                {worst, std::abs(static_cast<double>(y[i] - y2[i])), std::abs(static_cast<double>(dx[i] - dx2[i]))});
         BOOST_TEST(worst <= 2e-6);
     }
 }

@@ -25,7 +25,8 @@ void check_unary(char const* name, Make const& make, Exact const& exact, domain 
     using T = typename On::scalar;
     typename On::context const ctx(1, 2);
     for (index_t const n : sizes) {
-        typename On::vector x{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)}, dx{extents<dyn>(n)}, more{extents<dyn>(n)};
+        typename On::vector x{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)}, dx{extents<dyn>(n)},
+            more{extents<dyn>(n)};
         tensor<complex, extents<dyn>> cx{extents<dyn>(n)}, cy{extents<dyn>(n)};
         for (index_t i = 0; i < n; ++i) {
             x[i] = static_cast<T>(d.at(1, i));
@@ -46,8 +47,9 @@ void check_unary(char const* name, Make const& make, Exact const& exact, domain 
                               near(static_cast<double>(dx[i]), slope, bound) &&
                               near(static_cast<double>(more[i]), 2 + slope, bound);
             if (!good && wrong++ == 0)
-                BOOST_TEST(false, name << "(" << x[i] << ") = " << y[i] << ", expected " << exact(static_cast<double>(x[i]))
-                                       << "; slope " << dx[i] << ", expected " << slope);
+                BOOST_TEST(false, name << "(" << x[i] << ") = " << y[i] << ", expected "
+                                       << exact(static_cast<double>(x[i])) << "; slope " << dx[i] << ", expected "
+                                       << slope);
         }
         BOOST_TEST(wrong == 0, name << " with " << n << " elements");
     }
@@ -58,8 +60,8 @@ void check_binary(char const* name, Make const& make, Exact const& exact, domain
     using T = typename On::scalar;
     typename On::context const ctx(1, 2);
     for (index_t const n : sizes) {
-        typename On::vector a{extents<dyn>(n)}, b{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)}, da{extents<dyn>(n)},
-            db{extents<dyn>(n)};
+        typename On::vector a{extents<dyn>(n)}, b{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)},
+            da{extents<dyn>(n)}, db{extents<dyn>(n)};
         for (index_t i = 0; i < n; ++i) {
             a[i] = static_cast<T>(d.at(1, i));
             b[i] = static_cast<T>(d.at(2, i));
@@ -87,7 +89,9 @@ void check_binary(char const* name, Make const& make, Exact const& exact, domain
 }
 
 // An rvalue stays one: sub-expressions are in flight, tensors are named.
-template <class A> A&& pass(std::remove_reference_t<A>& a) { return static_cast<A&&>(a); }
+template <class A> A&& pass(std::remove_reference_t<A>& a) {
+    return static_cast<A&&>(a);
+}
 
 // value and slopes of a user's own operation: a b^2
 struct first_times_square {
@@ -106,30 +110,48 @@ template <class On> struct overlapping {
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(unary_operations, on, executors) {
     domain const positive{.positive = true};
-    check_unary<on>("-", [](auto&& a) { return -(pass<decltype(a)>(a)); }, [](double a) { return -a; });
-    check_unary<on>("exp", [](auto&& a) { return exp(pass<decltype(a)>(a)); }, [](double a) { return std::exp(a); });
-    check_unary<on>("log", [](auto&& a) { return log(pass<decltype(a)>(a)); }, [](double a) { return std::log(a); }, positive);
-    check_unary<on>("sqrt", [](auto&& a) { return sqrt(pass<decltype(a)>(a)); }, [](double a) { return std::sqrt(a); }, positive);
-    check_unary<on>("square", [](auto&& a) { return square(pass<decltype(a)>(a)); }, [](double a) { return a * a; });
-    check_unary<on>("sigmoid", [](auto&& a) { return sigmoid(pass<decltype(a)>(a)); }, [](double a) { return 1 / (1 + std::exp(-a)); });
-    check_unary<on>("tanh", [](auto&& a) { return tanh(pass<decltype(a)>(a)); }, [](double a) { return std::tanh(a); });
-    check_unary<on>("silu", [](auto&& a) { return silu(pass<decltype(a)>(a)); }, [](double a) { return a / (1 + std::exp(-a)); });
+    check_unary<on>(
+        "-", [](auto&& a) { return -(pass<decltype(a)>(a)); }, [](double a) { return -a; });
+    check_unary<on>(
+        "exp", [](auto&& a) { return exp(pass<decltype(a)>(a)); }, [](double a) { return std::exp(a); });
+    check_unary<on>(
+        "log", [](auto&& a) { return log(pass<decltype(a)>(a)); }, [](double a) { return std::log(a); }, positive);
+    check_unary<on>(
+        "sqrt", [](auto&& a) { return sqrt(pass<decltype(a)>(a)); }, [](double a) { return std::sqrt(a); }, positive);
+    check_unary<on>(
+        "square", [](auto&& a) { return square(pass<decltype(a)>(a)); }, [](double a) { return a * a; });
+    check_unary<on>(
+        "sigmoid", [](auto&& a) { return sigmoid(pass<decltype(a)>(a)); },
+        [](double a) { return 1 / (1 + std::exp(-a)); });
+    check_unary<on>(
+        "tanh", [](auto&& a) { return tanh(pass<decltype(a)>(a)); }, [](double a) { return std::tanh(a); });
+    check_unary<on>(
+        "silu", [](auto&& a) { return silu(pass<decltype(a)>(a)); }, [](double a) { return a / (1 + std::exp(-a)); });
     // all negative, and far from zero
-    check_unary<on>("silu, negative", [](auto&& a) { return silu(pass<decltype(a)>(a)); }, [](double a) { return a / (1 + std::exp(-a)); },
-                    {.spread = 0.5, .centre = -8});
-    check_unary<on>("tanh, large", [](auto&& a) { return tanh(pass<decltype(a)>(a)); }, [](double a) { return std::tanh(a); }, {.spread = 30});
+    check_unary<on>(
+        "silu, negative", [](auto&& a) { return silu(pass<decltype(a)>(a)); },
+        [](double a) { return a / (1 + std::exp(-a)); }, {.spread = 0.5, .centre = -8});
+    check_unary<on>(
+        "tanh, large", [](auto&& a) { return tanh(pass<decltype(a)>(a)); }, [](double a) { return std::tanh(a); },
+        {.spread = 30});
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(binary_operations, on, executors) {
-    check_binary<on>("+", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) + pass<decltype(b)>(b); }, std::plus<>());
-    check_binary<on>("-", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) - pass<decltype(b)>(b); }, std::minus<>());
-    check_binary<on>("*", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) * pass<decltype(b)>(b); }, std::multiplies<>());
-    check_binary<on>("/", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) / pass<decltype(b)>(b); }, std::divides<>(),
-                     {.positive = true});
-    check_binary<on>("maximum", [](auto&& a, auto&& b) { return maximum(pass<decltype(a)>(a), pass<decltype(b)>(b)); },
-                     [](double a, double b) { return std::max(a, b); });
-    check_binary<on>("a b^2", [](auto&& a, auto&& b) { return apply<first_times_square>(pass<decltype(a)>(a), pass<decltype(b)>(b)); },
-                     [](double a, double b) { return a * b * b; });
+    check_binary<on>(
+        "+", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) + pass<decltype(b)>(b); }, std::plus<>());
+    check_binary<on>(
+        "-", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) - pass<decltype(b)>(b); }, std::minus<>());
+    check_binary<on>(
+        "*", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) * pass<decltype(b)>(b); }, std::multiplies<>());
+    check_binary<on>("/", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) / pass<decltype(b)>(b); },
+                     std::divides<>(), {.positive = true});
+    check_binary<on>(
+        "maximum", [](auto&& a, auto&& b) { return maximum(pass<decltype(a)>(a), pass<decltype(b)>(b)); },
+        [](double a, double b) { return std::max(a, b); });
+    check_binary<on>(
+        "a b^2",
+        [](auto&& a, auto&& b) { return apply<first_times_square>(pass<decltype(a)>(a), pass<decltype(b)>(b)); },
+        [](double a, double b) { return a * b * b; });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, executors) {
@@ -151,7 +173,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, executors) {
     ones = a * 0 + 1;
     differentiate(ctx, wrt(a, da) * square(accumulate(a, da)), ones);
     for (index_t i = 0; i < a.size(); ++i)
-        BOOST_TEST(near(static_cast<double>(da[i]), 3 * static_cast<double>(a[i]) * static_cast<double>(a[i]), rounding<T>));
+        BOOST_TEST(
+            near(static_cast<double>(da[i]), 3 * static_cast<double>(a[i]) * static_cast<double>(a[i]), rounding<T>));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, executors) {
@@ -171,7 +194,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, executors) {
         BOOST_TEST(ctx.scratch.used() == 0U);
         differentiate_sum(ctx, square(wrt(x, dx)), 0.25);
         bool good = true;
-        for (index_t i = 0; i < n; ++i) good = good && near(static_cast<double>(dx[i]), 0.5 * static_cast<double>(x[i]), rounding<T>);
+        for (index_t i = 0; i < n; ++i)
+            good = good && near(static_cast<double>(dx[i]), 0.5 * static_cast<double>(x[i]), rounding<T>);
         BOOST_TEST(good);
         std::fill(x.begin(), x.end(), T{3});
         BOOST_TEST(near(sum(ctx, x), 3.0 * static_cast<double>(n), rounding<T>));
@@ -208,19 +232,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(any_other_overlap_is_refused, on, executors) {
     typename on::vector other{extents<dyn>(8)}, more{extents<dyn>(8)};
     auto const low = o.part(0);
     auto const high = o.part(1);
-    auto const refused = says(errc::usage, "overlaps an operand at another index", "write into another tensor and copy");
+    auto const refused =
+        says(errc::usage, "overlaps an operand at another index", "write into another tensor and copy");
     BOOST_CHECK_EXCEPTION(low = high + other, error, refused);
     BOOST_CHECK_EXCEPTION(evaluate(ctx, high, exp(other * (other - low))), error, refused);
     auto const gradient = says(errc::usage, "calm::differentiate", "a gradient overlaps");
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, square(wrt(low, high)), other), error, gradient);            // its own operand
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * high, more), error, gradient);             // another operand
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, square(wrt(other, low)), high), error, gradient);            // the cotangent
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * wrt(more, high), other), error, gradient);  // another gradient
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, square(wrt(low, high)), other), error, gradient);  // its own operand
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * high, more), error, gradient);   // another operand
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, square(wrt(other, low)), high), error, gradient);  // the cotangent
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * wrt(more, high), other), error,
+                          gradient);  // another gradient
     BOOST_CHECK_EXCEPTION(differentiate_sum(ctx, wrt(other, low) * high, 1), error, gradient);
     auto const twice = says(errc::usage, "two gradients go to the same tensor", "use accumulate");
     BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * wrt(more, low), other), error, twice);
     BOOST_CHECK_EXCEPTION(differentiate(ctx, accumulate(other, low) * wrt(more, low), other), error, twice);
-    BOOST_CHECK((copied(o.memory) == before));  // a refusal changes nothing
+    BOOST_CHECK((copied(o.memory) == before));                      // a refusal changes nothing
     rows(o.memory.view(), 0, 6) = rows(o.memory.view(), 6, 6) + 1;  // side by side
     BOOST_TEST(o.memory[0] == before[6] + 1);
 }

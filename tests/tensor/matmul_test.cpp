@@ -24,13 +24,15 @@ template <class A, class B> double entry(index_t inner, A const& a, B const& b) 
 struct shape {
     index_t m, n, k;
 };
-constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {1, 1, 1}, {1, 17, 5}, {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
+constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1},    {1, 17, 5},
+                            {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, T, scalars) {
     context<> ctx(1, 2);
-    for (auto const [m, n, k] : shapes) {
+    for (shape const& size : shapes) {
+        index_t const m = size.m, n = size.n, k = size.k;
         auto const a = drawn_matrix<T>(m, k, 1);
         auto const at = drawn_matrix<T>(k, m, 2);
         auto const b = drawn_matrix<T>(k, n, 3);
@@ -41,7 +43,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, 
             for (index_t i = 0; i < m; ++i)
                 for (index_t j = 0; j < n; ++j) {
                     double const want =
-                        start + entry(k, [&](index_t l) { return left(i, l); }, [&](index_t l) { return right(l, j); });
+                        start + entry(
+                                    k, [&](index_t l) { return left(i, l); }, [&](index_t l) { return right(l, j); });
                     worst = std::max(worst, std::abs(static_cast<double>(c[i * n + j]) - want));
                 }
             BOOST_TEST(worst <= rounding<T> * 4, what << " " << m << " " << n << " " << k << ": " << worst);
@@ -94,9 +97,10 @@ BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
     matmul(ctx, columns<6, 4>(c), columns<2, 3>(wide), b);
     for (index_t i = 0; i < 5; ++i)
         for (index_t j = 0; j < 10; ++j) {
-            double const want =
-                j < 6 ? before[static_cast<std::size_t>(i * 10 + j)]
-                      : entry(3, [&](index_t l) { return wide[i * 9 + 2 + l]; }, [&](index_t l) { return b[l * 4 + j - 6]; });
+            double const want = j < 6 ? before[static_cast<std::size_t>(i * 10 + j)]
+                                      : entry(
+                                            3, [&](index_t l) { return wide[i * 9 + 2 + l]; },
+                                            [&](index_t l) { return b[l * 4 + j - 6]; });
             BOOST_TEST(near(c[i * 10 + j], want, 1e-14));
         }
     // Columns of a transposed matrix are rows of the stored one.
@@ -105,10 +109,13 @@ BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
     matmul(ctx, d, columns<3, 2>(transposed(wide)), f);
     for (index_t i = 0; i < 9; ++i)
         for (index_t j = 0; j < 4; ++j)
-            BOOST_TEST(near(d[i * 4 + j],
-                            entry(2, [&](index_t l) { return wide[(3 + l) * 9 + i]; }, [&](index_t l) { return f[l * 4 + j]; }),
-                            1e-14));
-    BOOST_CHECK_EXCEPTION((columns<7, 3>(wide)), error, says(errc::usage, "calm::columns: columns 7 to 10 of a matrix of 9"));
+            BOOST_TEST(
+                near(d[i * 4 + j],
+                     entry(
+                         2, [&](index_t l) { return wide[(3 + l) * 9 + i]; }, [&](index_t l) { return f[l * 4 + j]; }),
+                     1e-14));
+    BOOST_CHECK_EXCEPTION((columns<7, 3>(wide)), error,
+                          says(errc::usage, "calm::columns: columns 7 to 10 of a matrix of 9"));
 }
 
 BOOST_AUTO_TEST_CASE(leading_dimensions_are_taken_together) {
@@ -120,7 +127,10 @@ BOOST_AUTO_TEST_CASE(leading_dimensions_are_taken_together) {
     draw(w, 2);
     matmul(ctx, y, x, w);
     for (index_t r = 0; r < 10; ++r)
-        BOOST_TEST(near(y[r * 2 + 1], entry(3, [&](index_t l) { return x[r * 3 + l]; }, [&](index_t l) { return w[l * 2 + 1]; }), 1e-14));
+        BOOST_TEST(near(y[r * 2 + 1],
+                        entry(
+                            3, [&](index_t l) { return x[r * 3 + l]; }, [&](index_t l) { return w[l * 2 + 1]; }),
+                        1e-14));
 }
 
 BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
@@ -166,7 +176,8 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_all_three) {
     BOOST_CHECK_EXCEPTION(matmul(ctx, transposed(c), transposed(fits), transposed(a)), error,
                           says(errc::usage, "the destination", "transposed"));
     tensor<float, extents<dyn>> bias{extents<dyn>(4)};
-    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error, says(errc::usage, "expected a bias of 5, found 4"));
+    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error,
+                          says(errc::usage, "expected a bias of 5, found 4"));
     ctx.rehearse(true);
     BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a rehearsal checks too
 }

@@ -1,5 +1,5 @@
-#include "calm/tensor/rows.hpp"
 #include "calm/tensor/expr.hpp"
+#include "calm/tensor/rows.hpp"
 #include "calm/text/token.hpp"
 #include "support/typed.hpp"
 
@@ -13,8 +13,12 @@ table drawn_table(index_t rows, std::uint64_t seed) {
     draw(x, seed);
     return x;
 }
-vector_view<token_id const> seen(std::vector<token_id> const& ids) { return {ids.data(), extents<dyn>(static_cast<index_t>(ids.size()))}; }
-matrix_view<float const, 5> read(table const& x) { return x; }
+vector_view<token_id const> seen(std::vector<token_id> const& ids) {
+    return {ids.data(), extents<dyn>(static_cast<index_t>(ids.size()))};
+}
+matrix_view<float const, 5> read(table const& x) {
+    return x;
+}
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(copies_and_fills) {
@@ -75,7 +79,8 @@ BOOST_AUTO_TEST_CASE(rows_are_gathered_and_their_gradients_scattered) {
                 want[static_cast<std::size_t>(at)] += static_cast<double>(dy[r * 5 + j]);
             }
         BOOST_TEST(same);
-        for (index_t i = 0; i < V * 5; ++i) BOOST_TEST(near(static_cast<double>(dx[i]), want[static_cast<std::size_t>(i)], 1e-5));
+        for (index_t i = 0; i < V * 5; ++i)
+            BOOST_TEST(near(static_cast<double>(dx[i]), want[static_cast<std::size_t>(i)], 1e-5));
         all.push_back(copied(dx));
     }
     BOOST_CHECK((all[0] == all[1] && all[0] == all[2]));
@@ -86,12 +91,29 @@ BOOST_AUTO_TEST_CASE(ids_outside_the_table_and_other_shapes_are_refused) {
     auto const x = drawn_table(4, 1);
     table y{extents<dyn, 5>(2)};
     for (token_id const bad : {-1, 4})
-        BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), read(x), seen({0, bad})), error,
-                              says(errc::tokenizer, "token id " + std::to_string(bad), "vocabulary of 4", "another tokenizer"));
+        BOOST_CHECK_EXCEPTION(
+            gather_rows(ctx, y.view(), read(x), seen({0, bad})), error,
+            says(errc::tokenizer, "token id " + std::to_string(bad), "vocabulary of 4", "another tokenizer"));
     auto const shape = says(errc::usage, "expected one row an id, (3, 5), found (2, 5)");
     std::vector<token_id> const three{0, 1, 2};
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), read(x), seen(three)), error, shape);
     BOOST_CHECK_EXCEPTION(scatter_add_rows(ctx, y.view(), read(y), seen(three)), error, shape);
+}
+
+BOOST_AUTO_TEST_CASE(distinct_ids_in_order_of_appearance) {
+    context<> ctx(1, 1);
+    std::vector<token_id> const ids{7, 2, 7, 0, 2, 9};
+    std::vector<token_id> places(ids.size());
+    vector_view<token_id> const where(places.data(), extents<dyn>(6));
+    auto const distinct = distinct_rows(ctx, seen(ids), 10, where);
+    BOOST_TEST(copied(distinct) == (std::vector<token_id>{7, 2, 0, 9}), boost::test_tools::per_element());
+    BOOST_TEST(places == (std::vector<token_id>{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
+    BOOST_CHECK_EXCEPTION(distinct_rows(ctx, seen(ids), 9, where), error, says(errc::tokenizer, "token id 9"));
+    // A rehearsal does not know the ids and takes the memory of the worst.
+    context<> rehearsal(1, 1);
+    rehearsal.rehearse(true);
+    BOOST_TEST(distinct_rows(rehearsal, seen(ids), 10, where).size() == 6);
+    BOOST_TEST(rehearsal.scratch.peak() == ctx.scratch.peak());
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_of_one_row, T, scalars) {

@@ -100,8 +100,10 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         visit_as("decoder.norm", decoder_norm, visitor);
     }
 
+    // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        typename embedding<D, T, Backend>::saved embedded;
+        vector_view<token_id, dyn, Backend> places;         // (R K): which of the distinct ids stands there
+        typename embedding<D, T, Backend>::saved embedded;  // y: (U, D)
         std::array<typename layer::saved, 2 * encoder_half> layers;
         typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;
         typename rms_norm_layer<D, T, Backend>::saved norm;
@@ -117,10 +119,13 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         });
         index_t const patches = tokens.size() / K;
         encoded s{};
-        s.embedded = embed_tokens.forward(ctx, tokens);
-        matrix_view<T, D, Backend> x = s.embedded.y;  // (R K, D)
+        s.places = ctx.saved.template take<token_id>(tokens.extents());
+        s.embedded = embed_tokens.forward(ctx, distinct_rows(ctx, tokens, vocabulary(), s.places));
+        matrix_view<T, D, Backend> x = s.embedded.y;  // (U, D)
         for (std::size_t i = 0; i < encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
-        s.squeezed = squeeze_layer.forward(ctx, reshape(x, extents<dyn, K * D>(patches)));
+        auto const every = ctx.saved.template take<T>(extents<dyn, D>(tokens.size()));  // (R K, D)
+        gather_rows(ctx, every, matrix_view<T const, D, Backend>(x), token_view(s.places));
+        s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         x = s.squeezed.y;  // (R, D)
         for (std::size_t i = encoder_half; i < 2 * encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
         s.norm = encoder_norm.forward(ctx, x);
@@ -249,8 +254,10 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
             encoder_layers[i].backward(ctx, s.layers[i], da, db);
         auto const wide = ctx.scratch.template take<T>(extents<dyn, K * D>(patches));
         squeeze_layer.backward(ctx, s.squeezed, da, wide);
-        auto dx = reshape(wide, extents<dyn, D>(patches * K));
-        auto dw = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
+        auto dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
+        auto dw = ctx.scratch.template take<T>(s.embedded.y.extents());
+        fill(ctx, dx, T{});
+        scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))), token_view(s.places));
         for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw)) encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
         embed_tokens.backward(ctx, s.embedded, dx);
     }

@@ -9,11 +9,14 @@ namespace calm {
 
 namespace detail {
 
+// A number of elements as a T, which may be complex.
+template <class T> T number(index_t n) { return static_cast<T>(static_cast<double>(n)); }
+
 template <class T> T reciprocal_root(T x) { return T{1} / math::sqrt(x); }
 
 // y (n) = x * r * w with r = 1 / sqrt(mean(x^2) + eps); returns r.
 template <class T> T rms_norm_row(T* y, T const* x, T const* w, index_t n, double eps) {
-    T const r = reciprocal_root(dot(x, x, n) / static_cast<T>(n) + static_cast<T>(eps));
+    T const r = reciprocal_root(dot(x, x, n) / number<T>(n) + static_cast<T>(eps));
     for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i) * splat<V>(r) * load<V>(w + i)); });
     return r;
 }
@@ -21,7 +24,7 @@ template <class T> T rms_norm_row(T* y, T const* x, T const* w, index_t n, doubl
 // dx and, added to dw, the gain's gradient.
 template <class T> void rms_norm_row_back(T* dx, T* dw, T const* dy, T const* x, T const* w, T r, index_t n) {
     T const s = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * load<V>(x + i); });
-    T const c = s * r * r * r / static_cast<T>(n);
+    T const c = s * r * r * r / number<T>(n);
     for_packets<T>(0, n, [&]<class V>(index_t i) {
         V const g = load<V>(dy + i);
         V const v = load<V>(x + i);
@@ -36,11 +39,11 @@ template <class T> struct moments {
 };
 
 template <class T> moments<T> layer_norm_row(T* y, T const* x, T const* w, T const* b, index_t n, double eps) {
-    T const mean = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i); }) / static_cast<T>(n);
+    T const mean = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i); }) / number<T>(n);
     T const variance = sum_packets<T>(n, [&]<class V>(index_t i) -> V {
                            V const d = load<V>(x + i) - splat<V>(mean);
                            return d * d;
-                       }) / static_cast<T>(n);
+                       }) / number<T>(n);
     T const r = reciprocal_root(variance + static_cast<T>(eps));
     for_packets<T>(0, n, [&]<class V>(index_t i) {
         store(y + i, (load<V>(x + i) - splat<V>(mean)) * splat<V>(r) * load<V>(w + i) + load<V>(b + i));
@@ -54,8 +57,8 @@ void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* 
     T const s = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i); });
     T const t = sum_packets<T>(
         n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * normal.template operator()<V>(i); });
-    T const a = s / static_cast<T>(n);
-    T const c = t / static_cast<T>(n);
+    T const a = s / number<T>(n);
+    T const c = t / number<T>(n);
     for_packets<T>(0, n, [&]<class V>(index_t i) {
         V const g = load<V>(dy + i);
         V const h = normal.template operator()<V>(i);

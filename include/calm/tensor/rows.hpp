@@ -105,18 +105,23 @@ void add_row_sums(context<cpu>& ctx, view<T, extents<D>> const& total, view<T co
     });
 }
 
+namespace detail {
+template <class Id> void check_ids(view<Id const, extents<dyn>> const& ids, index_t V) {
+    for (Id const id : ids)
+        require(id >= 0 && id < V, errc::tokenizer, [&] {
+            return "calm: token id " + std::to_string(id) + " is outside a vocabulary of " + std::to_string(V) +
+                   "; was the text encoded with another tokenizer?";
+        });
+}
+}  // namespace detail
+
 // y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1.
 template <class T, index_t D, class Id>
 void gather_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& y, view<T const, extents<dyn, D>> const& table,
                  view<Id const, extents<dyn>> const& ids) {
     index_t const width = table.extent(1);
     detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
-    if (!ctx.rehearsing())
-        for (Id const id : ids)
-            require(id >= 0 && id < table.extent(0), errc::tokenizer, [&] {
-                return "calm: token id " + std::to_string(id) + " is outside a vocabulary of " +
-                       std::to_string(table.extent(0)) + "; was the text encoded with another tokenizer?";
-            });
+    if (!ctx.rehearsing()) detail::check_ids(ids, table.extent(0));
     ctx.parallel_ranges(ids.size(), 256, [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r)
             std::copy_n(table.data() + static_cast<index_t>(ids[r]) * width, width, y.data() + r * width);
@@ -135,6 +140,29 @@ void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable,
             if (auto const id = static_cast<index_t>(ids[r]); id % tasks == task)
                 detail::add_into(dtable.data() + id * width, dy.data() + r * width, width);
     });
+}
+
+// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number of
+// ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there can be.
+template <class Id>
+vector_view<Id const> distinct_rows(context<cpu>& ctx, vector_view<Id const> const& ids, index_t V, vector_view<Id> const& places) {
+    auto const most = std::min(V, ids.size());
+    auto const distinct = ctx.saved.template take<Id>(extents<dyn>(most));
+    arena_scope const scope(ctx.scratch);
+    auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
+    if (ctx.rehearsing()) return distinct;
+    detail::check_ids(ids, V);
+    std::fill_n(numbers.data(), V, Id{-1});
+    index_t count = 0;
+    for (index_t i = 0; i < ids.size(); ++i) {
+        Id& number = numbers[ids[i]];
+        if (number < 0) {
+            distinct[count] = ids[i];
+            number = static_cast<Id>(count++);
+        }
+        places[i] = number;
+    }
+    return rows(distinct, 0, count);
 }
 
 }  // namespace calm

@@ -1,0 +1,9 @@
+// expect: calm::residual: the layer.s outputs must equal its inputs
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+
+#ifdef CALM_SHOULD_FAIL
+calm::residual<calm::linear<4, 5>> layer;
+#else
+calm::residual<calm::linear<4, 4>> layer;
+#endif

@@ -1,0 +1,179 @@
+// Whole models against central differences in double, and the laws of a step.
+#include "calm/model/calm.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr configuration small{
+    .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
+    .hidden_size = 12,
+    .intermediate_size = 16,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .num_mlp_layers = 2,
+    .noise_size = 6};
+constexpr index_t V = 13, K = 2, L = 4;
+
+template <class T> using small_autoencoder = autoencoder<small.autoencoder, T>;
+template <class T> using small_model = calm_model<small, T>;
+
+// All tokens of the vocabulary stand in 13 or more.
+std::vector<token_id> some_tokens(index_t n) {
+    std::vector<token_id> tokens;
+    for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>((5 * i + i / V) % V));
+    return tokens;
+}
+vector_view<token_id const> seen(std::vector<token_id> const& v) {
+    return {v.data(), extents<dyn>(static_cast<index_t>(v.size()))};
+}
+template <index_t C, class T> matrix_view<T const, C> as_matrix(std::vector<T> const& v) {
+    return {v.data(), extents<dyn, C>(static_cast<index_t>(v.size()) / C)};
+}
+
+// Gradients of `loss` with respect to some elements of every parameter: relative error 1e-6.
+template <class F> void check_central_differences(std::vector<flat_param<double>> const& params, F const& loss) {
+    std::vector<std::vector<double>> gradients;
+    for (auto const& p : params) gradients.push_back(copied(p.grad, p.size));
+    for (std::size_t k = 0; k < params.size(); ++k)
+        check_slopes(
+            params[k].name, gradients[k].data(), params[k].size,
+            [&](index_t i) {
+                double& element = params[k].value[i];
+                double const before = element;
+                auto const at = [&](double step) {
+                    element = before + step;
+                    return loss();
+                };
+                constexpr double h = 1e-3;  // the error of the five-point rule is h^4
+                double const slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+                element = before;
+                return slope;
+            },
+            3, 1e-6);
+}
+
+// Drawn parameters: gains around one, so that the slopes are neither tiny nor huge.
+void centre_gains(std::vector<flat_param<double>> const& params) {
+    for (auto const& p : params)
+        if (p.name.find("norm.weight") != std::string::npos || p.name.find("ln.weight") != std::string::npos)
+            for (index_t i = 0; i < p.size; ++i) p.value[i] = 1 + 0.3 * p.value[i];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_whole_autoencoder_by_central_differences) {
+    prepared<small_autoencoder<double>, double> p{small_autoencoder<double>(V)};
+    centre_gains(p.params);
+    constexpr index_t R = 5;
+    auto const tokens = some_tokens(R * K);
+    auto shown = tokens;
+    shown[3] = 0;
+    auto const eps = draws<double>(R * L, 1);
+    auto scale = std::vector<double>(R * L, 1 / 0.85);
+    scale[2] = scale[11] = 0;
+    autoencoder_objective const objective{.kl_clamp = 0.05, .kl_weight = 0.1};
+    auto const loss = [&] {
+        return p.model
+            .loss_and_gradient(p.ctx, seen(tokens), {seen(shown), as_matrix<L>(eps), as_matrix<L>(scale)}, objective)
+            .loss;
+    };
+    loss();
+    check_central_differences(p.params, loss);
+    BOOST_TEST(p.ctx.saved.used() == 0U);
+    BOOST_TEST(p.ctx.scratch.used() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
+    prepared<small_model<double>, double> p{small_model<double>(V)};
+    arena<> frozen("autoencoder");
+    allocate(p.model.ae_model, frozen, static_cast<arena<>*>(nullptr));
+    for (auto const& q : parameters<double>(p.model.ae_model))
+        draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.3);
+    centre_gains(p.params);
+    constexpr index_t B = 2, P = 4, R = B * (P - 1), N = 3, M = 4;
+    auto const tokens = some_tokens(B * P * K);
+    auto const noise = draws<double>(R * N * 6, 1, 0.3);
+    auto const eps = draws<double>(M * R * L, 2);
+    energy_objective const o{.samples = N, .targets = M, .beta = 1};
+    auto const loss = [&] {
+        return p.model.train(
+            p.ctx, seen(tokens), P, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+                view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
+                return p.model.generative_head.loss_and_gradient(p.ctx, hidden, posterior.mean, posterior.log_std,
+                                                                 dhidden, o, as_matrix<6>(noise), targets, 1.0 / R) /
+                       R;
+            });
+    };
+    loss();
+    check_central_differences(p.params, loss);
+}
+
+namespace {
+
+// Loss, gradients and memory of one step in float.
+struct step_outcome {
+    double loss = 0;
+    std::vector<std::vector<float>> gradients;
+    std::size_t saved = 0;
+    std::size_t scratch = 0;
+};
+
+step_outcome autoencoder_step(int threads, index_t patches, bool rehearse = false) {
+    prepared<small_autoencoder<float>, float> p{small_autoencoder<float>(V), threads};
+    auto const tokens = some_tokens(patches * K);
+    p.ctx.rehearse(rehearse);
+    step_outcome result;
+    {
+        arena_scope const scope(p.ctx.saved);
+        auto const noise = p.model.draw(p.ctx, seen(tokens), 0.15);
+        result.loss = p.model.loss_and_gradient(p.ctx, seen(tokens), noise, {}).loss;
+    }
+    for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
+    result.saved = p.ctx.saved.peak();
+    result.scratch = p.ctx.scratch.peak();
+    return result;
+}
+
+step_outcome model_step(int threads, index_t sequences, bool rehearse = false) {
+    prepared<small_model<float>, float> p{small_model<float>(V), threads};
+    arena<> frozen("autoencoder");
+    allocate(p.model.ae_model, frozen, static_cast<arena<>*>(nullptr));
+    for (auto const& q : parameters<float>(p.model.ae_model))
+        draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.3);
+    constexpr index_t P = 80;  // more than a tile of attention
+    auto const tokens = some_tokens(sequences * P * K);
+    p.ctx.rehearse(rehearse);
+    step_outcome result;
+    result.loss = p.model.loss_and_gradient(p.ctx, seen(tokens), P, {.samples = 3, .targets = 5});
+    for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
+    result.saved = p.ctx.saved.peak();
+    result.scratch = p.ctx.scratch.peak();
+    return result;
+}
+
+template <class Step> void check_step(Step const& step) {
+    auto const one = step(1, false);
+    for (int threads : {2, 3}) {
+        auto const more = step(threads, false);
+        BOOST_TEST(more.loss == one.loss);
+        BOOST_TEST((more.gradients == one.gradients), threads << " threads compute other bits than one");
+    }
+    auto const rehearsal = step(2, true);
+    BOOST_TEST(rehearsal.saved == one.saved);
+    BOOST_TEST(rehearsal.scratch == one.scratch);
+    for (auto const& g : rehearsal.gradients)
+        BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == static_cast<std::ptrdiff_t>(g.size()));
+    BOOST_TEST(one.saved > 0U);
+    BOOST_TEST(std::isfinite(one.loss));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_and_a_rehearsal_takes_the_memory_of_the_step) {
+    check_step([](int threads, bool rehearse) { return autoencoder_step(threads, 300, rehearse); });
+    check_step([](int threads, bool rehearse) { return model_step(threads, 3, rehearse); });
+}
