@@ -378,6 +378,12 @@ std::optional<generate_options> read_generate(int argc, char const* const* argv)
         o.sampler = name;
     });
     c.number<index_t, index_t>("--samples", o.samples, "N", "pool of the batch sampler (200)", 1);
+    c.parsed("--padding", "SIDE", "where a prompt is filled up to whole patches: left, or right as published (left)",
+             [&o](std::string const& side) {
+                 if (side != "left" && side != "right")
+                     throw error(errc::usage, "--padding: expected left or right, found '" + side + "'");
+                 o.pad_left = side == "left";
+             });
     c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most (200)", 1);
     add_threads(c, o.seed, o.threads);
     c.check([&] { batch_sampler::at(parse_temperature(o.temperature), o.samples); });

@@ -198,6 +198,7 @@ public:
         };
         generation_settings const settings{.sampler = batch_sampler::at(parse_temperature(o.temperature), o.samples),
                                            .max_tokens = o.max_tokens,
+                                           .pad_left = o.pad_left,
                                            .seed = o.seed};
         put(o.prompt);
         double const start = steady_seconds();

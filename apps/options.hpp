@@ -64,6 +64,7 @@ struct generate_options {
     std::string sampler = "batch";
     index_t samples = 200;
     index_t max_tokens = 200;
+    bool pad_left = true;
     std::uint64_t seed = 1;
     int threads = 0;
 };

@@ -20,6 +20,7 @@ calm::apps::recipes defaults() {
     calm::apps::recipes r;
     r.autoencoder.steps = 1000;
     r.autoencoder.rate = 2e-3;
+    r.autoencoder.objective.kl_weight = 5e-3;  // a wider posterior is easier to predict
     r.autoencoder.warmup = 50;
     r.autoencoder.batch_tokens = 4096;
     r.calm.steps = 2000;

@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_autoencoder_is_read_and_written_bit_fo
 
     context<> ctx(1, 2);
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, parameters_of(model));
+    round_if_expected(f, named(model));
     auto const tokens = f.integers<token_id>("in/tokens");
     auto const e = model.posterior(ctx, as_vector(tokens));
     BOOST_TEST(close(span_of(e.mean), f.floats("out/mean"), kind::output));
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     check_same_configuration(from.path(config_file), again + "/config.json");
 
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, parameters_of(w.model));
+    round_if_expected(f, named(w.model));
     round_if_expected(f, [&](auto visitor) { w.model.visit_autoencoder(visitor); });
     check_computes(w.model, f, "");
 

@@ -15,7 +15,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     memory m;
     backbone<C> model(f.size("vocab_size"));
     allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const sequences = f.shape("in/tokens")[0];
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
 
     auto const cotangent = f.floats("in/cotangent");
     model.backward(ctx, s, as_rows<float, C.hidden_size>(cotangent));
-    check_gradients(parameters_of(model), f);
+    check_gradients(named(model), f);
 
     // Patch by patch through the cache: the same hidden states.
     auto cache = model.make_cache(sequences, patches);
@@ -50,10 +50,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     for (index_t p = 0; p < patches; ++p) {
         std::vector<token_id> column;
         for (index_t b = 0; b < sequences; ++b)
-            column.insert(column.end(), tokens.begin() + (b * patches + p) * K, tokens.begin() + (b * patches + p + 1) * K);
+            column.insert(column.end(), tokens.begin() + (b * patches + p) * K,
+                          tokens.begin() + (b * patches + p + 1) * K);
         auto const h = model.extend(ctx, as_vector(column), cache);
         for (index_t b = 0; b < sequences; ++b)
-            std::copy_n(h.data() + b * C.hidden_size, C.hidden_size, stepwise.begin() + (b * patches + p) * C.hidden_size);
+            std::copy_n(h.data() + b * C.hidden_size, C.hidden_size,
+                        stepwise.begin() + (b * patches + p) * C.hidden_size);
     }
     BOOST_TEST(close(stepwise, f.floats("out/hidden"), kind::output));
 }

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     memory m;
     head model;
     allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const positions = f.shape("in/hidden")[0];
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     std::vector<float> dhidden(hidden.size());
     model.backward(ctx, s, as_rows<float, head::L>(cotangent), {dhidden.data(), extents<dyn, head::D>(positions)});
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(parameters_of(model), f);
+    check_gradients(named(model), f);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants) {
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     auto const autoencoder_parameters = [&](auto visitor) { model.visit_autoencoder(visitor); };
     allocate(model, m.values, &m.gradients);
     allocate(model.ae_model, frozen.values, static_cast<arena<>*>(nullptr));
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
     load_parameters(autoencoder_parameters, f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -65,15 +65,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     auto const samples = f.size("num_samples");
     auto const noise = noise_of<head>(f, positions);
     auto const eps = f.floats("in/eps");
-    energy_objective const objective{.samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
-    auto const loss = model.train(ctx, as_vector(tokens), patches, [&](auto const& hidden, auto const& posterior, auto const& dh) {
-        double const scale = 1.0 / static_cast<double>(positions);
-        auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
-        return scale * model.generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dh, objective,
-                                                               as_rows<float, head::S>(noise), targets, scale);
-    });
+    energy_objective const objective{
+        .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
+    auto const loss =
+        model.train(ctx, as_vector(tokens), patches, [&](auto const& hidden, auto const& posterior, auto const& dh) {
+            double const scale = 1.0 / static_cast<double>(positions);
+            auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
+            return scale * model.generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dh,
+                                                                   objective, as_rows<float, head::S>(noise), targets,
+                                                                   scale);
+        });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
-    check_gradients(parameters_of(model), f);
+    check_gradients(named(model), f);
 
     auto const t = model.shift(ctx, as_vector(tokens), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;

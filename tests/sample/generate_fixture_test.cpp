@@ -21,7 +21,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(generation_agrees_with_the_oracle, variant, varian
     auto const autoencoder_parameters = [&](auto visitor) { model.visit_autoencoder(visitor); };
     allocate(model, m.values, &m.gradients);
     allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
     load_parameters(autoencoder_parameters, f);
 
     auto const noises = f.floats("in/noises");

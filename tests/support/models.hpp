@@ -17,18 +17,23 @@ inline constexpr configuration base{
     .num_key_value_heads = 2,
     .num_mlp_layers = 3,
     .noise_size = 16};
-inline constexpr configuration two{
-    .autoencoder = {.vocab_size = 101, .patch_size = 2, .hidden_size = 24, .intermediate_size = 40, .num_encoder_layers = 4,
-                    .latent_size = 8},
-    .hidden_size = 36,
-    .intermediate_size = 56,
-    .num_hidden_layers = 2,
-    .num_attention_heads = 3,
-    .num_key_value_heads = 3,
-    .num_mlp_layers = 2,
-    .noise_size = 12};
+inline constexpr configuration two{.autoencoder = {.vocab_size = 101,
+                                                   .patch_size = 2,
+                                                   .hidden_size = 24,
+                                                   .intermediate_size = 40,
+                                                   .num_encoder_layers = 4,
+                                                   .latent_size = 8},
+                                   .hidden_size = 36,
+                                   .intermediate_size = 56,
+                                   .num_hidden_layers = 2,
+                                   .num_attention_heads = 3,
+                                   .num_key_value_heads = 3,
+                                   .num_mlp_layers = 2,
+                                   .noise_size = 12};
 
-template <configuration C> char const* variant_name() { return C == base ? "base" : "two"; }
+template <configuration C> char const* variant_name() {
+    return C == base ? "base" : "two";
+}
 
 // Boost names a typed case by its type.
 struct base_variant {
@@ -59,17 +64,20 @@ template <class Visitable> void check_gradients(Visitable const& visit, fixture 
     });
 }
 
-template <class Model> auto parameters_of(Model& model) {
+template <class Model> auto named(Model& model) {
     return [&model](auto visitor) { model.visit(visitor); };
 }
 
-template <class T> std::span<T> span_of(T* data, index_t n) { return {data, static_cast<std::size_t>(n)}; }
+template <class T> std::span<T> span_of(T* data, index_t n) {
+    return {data, static_cast<std::size_t>(n)};
+}
 template <class V> auto span_of(V const& v) {
     return std::span<typename V::element_type const>(v.data(), static_cast<std::size_t>(v.size()));
 }
 
 // A vector as a view of the shape.
-template <class T, index_t... Sizes, class... Dynamic> view<T const, extents<Sizes...>> seen(std::vector<T> const& v, Dynamic... d) {
+template <class T, index_t... Sizes, class... Dynamic>
+view<T const, extents<Sizes...>> seen(std::vector<T> const& v, Dynamic... d) {
     return {v.data(), extents<Sizes...>(d...)};
 }
 template <class T, index_t Columns> matrix_view<T const, Columns> as_rows(std::vector<T> const& v) {

@@ -32,7 +32,7 @@ template <class Model, class Loss> void ten_steps(context<>& ctx, Model& model, 
     };
     BOOST_TEST(relative(losses, f.floats<double>("out/losses"), 1e-5));
     BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-5));
-    parameters_of(model)([&](std::string const& name, auto& p) {
+    named(model)([&](std::string const& name, auto& p) {
         auto const want = f.floats("out/param." + name);
         BOOST_TEST(close_to(span_of(p.read()), std::span(want.data(), want.size()), 5e-5, 0), name);
     });
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
     memory m;
     autoencoder<C.autoencoder> model(f.size("vocab_size"));
     allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
     memory m;
     calm_model<C> model(f.size("vocab_size"));
     allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    load_parameters(named(model), f);
     auto const frozen = [&](auto visitor) { model.visit_autoencoder(visitor); };
     allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
     load_parameters(frozen, f);

@@ -20,6 +20,7 @@ std::size_t allocations = 0;
 
 // A matrix that decays, longer than a range and than a packet, and two vectors that don't.
 template <class T> struct small_model {
+    using scalar = T;
     param<T, extents<dyn, 3>> matrix = make_param<T, extents<dyn, 3>>(role::weight, extents<dyn, 3>(7001));
     param<T, extents<5>> bias = make_param<T, extents<5>>(role::bias);
     param<T, extents<dyn>> empty = make_param<T, extents<dyn>>(role::gain, extents<dyn>(0));

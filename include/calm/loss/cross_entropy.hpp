@@ -1,6 +1,6 @@
 #pragma once
-// The vocabulary: logits x E^T of rows x (R, D) against a table E (V, D). They are formed for a block of rows and a chunk
-// of the vocabulary at a time, and never stored whole.
+// The vocabulary: logits x E^T of rows x (R, D) against a table E (V, D). They are formed for a block of rows and a
+// chunk of the vocabulary at a time, and never stored whole.
 
 #include <limits>
 
@@ -24,8 +24,9 @@ template <class T> struct running_sum {
     void add(T const* logits, index_t n) {
         double const now = std::max(highest, largest(logits, n));
         T const shift = static_cast<T>(now);
-        total = total * static_cast<T>(std::exp(highest - now)) +
-                sum_packets<T>(n, [&]<class V>(index_t j) -> V { return math::exp(load<V>(logits + j) - splat<V>(shift)); });
+        total = total * static_cast<T>(std::exp(highest - now)) + sum_packets<T>(n, [&]<class V>(index_t j) -> V {
+                    return math::exp(load<V>(logits + j) - splat<V>(shift));
+                });
         highest = now;
     }
     [[nodiscard]] T log_sum() const { return static_cast<T>(highest) + math::log(total); }
@@ -49,18 +50,18 @@ template <class T> index_t first_largest(T const* x, index_t n) {
 }  // namespace detail
 
 // Sum over the rows of -log softmax(x E^T)[target]; divide by R for the mean. loss (R) gets one value a row.
-// If dx (R, D) is not null it is overwritten, and dtable (V, D) accumulates, with the gradients of scale * sum of the rows'
-// losses. Throws errc::tokenizer for a target outside the vocabulary.
+// If dx (R, D) is not null it is overwritten, and dtable (V, D) accumulates, with the gradients of scale * sum of the
+// rows' losses. Throws errc::tokenizer for a target outside the vocabulary.
 template <class T, index_t D>
-void cross_entropy(context<cpu>& ctx, vector_view<T> const& loss, matrix_view<T, D> const& dx, matrix_view<T, D> const& dtable,
-                   matrix_view<T const, D> const& x, matrix_view<T const, D> const& table,
-                   vector_view<token_id const> const& targets, double scale) {
+void cross_entropy(context<cpu>& ctx, vector_view<T> const& loss, matrix_view<T, D> const& dx,
+                   matrix_view<T, D> const& dtable, matrix_view<T const, D> const& x,
+                   matrix_view<T const, D> const& table, vector_view<token_id const> const& targets, double scale) {
 
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
     require(targets.size() == x.extent(0), errc::usage, [&] {
-        return "calm::cross_entropy: expected one target a row, found " + std::to_string(targets.size()) + " targets and " +
-               std::to_string(x.extent(0)) + " rows";
+        return "calm::cross_entropy: expected one target a row, found " + std::to_string(targets.size()) +
+               " targets and " + std::to_string(x.extent(0)) + " rows";
     });
     if (!ctx.rehearsing())
         for (token_id const t : targets)
@@ -107,7 +108,8 @@ void cross_entropy(context<cpu>& ctx, vector_view<T> const& loss, matrix_view<T,
                     detail::for_packets<T>(0, z.extent(1), [&]<class V>(index_t j) {
                         store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
                     });
-                    if (index_t const t = targets[r0 + i] - v0; t >= 0 && t < z.extent(1)) row[t] -= static_cast<T>(scale);
+                    if (index_t const t = targets[r0 + i] - v0; t >= 0 && t < z.extent(1))
+                        row[t] -= static_cast<T>(scale);
                 }
             });
             matmul(ctx, rows(dx, r0, n), z, e, v0 == 0 ? into::overwrite : into::accumulate);

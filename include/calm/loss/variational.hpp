@@ -16,8 +16,8 @@ template <class Mean, class LogStd> auto clamped_kl(Mean&& mean, LogStd&& log_st
 
 // Sum over rows and dimensions of max(0.5 (mean^2 + std^2 - 1 - 2 log_std), clamp).
 template <class T, index_t L, class Backend>
-auto clamped_kl_sum(context<Backend>& ctx, matrix_view<T, L, Backend> const& mean, matrix_view<T, L, Backend> const& log_std,
-                    double clamp) {
+auto clamped_kl_sum(context<Backend>& ctx, matrix_view<T, L, Backend> const& mean,
+                    matrix_view<T, L, Backend> const& log_std, double clamp) {
     return sum(ctx, detail::clamped_kl(mean, log_std, log_std, clamp));
 }
 

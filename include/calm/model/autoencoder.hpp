@@ -46,8 +46,8 @@ template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct
 
 // Run-time settings of the training objective.
 struct autoencoder_objective {
-    double dropout = 0.15;    // of input tokens (they become id 0) and of the latent
-    double kl_clamp = 0.5;    // a dimension's divergence below it is not pushed further
+    double dropout = 0.15;  // of input tokens (they become id 0) and of the latent
+    double kl_clamp = 0.5;  // a dimension's divergence below it is not pushed further
     double kl_weight = 1e-3;
 };
 
@@ -60,9 +60,11 @@ struct autoencoder_losses {
 
 template <autoencoder_configuration C, class T = float, class Backend = cpu> struct autoencoder {
     static_assert(check::sizes_are_positive(C), "calm::autoencoder: every size of the configuration must be positive");
-    static_assert(check::layers_are_even(C),
-                  "calm::autoencoder: num_encoder_layers and num_decoder_layers must be even: half of the layers work on "
-                  "tokens, half on patches");
+    static_assert(
+        check::layers_are_even(C),
+        "calm::autoencoder: num_encoder_layers and num_decoder_layers must be even: half of the layers work on "
+        "tokens, half on patches");
+    using scalar = T;
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
@@ -127,7 +129,8 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         gather_rows(ctx, every, matrix_view<T const, D, Backend>(x), token_view(s.places));
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         x = s.squeezed.y;  // (R, D)
-        for (std::size_t i = encoder_half; i < 2 * encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
+        for (std::size_t i = encoder_half; i < 2 * encoder_half; ++i)
+            x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
         s.norm = encoder_norm.forward(ctx, x);
         s.mean = ctx.saved.template take<T>(extents<dyn, L>(patches));
         s.log_std = ctx.saved.template take<T>(extents<dyn, L>(patches));
@@ -152,14 +155,16 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         for (std::size_t i = 0; i < decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
         s.expanded = expand_layer.forward(ctx, x);
         x = reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));  // (R K, D)
-        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
+        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i)
+            x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
         s.norm = decoder_norm.forward(ctx, x);
         s.y = s.norm.y;
         return s;
     }
 
     // tokens (R * K) = the most likely ones of z (R, L). What it needs of ctx.saved is given back.
-    void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z) const {
+    void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                       const_latents const& z) const {
         arena_scope const scope(ctx.saved);
         argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
     }
@@ -179,13 +184,14 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
         ctx.parallel_ranges(tokens.size(), 1024, [&](index_t begin, index_t end) {
             for (index_t i = begin; i < end; ++i) {
-                bool const hidden = uniform(ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K + i)) < rate;
+                bool const hidden =
+                    uniform(ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K + i)) < rate;
                 shown[i] = hidden ? 0 : tokens[i];
             }
         });
         fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
-        fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate), static_cast<T>(1 / (1 - rate)),
-                            static_cast<std::uint64_t>(first * L));
+        fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
+                            static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));
         return {shown, eps, scale};
     }
 
@@ -225,7 +231,8 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     }
 
     // dz (R, L) is overwritten.
-    void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy, latents const& dz) {
+    void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy,
+                         latents const& dz) {
         arena_scope const scope(ctx.scratch);
         index_t const tokens = dy.extent(0);
         auto da = ctx.scratch.template take<T>(extents<dyn, D>(tokens));
@@ -237,11 +244,13 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto dx = rows(db, 0, tokens / K);
         auto dw = ctx.scratch.template take<T>(extents<dyn, D>(tokens / K));
         expand_layer.backward(ctx, s.expanded, wide, dx);
-        for (std::size_t i = decoder_half; i-- > 0; std::swap(dx, dw)) decoder_layers[i].backward(ctx, s.layers[i], dx, dw);
+        for (std::size_t i = decoder_half; i-- > 0; std::swap(dx, dw))
+            decoder_layers[i].backward(ctx, s.layers[i], dx, dw);
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
     }
 
-    void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean, const_latents const& dlog_std) {
+    void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean,
+                            const_latents const& dlog_std) {
         arena_scope const scope(ctx.scratch);
         index_t const patches = dmean.extent(0);
         auto da = ctx.scratch.template take<T>(extents<dyn, D>(patches));
@@ -257,8 +266,10 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         auto dw = ctx.scratch.template take<T>(s.embedded.y.extents());
         fill(ctx, dx, T{});
-        scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))), token_view(s.places));
-        for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw)) encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
+        scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))),
+                         token_view(s.places));
+        for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw))
+            encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
         embed_tokens.backward(ctx, s.embedded, dx);
     }
 };

@@ -80,7 +80,9 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C),
                   "calm::backbone: num_key_value_heads must divide num_attention_heads");
-    static_assert(check::head_size_is_even(C), "calm::backbone: rotary embeddings need an even hidden_size / num_attention_heads");
+    static_assert(check::head_size_is_even(C),
+                  "calm::backbone: rotary embeddings need an even hidden_size / num_attention_heads");
+    using scalar = T;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);

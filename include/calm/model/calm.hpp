@@ -10,8 +10,7 @@ namespace calm {
 
 template <configuration C, class T, class Backend> struct chosen_head;
 template <configuration C, class T, class Backend>
-    requires(C.head == head_kind::energy)
-struct chosen_head<C, T, Backend> {
+requires(C.head == head_kind::energy) struct chosen_head<C, T, Backend> {
     using type = energy_head<C, T, Backend>;
 };
 
@@ -33,7 +32,8 @@ struct calm_model {
     backbone_type transformer;
     Head generative_head;
 
-    explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) : ae_model(vocabulary), transformer(vocabulary) {}
+    explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
+        ae_model(vocabulary), transformer(vocabulary) {}
     [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }
 
     // What is trained, under the published names.
@@ -53,8 +53,8 @@ struct calm_model {
     shifted shift(context<Backend>& ctx, token_view const& tokens, index_t patches) const {
         require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage, [&] {
             return "calm::calm_model: expected whole sequences of at least 2 patches of " + std::to_string(K) +
-                   " tokens, found " + std::to_string(tokens.size()) + " tokens for sequences of " + std::to_string(patches) +
-                   " patches";
+                   " tokens, found " + std::to_string(tokens.size()) + " tokens for sequences of " +
+                   std::to_string(patches) + " patches";
         });
         index_t const length = (patches - 1) * K;
         index_t const sequences = tokens.size() / (patches * K);
@@ -67,15 +67,16 @@ struct calm_model {
         return {inputs, labels};
     }
 
-    // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to the
-    // parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it decides
-    // the noise. Spec 4, 5. Uses ctx.saved and gives it back.
+    // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to
+    // the parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
+    // decides the noise. Spec 4, 5. Uses ctx.saved and gives it back.
     double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t patches, objective const& o,
                              index_t first = 0, double weight = 1) {
         return train(ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
             auto const positions = static_cast<double>(hidden.extent(0));
             return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
-                                                     weight / positions) / positions;
+                                                     weight / positions) /
+                   positions;
         });
     }
 
@@ -101,10 +102,11 @@ struct calm_model {
         return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
     }
 
-    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D). Position i draws as element first + i
-    // of `draws`.
+    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D). Position i draws as element first
+    // + i of `draws`.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws, index_t first) const {
+                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
+                        index_t first) const {
         arena_scope const scope(ctx.scratch);
         index_t const chunk = std::max<index_t>(1, 2048 / samples);
         auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));

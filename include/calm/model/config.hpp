@@ -48,23 +48,24 @@ constexpr bool sizes_are_positive(autoencoder_configuration const& c) {
            c.num_encoder_layers > 0 && c.num_decoder_layers > 0;
 }
 constexpr bool sizes_are_positive(configuration const& c) {
-    return sizes_are_positive(c.autoencoder) && c.hidden_size > 0 && c.intermediate_size > 0 && c.num_hidden_layers > 0 &&
-           c.num_attention_heads > 0 && c.num_key_value_heads > 0 && c.num_mlp_layers > 0 && c.noise_size > 0;
+    return sizes_are_positive(c.autoencoder) && c.hidden_size > 0 && c.intermediate_size > 0 &&
+           c.num_hidden_layers > 0 && c.num_attention_heads > 0 && c.num_key_value_heads > 0 && c.num_mlp_layers > 0 &&
+           c.noise_size > 0;
 }
-constexpr bool heads_divide_width(configuration const& c) { return c.hidden_size % c.num_attention_heads == 0; }
+constexpr bool heads_divide_width(configuration const& c) {
+    return c.hidden_size % c.num_attention_heads == 0;
+}
 constexpr bool key_value_heads_divide_heads(configuration const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
-constexpr bool head_size_is_even(configuration const& c) { return c.hidden_size / c.num_attention_heads % 2 == 0; }
+constexpr bool head_size_is_even(configuration const& c) {
+    return c.hidden_size / c.num_attention_heads % 2 == 0;
+}
 }  // namespace check
 
 namespace detail {
-template <precision> struct scalar_of {
-    using type = float;
-};
-template <> struct scalar_of<precision::fp64> {
-    using type = double;
-};
+template <precision> struct scalar_of { using type = float; };
+template <> struct scalar_of<precision::fp64> { using type = double; };
 }  // namespace detail
 
 template <configuration C> using scalar_of = typename detail::scalar_of<C.precision>::type;

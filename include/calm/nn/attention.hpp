@@ -18,7 +18,8 @@ void rotate(context<cpu>& ctx, matrix_view<T, Width> const& x, index_t head_size
         for (index_t p = begin; p < end; ++p)
             for (index_t i = 0; i < half; ++i) {
                 // The published tables are computed in single precision.
-                float const frequency = std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
+                float const frequency =
+                    std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
                 float const angle = static_cast<float>(first + p) * frequency;
                 table[(p * 2) * half + i] = static_cast<T>(std::cos(angle));
                 table[(p * 2 + 1) * half + i] = static_cast<T>(direction * static_cast<double>(std::sin(angle)));
@@ -46,8 +47,8 @@ template <class T, index_t Width> struct kv_cache {
     tensor<T, extents<dyn, dyn, Width>> values;
     index_t length = 0;
 
-    kv_cache(index_t sequences, index_t capacity)
-        : keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)) {}
+    kv_cache(index_t sequences, index_t capacity) :
+        keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)) {}
 };
 
 template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
@@ -63,17 +64,18 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
     linear<D, D, with_bias::no, T, Backend> o_proj;
 
     struct saved {
-        index_t positions;                        // P: rows are (B, P)
-        typename decltype(q_proj)::saved q;       // y: (R, D), rotated
-        typename decltype(k_proj)::saved k;       // y: (R, kv_width), rotated
-        typename decltype(v_proj)::saved v;       // y: (R, kv_width)
-        typename decltype(o_proj)::saved o;       // x: (R, D)
+        index_t positions;                               // P: rows are (B, P)
+        typename decltype(q_proj)::saved q;              // y: (R, D), rotated
+        typename decltype(k_proj)::saved k;              // y: (R, kv_width), rotated
+        typename decltype(v_proj)::saved v;              // y: (R, kv_width)
+        typename decltype(o_proj)::saved o;              // x: (R, D)
         view<T, extents<dyn, dyn, Heads>, Backend> lse;  // stored (B, heads, P)
-        matrix_view<T, D, Backend> y;             // (R, D)
+        matrix_view<T, D, Backend> y;                    // (R, D)
     };
 
     // x: rows (B, P) of D; every sequence attends to itself.
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions, double theta) const {
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions,
+                  double theta) const {
         index_t const rows = x.extent(0);
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
@@ -81,15 +83,16 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         rotate(ctx, q.y, head_size, positions, 0, theta);
         rotate(ctx, k.y, head_size, positions, 0, theta);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
-        auto const lse = ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
+        auto const lse =
+            ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
         auto const a = shape(rows, positions);
         ctx.parallel(a.sequences * Heads, [&](index_t task) {
             index_t const b = task / Heads;
             index_t const h = task % Heads;
             index_t const at = b * a.q_sequence + h * head_size;
             index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
-            detail::attention_head(a, mixed.data() + at, lse.data() + task * positions, q.y.data() + at, k.y.data() + kv,
-                                   v.y.data() + kv);
+            detail::attention_head(a, mixed.data() + at, lse.data() + task * positions, q.y.data() + at,
+                                   k.y.data() + kv, v.y.data() + kv);
         });
         auto const o = o_proj.forward(ctx, mixed);
         return {positions, q, k, v, o, lse, o.y};
@@ -152,8 +155,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         cache.length += fresh;
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        detail::attention_shape const a{sequences, fresh,     cache.length,    Heads,    KvHeads,
-                                        head_size, D,         fresh * D,       kv_width, capacity * kv_width};
+        detail::attention_shape const a{sequences, fresh, cache.length, Heads,    KvHeads,
+                                        head_size, D,     fresh * D,    kv_width, capacity * kv_width};
         ctx.parallel(sequences * Heads, [&](index_t task) {
             index_t const b = task / Heads;
             index_t const h = task % Heads;
@@ -175,10 +178,10 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
 private:
     static detail::attention_shape shape(index_t rows, index_t positions) {
         require(positions > 0 && rows % positions == 0, errc::usage, [&] {
-            return "calm::attention: expected rows of whole sequences of " + std::to_string(positions) + " positions, found " +
-                   std::to_string(rows) + " rows";
+            return "calm::attention: expected rows of whole sequences of " + std::to_string(positions) +
+                   " positions, found " + std::to_string(rows) + " rows";
         });
-        return {rows / positions, positions, positions, Heads,    KvHeads,
+        return {rows / positions, positions, positions,     Heads,    KvHeads,
                 head_size,        D,         positions * D, kv_width, positions * kv_width};
     }
 };

@@ -1,8 +1,8 @@
 #pragma once
 // Combinators: layers in a row, and a layer beside the identity. A layer is anything with
 //     saved forward(ctx, x) const      saved.y is the result; memory from ctx.saved
-//     void backward(ctx, saved, dy, dx)   dx is overwritten, parameter gradients accumulate; may consume saved, never reads saved.y
-//     void visit(visitor)                 names its parameters
+//     void backward(ctx, saved, dy, dx)   dx is overwritten, parameter gradients accumulate; may consume saved, never
+//     reads saved.y void visit(visitor)                 names its parameters
 // and the sizes `inputs` and `outputs`.
 
 #include <tuple>
@@ -59,7 +59,8 @@ template <class... Layers> struct chain {
         return {all, std::get<depth - 1>(all).y};
     }
 
-    template <class Context, class DY, class DX> void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+    template <class Context, class DY, class DX>
+    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, dx);
     }
@@ -73,14 +74,15 @@ template <class... Layers> struct chain {
 
 private:
     template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
-        static_assert(
-            ((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
-            "calm::chain: the outputs of a layer must equal the inputs of the next");
+        static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
+                      "calm::chain: the outputs of a layer must equal the inputs of the next");
     }
     template <std::size_t I, class Context, class X> auto forward_from(Context& ctx, X const& x) const {
         auto const s = std::get<I>(layers).forward(ctx, x);
-        if constexpr (I + 1 < depth) return std::tuple_cat(std::tuple(s), forward_from<I + 1>(ctx, s.y));
-        else return std::tuple(s);
+        if constexpr (I + 1 < depth)
+            return std::tuple_cat(std::tuple(s), forward_from<I + 1>(ctx, s.y));
+        else
+            return std::tuple(s);
     }
     template <std::size_t I, class Context, class DY, class DX>
     void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
@@ -111,7 +113,8 @@ template <class Layer> struct residual {
         evaluate(ctx, s.y, s.y + x);
         return s;
     }
-    template <class Context, class DY, class DX> void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+    template <class Context, class DY, class DX>
+    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
         inner.backward(ctx, s, dy, dx);
         evaluate(ctx, dx, dx + dy);
     }

@@ -11,7 +11,7 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    double rate = 0;              // in [0, 1)
+    double rate = 0;  // in [0, 1)
     stream draws = stream::dropout;
     bool training = true;
 
@@ -24,8 +24,11 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
         require(rate >= 0 && rate < 1, errc::usage,
                 [&] { return "calm::dropout: expected a rate in [0, 1), found " + std::to_string(rate); });
         saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
-        if (training) fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate), static_cast<T>(1 / (1 - rate)));
-        else fill(ctx, s.scale, T{1});
+        if (training)
+            fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate),
+                                static_cast<T>(1 / (1 - rate)));
+        else
+            fill(ctx, s.scale, T{1});
         evaluate(ctx, s.y, x * s.scale);
         return s;
     }

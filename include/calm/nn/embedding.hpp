@@ -7,10 +7,11 @@
 namespace calm {
 
 template <index_t D, class T = float, class Backend = cpu> struct embedding {
+    using scalar = T;
     param<T, extents<dyn, D>, Backend> weight;
 
-    explicit embedding(index_t vocabulary)
-        : weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
+    explicit embedding(index_t vocabulary) :
+        weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
 
     [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }
 

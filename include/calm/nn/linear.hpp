@@ -8,12 +8,13 @@ namespace calm {
 
 enum class with_bias : bool { no, yes };
 
-template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = float, class Backend = cpu> struct linear {
+template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = float, class Backend = cpu>
+struct linear {
     using scalar = T;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = matrix_view<T const, In, Backend>;    // (R, In)
-    using output = matrix_view<T, Out, Backend>;        // (R, Out)
+    using input = matrix_view<T const, In, Backend>;  // (R, In)
+    using output = matrix_view<T, Out, Backend>;      // (R, Out)
 
     param<T, extents<Out, In>, Backend> weight = make_param<T, extents<Out, In>, Backend>(role::weight);
     param<T, extents<Out>, Backend> bias = make_param<T, extents<Out>, Backend>(role::bias);
@@ -25,8 +26,10 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = fl
 
     // y (R, Out) from x (R, In), into the caller's memory.
     void apply(context<Backend>& ctx, output const& y, input const& x) const {
-        if constexpr (Bias == with_bias::yes) matmul(ctx, y, x, transposed(weight.value), bias.read());
-        else matmul(ctx, y, x, transposed(weight.value));
+        if constexpr (Bias == with_bias::yes)
+            matmul(ctx, y, x, transposed(weight.value), bias.read());
+        else
+            matmul(ctx, y, x, transposed(weight.value));
     }
 
     saved forward(context<Backend>& ctx, input const& x) const {
@@ -54,7 +57,8 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = fl
         view<T const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         if constexpr (Bias == with_bias::yes)
             matmul(ctx, y, x, transposed(w), view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
-        else matmul(ctx, y, x, transposed(w));
+        else
+            matmul(ctx, y, x, transposed(w));
     }
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, matrix_view<T const, Count, Backend> const& dy,

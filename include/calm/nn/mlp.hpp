@@ -16,10 +16,10 @@ template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct
     linear<Inner, D, with_bias::no, T, Backend> down_proj;
 
     struct saved {
-        typename decltype(gate_proj)::saved gate;   // y: (R, Inner)
-        typename decltype(up_proj)::saved up;       // y: (R, Inner)
-        typename decltype(down_proj)::saved down;   // x: (R, Inner), y: (R, D)
-        matrix_view<T, D, Backend> y;               // (R, D)
+        typename decltype(gate_proj)::saved gate;  // y: (R, Inner)
+        typename decltype(up_proj)::saved up;      // y: (R, Inner)
+        typename decltype(down_proj)::saved down;  // x: (R, Inner), y: (R, D)
+        matrix_view<T, D, Backend> y;              // (R, D)
     };
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {

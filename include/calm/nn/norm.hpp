@@ -10,9 +10,13 @@ namespace calm {
 namespace detail {
 
 // A number of elements as a T, which may be complex.
-template <class T> T number(index_t n) { return static_cast<T>(static_cast<double>(n)); }
+template <class T> T number(index_t n) {
+    return static_cast<T>(static_cast<double>(n));
+}
 
-template <class T> T reciprocal_root(T x) { return T{1} / math::sqrt(x); }
+template <class T> T reciprocal_root(T x) {
+    return T{1} / math::sqrt(x);
+}
 
 // y (n) = x * r * w with r = 1 / sqrt(mean(x^2) + eps); returns r.
 template <class T> T rms_norm_row(T* y, T const* x, T const* w, index_t n, double eps) {
@@ -23,7 +27,8 @@ template <class T> T rms_norm_row(T* y, T const* x, T const* w, index_t n, doubl
 
 // dx and, added to dw, the gain's gradient.
 template <class T> void rms_norm_row_back(T* dx, T* dw, T const* dy, T const* x, T const* w, T r, index_t n) {
-    T const s = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * load<V>(x + i); });
+    T const s =
+        sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * load<V>(x + i); });
     T const c = s * r * r * r / number<T>(n);
     for_packets<T>(0, n, [&]<class V>(index_t i) {
         V const g = load<V>(dy + i);
@@ -40,10 +45,12 @@ template <class T> struct moments {
 
 template <class T> moments<T> layer_norm_row(T* y, T const* x, T const* w, T const* b, index_t n, double eps) {
     T const mean = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i); }) / number<T>(n);
-    T const variance = sum_packets<T>(n, [&]<class V>(index_t i) -> V {
-                           V const d = load<V>(x + i) - splat<V>(mean);
-                           return d * d;
-                       }) / number<T>(n);
+    T const variance = sum_packets<T>(n,
+                                      [&]<class V>(index_t i) -> V {
+                                          V const d = load<V>(x + i) - splat<V>(mean);
+                                          return d * d;
+                                      }) /
+                       number<T>(n);
     T const r = reciprocal_root(variance + static_cast<T>(eps));
     for_packets<T>(0, n, [&]<class V>(index_t i) {
         store(y + i, (load<V>(x + i) - splat<V>(mean)) * splat<V>(r) * load<V>(w + i) + load<V>(b + i));
@@ -55,8 +62,9 @@ template <class T>
 void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, moments<T> m, index_t n) {
     auto const normal = [&]<class V>(index_t i) -> V { return (load<V>(x + i) - splat<V>(m.mean)) * splat<V>(m.r); };
     T const s = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i); });
-    T const t = sum_packets<T>(
-        n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * normal.template operator()<V>(i); });
+    T const t = sum_packets<T>(n, [&]<class V>(index_t i) -> V {
+        return load<V>(dy + i) * load<V>(w + i) * normal.template operator()<V>(i);
+    });
     T const a = s / number<T>(n);
     T const c = t / number<T>(n);
     for_packets<T>(0, n, [&]<class V>(index_t i) {
@@ -114,8 +122,7 @@ void rms_norm(context<cpu>& ctx, matrix_view<T, D> const& y, vector_view<T> cons
 template <class T, index_t D>
 void rms_norm(context<emulated>& ctx, matrix_view<T, D, emulated> const& y, vector_view<T, dyn, emulated> const& r,
               matrix_view<T const, D, emulated> const& x, view<T const, extents<D>, emulated> const& w, double eps) {
-    launch(ctx, x.extent(0),
-           detail::rms_norm_kernel<T>{y.data(), r.data(), x.data(), w.data(), x.extent(1), eps});
+    launch(ctx, x.extent(0), detail::rms_norm_kernel<T>{y.data(), r.data(), x.data(), w.data(), x.extent(1), eps});
 }
 
 template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer {
@@ -134,7 +141,8 @@ template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
+        saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
+                      ctx.saved.template take<T>(extents<dyn>(rows))};
         rms_norm(ctx, s.y, s.r, x, weight.read(), eps);
         return s;
     }
@@ -161,9 +169,9 @@ template <index_t D, class T = float, class Backend = cpu> struct layer_norm {
     param<T, extents<D>, Backend> bias = make_param<T, extents<D>, Backend>(role::bias);
 
     struct saved {
-        matrix_view<T const, D, Backend> x;                        // (R, D)
-        matrix_view<T, D, Backend> y;                              // (R, D)
-        view<detail::moments<T>, extents<dyn>, Backend> moments;   // (R)
+        matrix_view<T const, D, Backend> x;                       // (R, D)
+        matrix_view<T, D, Backend> y;                             // (R, D)
+        view<detail::moments<T>, extents<dyn>, Backend> moments;  // (R)
     };
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {

@@ -3,6 +3,7 @@
 // counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all walk it.
 
 #include <string>
+#include <vector>
 
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/fill.hpp"
@@ -42,34 +43,91 @@ param<T, Extents, Backend> make_param(role starts, Extents const& shape = Extent
     return {{nullptr, shape}, {nullptr, shape}, starts, false};
 }
 
-// Calls visitor("prefix.name", p) where a layer says visitor("name", p).
-template <class Visitor> auto prefixed(std::string prefix, Visitor& visitor) {
-    return [prefix = std::move(prefix), &visitor](std::string const& name, auto& p) { visitor(prefix + name, p); };
-}
+// Calls visitor("prefix.name", p) where a layer says visitor("name", p). One type whatever the depth: a layer's visit
+// is compiled once for a visitor.
+template <class Visitor> struct prefixed {
+    std::string prefix;
+    Visitor& visitor;
+    template <class Param> void operator()(std::string const& name, Param& p) { visitor(prefix + name, p); }
+};
 template <class Layer, class Visitor> void visit_as(std::string const& name, Layer& layer, Visitor& visitor) {
-    auto inner = prefixed(name + ".", visitor);
+    prefixed<Visitor> inner{name + ".", visitor};
+    layer.visit(inner);
+}
+template <class Layer, class Visitor> void visit_as(std::string const& name, Layer& layer, prefixed<Visitor>& outer) {
+    prefixed<Visitor> inner{outer.prefix + name + ".", outer.visitor};
     layer.visit(inner);
 }
 
-// Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient.
-template <class Model, class Backend>
-void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
-    auto give = [&]<class T, class E>(std::string const&, param<T, E, Backend>& p) {
-        p.value = values.template take<T>(p.value.extents());
-        if (gradients != nullptr) p.grad = gradients->template take<T>(p.grad.extents());
+// A parameter without its static shape, for code that treats all alike. One visitor collects them, so that a model's
+// visit is compiled for it once, and not for everything that walks the parameters.
+template <class T, class Backend = cpu> struct any_parameter {
+    using scalar = T;
+    std::string name;
+    view<T, extents<dyn>, Backend> value;
+    view<T, extents<dyn>, Backend> grad;
+    role starts;
+    bool decays;
+    bool* received_gradient;
+    void* owner;
+    void (*bind)(void* owner, T* value, T* grad);  // gives the parameter its memory
+};
+
+namespace detail {
+template <class Model> struct scalar_of_model { using type = float; };
+template <class Model>
+requires requires {
+    typename Model::scalar;
+}
+struct scalar_of_model<Model> {
+    using type = typename Model::scalar;
+};
+}  // namespace detail
+
+// All parameters of a model, in the order of visit. The scalar type is Model::scalar, or float where it names none.
+template <class Backend = cpu, class Model, class T = typename detail::scalar_of_model<Model>::type>
+std::vector<any_parameter<T, Backend>> parameters_of(Model& model) {
+    std::vector<any_parameter<T, Backend>> all;
+    auto add = [&]<class U, class E>(std::string const& name, param<U, E, Backend>& p) {
+        static_assert(std::is_same_v<T, U>,
+                      "calm::parameters_of: a model of other numbers than float names them as `scalar`");
+        extents<dyn> const size(p.value.size());
+        all.push_back({name,
+                       {p.value.data(), size},
+                       {p.grad.data(), size},
+                       p.starts,
+                       param<U, E, Backend>::decays,
+                       &p.received_gradient,
+                       &p,
+                       [](void* owner, T* value, T* grad) {
+                           auto& self = *static_cast<param<U, E, Backend>*>(owner);
+                           self.value = {value, self.value.extents()};
+                           self.grad = {grad, self.grad.extents()};
+                       }});
     };
-    model.visit(give);
-    auto clear = [&]<class T, class E>(std::string const&, param<T, E, Backend>& p) {
-        std::fill_n(p.value.data(), p.value.size(), T{});
-        if (p.grad.data() != nullptr) std::fill_n(p.grad.data(), p.grad.size(), T{});
-    };
-    model.visit(clear);
+    model.visit(add);
+    return all;
+}
+
+// Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
+template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
+    for (auto const& p : parameters_of<Backend>(model)) {
+        using T = typename std::remove_cvref_t<decltype(p)>::scalar;
+        auto const zeros = [&](arena<Backend>& memory) {
+            auto const taken = memory.template take<T>(p.value.extents());
+            std::fill_n(taken.data(), taken.size(), T{});
+            return taken.data();
+        };
+        T* const value = zeros(values);
+        p.bind(p.owner, value, gradients != nullptr ? zeros(*gradients) : nullptr);
+    }
 }
 
 // The published initialisation (spec 3, 5); the draws follow from seed, and the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
     std::uint64_t first = 0;
-    auto draw = [&]<class T, class E>(std::string const&, param<T, E, Backend>& p) {
+    for (auto const& p : parameters_of<Backend>(model)) {
+        using T = typename std::remove_cvref_t<decltype(p)>::scalar;
         if (p.starts == role::weight) {
             fill_normal(ctx, p.value, key{ctx.seed, stream::initialise, 0}, first);
             p.value = p.value * 0.02;
@@ -77,14 +135,12 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
         } else {
             fill(ctx, p.value, p.starts == role::gain ? T{1} : T{});
         }
-    };
-    model.visit(draw);
+    }
 }
 
 template <class Model> index_t count_parameters(Model& model) {
     index_t n = 0;
-    auto add = [&](std::string const&, auto& p) { n += p.value.size(); };
-    model.visit(add);
+    for (auto const& p : parameters_of(model)) n += p.value.size();
     return n;
 }
 

@@ -89,7 +89,7 @@ inline std::int64_t integer_inverse(temperature T) {
         nearest = name(below) + " or " + name(below + 1.0);
     }
     throw error(errc::usage, "temperature: this sampler needs T = 1/n with an integer n, found T = " +
-                                 detail::shortest(T.value) + "; take " + nearest + ", or the exact sampler");
+                                 detail::shortest(T.value) + "; take " + nearest);
 }
 
 // Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position. A

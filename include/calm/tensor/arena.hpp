@@ -54,7 +54,7 @@ public:
 
 private:
     struct release {
-        void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{alignment}); }
+        void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
     };
     struct block {
         std::unique_ptr<std::byte[], release> bytes;
@@ -64,7 +64,7 @@ private:
     void add_block(std::size_t size) {
         try {
             blocks_.push_back({std::unique_ptr<std::byte[], release>(
-                                   static_cast<std::byte*>(::operator new(size, std::align_val_t{alignment}))),
+                                   static_cast<std::byte*>(::operator new (size, std::align_val_t{alignment}))),
                                size});
         } catch (std::bad_alloc const&) {
             throw error(errc::memory, "calm::arena '" + name() + "': expected " + std::to_string(size) +

@@ -1,5 +1,6 @@
 #pragma once
-// A context says where and how a verb runs: threads, scratch memory, the key of its random numbers. There are no globals.
+// A context says where and how a verb runs: threads, scratch memory, the key of its random numbers. There are no
+// globals.
 
 #include <algorithm>
 #include <cstdint>
@@ -27,8 +28,12 @@ namespace detail {
 class flush_denormals {
 #if defined(__SSE__)
 public:
-    flush_denormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040U); }
-    ~flush_denormals() { _mm_setcsr(saved_); }
+    flush_denormals() : saved_(_mm_getcsr()) {
+        _mm_setcsr(saved_ | 0x8040U);
+    }
+    ~flush_denormals() {
+        _mm_setcsr(saved_);
+    }
     flush_denormals(flush_denormals const&) = delete;
     flush_denormals& operator=(flush_denormals const&) = delete;
 
@@ -45,8 +50,9 @@ template <class Backend = cpu> class context {
 
 public:
     // threads: 0 takes the machine's. The same seed gives the same bits at any number of threads.
-    explicit context(std::uint64_t run_seed = 0, int threads = 0)
-        : seed(run_seed), threads_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+    explicit context(std::uint64_t run_seed = 0, int threads = 0) :
+        seed(run_seed),
+        threads_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
     std::uint64_t seed;
     std::uint32_t step = 0;  // of the run: part of every random key
@@ -61,8 +67,8 @@ public:
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
     void rehearse(bool on) { rehearsing_ = on; }
 
-    // Calls f(task) for task = 0 .. tasks - 1, each once, in any order, on up to threads() threads. Tasks must not depend
-    // on each other, and must not throw.
+    // Calls f(task) for task = 0 .. tasks - 1, each once, in any order, on up to threads() threads. Tasks must not
+    // depend on each other, and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (rehearsing_ || tasks <= 0) return;
 #ifdef _OPENMP

@@ -25,10 +25,12 @@ template <class Tree, class T> void serial_evaluate(Tree const& tree, T* y, inde
 }
 
 template <class Tree, class T> void run_evaluate(context<cpu> const& ctx, Tree const& tree, T* y, index_t n) {
-    ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) { serial_evaluate(tree, y, begin, end); });
+    ctx.parallel_ranges(n, elementwise_grain,
+                        [&](index_t begin, index_t end) { serial_evaluate(tree, y, begin, end); });
 }
 
-template <class Tree, class T> void run_differentiate(context<cpu> const& ctx, Tree const& tree, T const* dy, index_t n) {
+template <class Tree, class T>
+void run_differentiate(context<cpu> const& ctx, Tree const& tree, T const* dy, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
         for_packets<T>(begin, end, [&]<class V>(index_t i) {
             tree.template backward<V>(tree.template forward<V>(i), i, load<V>(dy + i));
@@ -37,7 +39,8 @@ template <class Tree, class T> void run_differentiate(context<cpu> const& ctx, T
 }
 
 // The gradient of scale * sum(tree).
-template <class Tree, class T> void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, index_t n) {
+template <class Tree, class T>
+void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
         for_packets<T>(begin, end, [&]<class V>(index_t i) {
             tree.template backward<V>(tree.template forward<V>(i), i, splat<V>(scale));
@@ -90,12 +93,8 @@ void run_differentiate_sum(context<emulated> const& ctx, Tree const& tree, T sca
 }
 
 // Sums in chunks of fixed size, each in a fixed order, then over the chunks: the threads change nothing.
-template <class T> struct accumulator {
-    using type = T;
-};
-template <> struct accumulator<float> {
-    using type = double;
-};
+template <class T> struct accumulator { using type = T; };
+template <> struct accumulator<float> { using type = double; };
 
 template <class Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
     using T = typename Tree::scalar;
@@ -110,8 +109,10 @@ template <class Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree co
         for (index_t begin = c * chunk; begin < end; begin += 256) {  // lanes are added up before they lose digits
             V packets{};
             for_packets<T>(begin, std::min(end, begin + 256), [&]<class W>(index_t i) {
-                if constexpr (std::is_same_v<W, T>) total += static_cast<wide>(tree.template forward<T>(i).value);
-                else packets += tree.template forward<W>(i).value;
+                if constexpr (std::is_same_v<W, T>)
+                    total += static_cast<wide>(tree.template forward<T>(i).value);
+                else
+                    packets += tree.template forward<W>(i).value;
             });
             if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
         }

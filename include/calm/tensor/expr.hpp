@@ -58,7 +58,8 @@ template <class T> using kind_of = operand_kind<std::remove_cvref_t<T>>;
 
 }  // namespace detail
 
-template <class T> concept tensor_operand = detail::kind_of<T>::tensor_like || detail::kind_of<T>::is_expression;
+template <class T>
+concept tensor_operand = detail::kind_of<T>::tensor_like || detail::kind_of<T>::is_expression;
 
 namespace detail {
 
@@ -69,15 +70,16 @@ template <tensor_operand A> auto as_expression(A&& a) {
         static_assert(!std::is_lvalue_reference_v<A>,
                       "calm: an expression is used where it is written: don't keep it in a variable, assign it to a "
                       "tensor, or write it again");
-        return expression<std::remove_cvref_t<decltype(a.tree())>, typename plain::extents_type, typename plain::backend>(
-            a.tree(), a.extents());
+        return expression<std::remove_cvref_t<decltype(a.tree())>, typename plain::extents_type,
+                          typename plain::backend>(a.tree(), a.extents());
     } else {
         if constexpr (kind_of<A>::owns)
             static_assert(std::is_lvalue_reference_v<A>,
                           "calm: an expression cannot hold a temporary tensor, which is gone before it is read: give "
                           "the tensor a name first");
         using T = std::remove_const_t<typename plain::value_type>;
-        return expression<tree::input<T>, typename plain::extents_type, typename plain::backend>({a.data()}, a.extents());
+        return expression<tree::input<T>, typename plain::extents_type, typename plain::backend>({a.data()},
+                                                                                                 a.extents());
     }
 }
 
@@ -108,7 +110,8 @@ template <class Op, class A, class B> auto make_binary(A&& a, B&& b) {
                       "calm: operands live on different backends; copy(ctx, dst, src) moves data between them");
         static_assert(std::is_same_v<typename X::scalar, typename Y::scalar>,
                       "calm: operands have different scalar types; convert one of them");
-        using tree_type = tree::binary<Op, std::remove_cvref_t<decltype(x.tree())>, std::remove_cvref_t<decltype(y.tree())>>;
+        using tree_type =
+            tree::binary<Op, std::remove_cvref_t<decltype(x.tree())>, std::remove_cvref_t<decltype(y.tree())>>;
         auto shape = merged_extents(x.extents(), y.extents());
         return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), y.tree()}, shape);
     } else if constexpr (tensor_operand<A>) {
@@ -140,17 +143,18 @@ template <class T> void check_overlap(T const* y, T const* x, index_t n, char co
 
 template <class Tree, class T> void check_destination(Tree const& tree, T const* y, index_t n) {
     tree::for_each_leaf(tree, [&](T const* x, bool, bool) {
-        check_overlap(y, x, n,
-                      "calm: the destination overlaps an operand at another index: expected the same memory or separate "
-                      "memory; write into another tensor and copy");
+        check_overlap(
+            y, x, n,
+            "calm: the destination overlaps an operand at another index: expected the same memory or separate "
+            "memory; write into another tensor and copy");
     });
 }
 
 // Gradients may share memory with each other only where the later one accumulates, and with operands index by index.
 template <class Tree, class T> void check_gradients(Tree const& tree, T const* dy, index_t n) {
-    constexpr char const* sentence =
-        "calm::differentiate: a gradient overlaps an operand, the cotangent or another gradient at another index: expected "
-        "the same memory or separate memory; write into another tensor and copy";
+    constexpr char const* sentence = "calm::differentiate: a gradient overlaps an operand, the cotangent or another "
+                                     "gradient at another index: expected "
+                                     "the same memory or separate memory; write into another tensor and copy";
     if (n == 0) return;  // nothing is written, and empty tensors may share an address
     int place = 0;
     tree::for_each_leaf(tree, [&](T const* dx, bool is_gradient, bool accumulates) {
@@ -162,42 +166,73 @@ template <class Tree, class T> void check_gradients(Tree const& tree, T const* d
             int const there = other++;
             if (there == here) return;
             check_overlap(dx, x, n, sentence);
-            require(!(x_is_gradient && x == dx && there < here && !accumulates), errc::usage,
-                    "calm::differentiate: two gradients go to the same tensor and the second would overwrite the first; "
-                    "use accumulate(x, dx) for it");
+            require(
+                !(x_is_gradient && x == dx && there < here && !accumulates), errc::usage,
+                "calm::differentiate: two gradients go to the same tensor and the second would overwrite the first; "
+                "use accumulate(x, dx) for it");
         });
     });
 }
 
 }  // namespace detail
 
-template <class A, class B> requires detail::operand_pair<A, B> auto operator+(A&& a, B&& b) {
+template <class A, class B>
+requires detail::operand_pair<A, B>
+auto operator+(A&& a, B&& b) {
     return detail::make_binary<op::add>(std::forward<A>(a), std::forward<B>(b));
 }
-template <class A, class B> requires detail::operand_pair<A, B> auto operator-(A&& a, B&& b) {
+template <class A, class B>
+requires detail::operand_pair<A, B>
+auto operator-(A&& a, B&& b) {
     return detail::make_binary<op::subtract>(std::forward<A>(a), std::forward<B>(b));
 }
-template <class A, class B> requires detail::operand_pair<A, B> auto operator*(A&& a, B&& b) {
+template <class A, class B>
+requires detail::operand_pair<A, B>
+auto operator*(A&& a, B&& b) {
     return detail::make_binary<op::multiply>(std::forward<A>(a), std::forward<B>(b));
 }
-template <class A, class B> requires detail::operand_pair<A, B> auto operator/(A&& a, B&& b) {
+template <class A, class B>
+requires detail::operand_pair<A, B>
+auto operator/(A&& a, B&& b) {
     return detail::make_binary<op::divide>(std::forward<A>(a), std::forward<B>(b));
 }
-template <class A, class B> requires detail::operand_pair<A, B> auto maximum(A&& a, B&& b) {
+template <class A, class B>
+requires detail::operand_pair<A, B>
+auto maximum(A&& a, B&& b) {
     return detail::make_binary<op::maximum>(std::forward<A>(a), std::forward<B>(b));
 }
-template <tensor_operand A> auto operator-(A&& a) { return detail::make_unary<op::negate>(std::forward<A>(a)); }
-template <tensor_operand A> auto exp(A&& a) { return detail::make_unary<op::exponential>(std::forward<A>(a)); }
-template <tensor_operand A> auto log(A&& a) { return detail::make_unary<op::logarithm>(std::forward<A>(a)); }
-template <tensor_operand A> auto sqrt(A&& a) { return detail::make_unary<op::square_root>(std::forward<A>(a)); }
-template <tensor_operand A> auto square(A&& a) { return detail::make_unary<op::squared>(std::forward<A>(a)); }
-template <tensor_operand A> auto sigmoid(A&& a) { return detail::make_unary<op::sigmoid>(std::forward<A>(a)); }
-template <tensor_operand A> auto tanh(A&& a) { return detail::make_unary<op::hyperbolic_tangent>(std::forward<A>(a)); }
-template <tensor_operand A> auto silu(A&& a) { return detail::make_unary<op::silu>(std::forward<A>(a)); }
+template <tensor_operand A> auto operator-(A&& a) {
+    return detail::make_unary<op::negate>(std::forward<A>(a));
+}
+template <tensor_operand A> auto exp(A&& a) {
+    return detail::make_unary<op::exponential>(std::forward<A>(a));
+}
+template <tensor_operand A> auto log(A&& a) {
+    return detail::make_unary<op::logarithm>(std::forward<A>(a));
+}
+template <tensor_operand A> auto sqrt(A&& a) {
+    return detail::make_unary<op::square_root>(std::forward<A>(a));
+}
+template <tensor_operand A> auto square(A&& a) {
+    return detail::make_unary<op::squared>(std::forward<A>(a));
+}
+template <tensor_operand A> auto sigmoid(A&& a) {
+    return detail::make_unary<op::sigmoid>(std::forward<A>(a));
+}
+template <tensor_operand A> auto tanh(A&& a) {
+    return detail::make_unary<op::hyperbolic_tangent>(std::forward<A>(a));
+}
+template <tensor_operand A> auto silu(A&& a) {
+    return detail::make_unary<op::silu>(std::forward<A>(a));
+}
 
 // A user's own operation: a struct with value and back (or back_a, back_b) as in ops.hpp.
-template <class Op, tensor_operand A> auto apply(A&& a) { return detail::make_unary<Op>(std::forward<A>(a)); }
-template <class Op, class A, class B> requires detail::operand_pair<A, B> auto apply(A&& a, B&& b) {
+template <class Op, tensor_operand A> auto apply(A&& a) {
+    return detail::make_unary<Op>(std::forward<A>(a));
+}
+template <class Op, class A, class B>
+requires detail::operand_pair<A, B>
+auto apply(A&& a, B&& b) {
     return detail::make_binary<Op>(std::forward<A>(a), std::forward<B>(b));
 }
 
@@ -206,11 +241,18 @@ template <class T, class E, class T2, class E2, class B>
 auto make_variable(view<T, E, B> const& x, view<T2, E2, B> const& dx, bool accumulates) {
     static_assert(!std::is_const_v<T2>, "calm::wrt: the gradient must be writable");
     auto shape = merged_extents(x.extents(), dx.extents());
-    return expression<tree::variable<std::remove_const_t<T>>, decltype(shape), B>({x.data(), dx.data(), accumulates}, shape);
+    return expression<tree::variable<std::remove_const_t<T>>, decltype(shape), B>({x.data(), dx.data(), accumulates},
+                                                                                  shape);
 }
-template <class T, class E, class B> view<T, E, B> as_view(tensor<T, E, B>& x) { return x.view(); }
-template <class T, class E, class B> view<T const, E, B> as_view(tensor<T, E, B> const& x) { return x.view(); }
-template <class T, class E, class B> view<T, E, B> as_view(view<T, E, B> const& x) { return x; }
+template <class T, class E, class B> view<T, E, B> as_view(tensor<T, E, B>& x) {
+    return x.view();
+}
+template <class T, class E, class B> view<T const, E, B> as_view(tensor<T, E, B> const& x) {
+    return x.view();
+}
+template <class T, class E, class B> view<T, E, B> as_view(view<T, E, B> const& x) {
+    return x;
+}
 
 // Where a result goes or a cotangent comes from must be the expression's kind of memory.
 template <class Expression, class Backend, class V> constexpr void check_kind() {
@@ -240,7 +282,8 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
 }
 
 // From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop.
-template <class Backend, class DY, tensor_operand A> void differentiate(context<Backend> const& ctx, A&& a, DY const& dy) {
+template <class Backend, class DY, tensor_operand A>
+void differentiate(context<Backend> const& ctx, A&& a, DY const& dy) {
     auto e = detail::as_expression(std::forward<A>(a));
     static_assert(std::remove_cvref_t<decltype(e.tree())>::active,
                   "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
@@ -269,10 +312,9 @@ template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a
     return detail::run_sum(ctx, e.tree(), e.extents().size());
 }
 
-template <class T, class Extents, class Backend>
-template <class Expression>
-    requires detail::is_expression<std::remove_cvref_t<Expression>>
-view<T, Extents, Backend> const& view<T, Extents, Backend>::operator=(Expression&& a) const {
+template <class T, class Extents, class Backend> template <class Expression>
+requires detail::is_expression<std::remove_cvref_t<Expression>> view<T, Extents, Backend>
+const& view<T, Extents, Backend>::operator=(Expression&& a) const {
     context<Backend> const here(0, 1);
     evaluate(here, *this, std::forward<Expression>(a));
     return *this;

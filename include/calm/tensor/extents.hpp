@@ -28,14 +28,15 @@ public:
     constexpr extents() = default;
 
     template <class... Index>
-        requires(sizeof...(Index) == rank_dynamic && rank_dynamic > 0 && (std::is_convertible_v<Index, index_t> && ...))
-    constexpr explicit(sizeof...(Index) == 1) extents(Index... sizes) : dynamic_{{static_cast<index_t>(sizes)...}} {}
+    requires(sizeof...(Index) == rank_dynamic && rank_dynamic > 0 &&
+             (std::is_convertible_v<Index, index_t> && ...)) constexpr explicit(sizeof...(Index) == 1)
+        extents(Index... sizes) :
+        dynamic_{{static_cast<index_t>(sizes)...}} {}
 
     // Static sizes may be forgotten; recovering them takes extents_cast.
     template <index_t... Other>
-        requires(sizeof...(Other) == rank && rank_dynamic > 0 && !std::is_same_v<extents<Other...>, extents> &&
-                 ((Sizes == dyn || Sizes == Other) && ...))
-    constexpr extents(extents<Other...> const& other) {
+    requires(sizeof...(Other) == rank && rank_dynamic > 0 && !std::is_same_v<extents<Other...>, extents> &&
+             ((Sizes == dyn || Sizes == Other) && ...)) constexpr extents(extents<Other...> const& other) {
         std::size_t d = 0;
         for (std::size_t r = 0; r < rank; ++r)
             if (static_extent(r) == dyn) dynamic_[d++] = other[r];
@@ -50,7 +51,8 @@ public:
             std::size_t d = 0;
             for (std::size_t i = 0; i < r; ++i) d += sizes[i] == dyn ? 1U : 0U;
             return dynamic_[d];
-        } else return dyn;
+        } else
+            return dyn;
     }
 
     // Number of elements.
@@ -61,7 +63,8 @@ public:
     }
 
     template <index_t... Other> friend constexpr bool operator==(extents const& a, extents<Other...> const& b) {
-        if constexpr (sizeof...(Other) != rank) return false;
+        if constexpr (sizeof...(Other) != rank)
+            return false;
         else {
             for (std::size_t r = 0; r < rank; ++r)
                 if (a[r] != b[r]) return false;
@@ -89,18 +92,23 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
     std::array<index_t, To::rank_dynamic + 1> sizes{};
     std::size_t d = 0;
     for (std::size_t r = 0; r < To::rank; ++r) {
-        if (To::static_extent(r) == dyn) sizes[d++] = from[r];
+        if (To::static_extent(r) == dyn)
+            sizes[d++] = from[r];
         else if (To::static_extent(r) != from[r])
             throw error(errc::usage, "calm::extents_cast: expected size " + std::to_string(To::static_extent(r)) +
                                          " at position " + std::to_string(r) + ", found shape " + to_string(from));
     }
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return To(sizes[I]...); }
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return To(sizes[I]...);
+    }
     (std::make_index_sequence<To::rank_dynamic>{});
 }
 
 namespace detail {
 
-constexpr bool compatible(index_t a, index_t b) { return a == dyn || b == dyn || a == b; }
+constexpr bool compatible(index_t a, index_t b) {
+    return a == dyn || b == dyn || a == b;
+}
 
 template <index_t First, index_t... Rest>
 constexpr extents<dyn, Rest...> with_rows(extents<First, Rest...> const& e, index_t rows) {

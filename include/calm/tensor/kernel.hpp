@@ -1,6 +1,6 @@
 #pragma once
-// Portable block kernels: a functor over (block, shared memory, block index) whose phases end in barriers. On a device a
-// block of threads runs it; here, in the `emulated` executor, a loop a phase.
+// Portable block kernels: a functor over (block, shared memory, block index) whose phases end in barriers. On a device
+// a block of threads runs it; here, in the `emulated` executor, a loop a phase.
 //
 //     struct kernel {
 //         static constexpr int threads = 128;

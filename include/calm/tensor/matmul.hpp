@@ -9,9 +9,9 @@ namespace calm {
 // An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one.
 template <class T, index_t Rows, index_t Columns, class Backend> struct matrix_operand {
     T* data;
-    index_t rows;     // as seen by the product
+    index_t rows;  // as seen by the product
     index_t columns;
-    index_t stride;   // between rows as stored
+    index_t stride;  // between rows as stored
     bool is_transposed;
 };
 
@@ -25,16 +25,23 @@ template <index_t... Sizes> struct matrix_shape {
 };
 
 template <class T, index_t... Sizes, class B> auto as_matrix(view<T, extents<Sizes...>, B> const& x) {
-    static_assert(sizeof...(Sizes) >= 2, "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
+    static_assert(sizeof...(Sizes) >= 2,
+                  "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
     using shape = matrix_shape<Sizes...>;
     index_t const columns = x.extent(shape::rank - 1);
     index_t rows = 1;
     for (std::size_t r = 0; r + 1 < shape::rank; ++r) rows *= x.extent(r);
     return matrix_operand<T, shape::rows, shape::columns, B>{x.data(), rows, columns, columns, false};
 }
-template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) { return as_matrix(x.view()); }
-template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) { return as_matrix(x.view()); }
-template <class T, index_t R, index_t C, class B> auto as_matrix(matrix_operand<T, R, C, B> const& x) { return x; }
+template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) {
+    return as_matrix(x.view());
+}
+template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) {
+    return as_matrix(x.view());
+}
+template <class T, index_t R, index_t C, class B> auto as_matrix(matrix_operand<T, R, C, B> const& x) {
+    return x;
+}
 
 template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand<T, R, C, B> const& x) {
     return matrix_operand<T, C, R, B>{x.data, x.columns, x.rows, x.stride, !x.is_transposed};
@@ -43,7 +50,9 @@ template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand
 }  // namespace detail
 
 // x^T as an operand; nothing is moved.
-template <class X> auto transposed(X&& x) { return detail::transposed(detail::as_matrix(x)); }
+template <class X> auto transposed(X&& x) {
+    return detail::transposed(detail::as_matrix(x));
+}
 
 // Columns First .. First + Count of a matrix as an operand; nothing is moved.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
@@ -54,8 +63,8 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
             return "calm::columns: columns " + std::to_string(First) + " to " + std::to_string(First + Count) +
                    " of a matrix of " + std::to_string(a.columns);
         });
-        return matrix_operand<T, R, Count, B>{a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count, a.stride,
-                                              a.is_transposed};
+        return matrix_operand<T, R, Count, B>{a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count,
+                                              a.stride, a.is_transposed};
     }(m);
 }
 
@@ -63,8 +72,18 @@ enum class into { overwrite, accumulate };
 
 namespace detail {
 
+// An operand whose static sizes are checked and forgotten: products are compiled once a scalar type.
+template <class T> struct plain_operand {
+    T* data;
+    index_t rows, columns, stride;
+    bool is_transposed;
+};
+template <class T, index_t R, index_t C, class B> plain_operand<T const> plain(matrix_operand<T, R, C, B> const& x) {
+    return {x.data, x.rows, x.columns, x.stride, x.is_transposed};
+}
+
 // Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
-template <class X, class Y> bool overlap(X const& x, Y const& y) {
+template <class T> bool overlap(plain_operand<T> const& x, plain_operand<T> const& y) {
     auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
     auto const bytes = [&](auto const& m) {
         index_t const rows = m.is_transposed ? m.columns : m.rows;
@@ -80,15 +99,9 @@ template <class X, class Y> bool overlap(X const& x, Y const& y) {
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
-template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
-void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
-            matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
-    static_assert(!std::is_const_v<TC>, "calm::matmul: the destination must be writable");
-    if constexpr (K != dyn && K2 != dyn)
-        static_assert(K == K2, "calm::matmul: columns of lhs must equal rows of rhs");
-    if constexpr (M != dyn && M2 != dyn) static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
-    if constexpr (N != dyn && N2 != dyn)
-        static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
+template <class T, class B>
+void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain_operand<T const> const& a,
+              plain_operand<T const> const& b, into mode, T const* bias) {
     require(!c.is_transposed, errc::usage,
             "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
     require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage, [&] {
@@ -98,9 +111,26 @@ void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operan
     });
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
-    using T = TC;
-    gemm(ctx, product<T>{c.rows, c.columns, a.columns, c.data, c.stride, a.data, a.stride, a.is_transposed, b.data,
+    gemm(ctx, product<T>{c.rows, c.columns, a.columns, result, c.stride, a.data, a.stride, a.is_transposed, b.data,
                          b.stride, b.is_transposed, mode == into::accumulate, bias});
+}
+
+template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
+void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
+            matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
+    static_assert(!std::is_const_v<TC>, "calm::matmul: the destination must be writable");
+    if constexpr (K != dyn && K2 != dyn) static_assert(K == K2, "calm::matmul: columns of lhs must equal rows of rhs");
+    if constexpr (M != dyn && M2 != dyn)
+        static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
+    if constexpr (N != dyn && N2 != dyn)
+        static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
+    multiply(ctx, c.data, plain(c), plain(a), plain(b), mode, bias);
+}
+
+inline void check_bias(index_t size, index_t columns) {
+    require(size == columns, errc::usage, [&] {
+        return "calm::matmul: expected a bias of " + std::to_string(columns) + ", found " + std::to_string(size);
+    });
 }
 
 }  // namespace detail
@@ -116,9 +146,7 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = in
 template <class Backend, class C, class A, class B, class T, index_t N>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
     auto const out = detail::as_matrix(c);
-    require(bias.size() == out.columns, errc::usage, [&] {
-        return "calm::matmul: expected a bias of " + std::to_string(out.columns) + ", found " + std::to_string(bias.size());
-    });
+    detail::check_bias(bias.size(), out.columns);
     detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Differentiable element-wise operations: each is one struct that knows its value and its slopes, from the values of its
-// operands and its own. V is a scalar, a packet or std::complex. A new operation is a new struct and a function in expr.hpp.
+// Differentiable element-wise operations: each is one struct that knows its value and its slopes, from the values of
+// its operands and its own. V is a scalar, a packet or std::complex. A new operation is a new struct and a function in
+// expr.hpp.
 
 #include "calm/tensor/math.hpp"
 
@@ -35,8 +36,10 @@ struct maximum {
 private:
     // a, or b where that is NaN
     template <class V> CALM_HD static V where_number(V b, V a) {
-        if constexpr (math::complex_scalar<V>) return b.real() == b.real() ? a : b;
-        else return calm::select(b == b, a, b);
+        if constexpr (math::complex_scalar<V>)
+            return b.real() == b.real() ? a : b;
+        else
+            return calm::select(b == b, a, b);
     }
 };
 

@@ -12,20 +12,20 @@ namespace calm {
 
 // Who draws. The numbers are part of every result: they are never renumbered, new streams come last.
 enum class stream : std::uint32_t {
-    initialise = 0,      // parameters
-    token_mask = 1,      // autoencoder: input tokens replaced by id 0
-    posterior = 2,       // eps of z = mean + exp(log_std) * eps
-    latent_dropout = 3,  // dropout on z
-    head_noise = 4,      // noise of the generative head in training
-    target = 5,          // eps of the target samples y_m
-    document_order = 6,  // shuffling of documents
-    alignment = 7,       // offset o of mode `padded`
-    evaluation = 8,      // head noise in evaluation
-    generation = 9,      // head noise in generation
-    choice = 10,         // choosing among sampled patches
-    story = 11,          // the stories grammar
-    random_patches = 12, // uniformly random tokens shown to the autoencoder
-    dropout = 13,        // the dropout layer
+    initialise = 0,       // parameters
+    token_mask = 1,       // autoencoder: input tokens replaced by id 0
+    posterior = 2,        // eps of z = mean + exp(log_std) * eps
+    latent_dropout = 3,   // dropout on z
+    head_noise = 4,       // noise of the generative head in training
+    target = 5,           // eps of the target samples y_m
+    document_order = 6,   // shuffling of documents
+    alignment = 7,        // offset o of mode `padded`
+    evaluation = 8,       // head noise in evaluation
+    generation = 9,       // head noise in generation
+    choice = 10,          // choosing among sampled patches
+    story = 11,           // the stories grammar
+    random_patches = 12,  // uniformly random tokens shown to the autoencoder
+    dropout = 13,         // the dropout layer
 };
 
 // A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.
@@ -61,10 +61,14 @@ CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
 }
 
 // Uniform in [0, 1), 24 bits.
-CALM_HD constexpr float uniform_from(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+CALM_HD constexpr float uniform_from(std::uint32_t word) {
+    return static_cast<float>(word >> 8) * 0x1p-24F;
+}
 
 // Element i of the keyed sequence of uniforms in [0, 1): word i % 4 of block i / 4.
-CALM_HD constexpr float uniform(key k, std::uint64_t i) { return uniform_from(philox(k, i / 4).v[i % 4]); }
+CALM_HD constexpr float uniform(key k, std::uint64_t i) {
+    return uniform_from(philox(k, i / 4).v[i % 4]);
+}
 
 // An integer in [0, n), n > 0, from 32 bits: multiply-shift, biased by less than n / 2^32.
 CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {

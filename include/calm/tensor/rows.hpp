@@ -14,8 +14,10 @@ inline constexpr index_t row_chunk = 64;
 
 // What comparisons see of a number that may be complex.
 template <class T> double real_part(T x) {
-    if constexpr (requires { x.real(); }) return x.real();
-    else return static_cast<double>(x);
+    if constexpr (requires { x.real(); })
+        return x.real();
+    else
+        return static_cast<double>(x);
 }
 
 // y[i] += a * x[i]
@@ -29,11 +31,15 @@ template <class T, class F> T sum_packets(index_t n, F const& f) {
     packet<T> packets{};
     T total{};
     for_packets<T>(0, n, [&]<class V>(index_t i) {
-        if constexpr (std::is_same_v<V, packet<T>>) packets += f.template operator()<V>(i);
-        else total += f.template operator()<V>(i);
+        if constexpr (std::is_same_v<V, packet<T>>)
+            packets += f.template operator()<V>(i);
+        else
+            total += f.template operator()<V>(i);
     });
-    if constexpr (std::is_same_v<T, packet<T>>) return packets;
-    else return total + sum(packets);
+    if constexpr (std::is_same_v<T, packet<T>>)
+        return packets;
+    else
+        return total + sum(packets);
 }
 // The largest of n > 0 numbers, by real part; NaN is passed over.
 template <class T> double largest(T const* x, index_t n) {
@@ -55,10 +61,9 @@ template <class T> T dot(T const* x, T const* y, index_t n) {
     return sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i) * load<V>(y + i); });
 }
 
-// Calls f(row, partial) for every row, where partial (width) starts at zero and is shared by the rows of one chunk; then
-// adds all partials to total (width), in order. For gradients of what all rows share.
-template <class T, class F>
-void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
+// Calls f(row, partial) for every row, where partial (width) starts at zero and is shared by the rows of one chunk;
+// then adds all partials to total (width), in order. For gradients of what all rows share.
+template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
     arena_scope const scope(ctx.scratch);
     index_t const chunks = (count + row_chunk - 1) / row_chunk;
     auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
@@ -74,7 +79,8 @@ void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F co
 
 template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
     require(found[0] == ids && found[1] == width, errc::usage, [&] {
-        return verb + (": expected one row an id, " + to_string(extents<dyn, dyn>(ids, width))) + ", found " + to_string(found);
+        return verb + (": expected one row an id, " + to_string(extents<dyn, dyn>(ids, width))) + ", found " +
+               to_string(found);
     });
 }
 
@@ -84,14 +90,16 @@ template <class E> void check_rows(char const* verb, E const& found, index_t wid
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
     require(dst.size() == src.size(), errc::usage, [&] {
-        return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " + to_string(src.extents());
+        return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " +
+               to_string(src.extents());
     });
     ctx.parallel_ranges(dst.size(), detail::elementwise_grain, [&](index_t begin, index_t end) {
         std::copy(src.data() + begin, src.data() + end, dst.data() + begin);
     });
 }
 
-template <class T, class E, class Backend> void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
+template <class T, class E, class Backend>
+void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     ctx.parallel_ranges(x.size(), detail::elementwise_grain,
                         [&](index_t begin, index_t end) { std::fill(x.data() + begin, x.data() + end, value); });
 }
@@ -100,9 +108,8 @@ template <class T, class E, class Backend> void fill(context<Backend> const& ctx
 template <class T, index_t R, index_t D>
 void add_row_sums(context<cpu>& ctx, view<T, extents<D>> const& total, view<T const, extents<R, D>> const& x) {
     index_t const width = x.extent(1);
-    detail::reduce_rows(ctx, x.extent(0), width, total.data(), [&](index_t r, T* partial) {
-        detail::add_into(partial, x.data() + r * width, width);
-    });
+    detail::reduce_rows(ctx, x.extent(0), width, total.data(),
+                        [&](index_t r, T* partial) { detail::add_into(partial, x.data() + r * width, width); });
 }
 
 namespace detail {
@@ -130,8 +137,8 @@ void gather_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& y, view<T co
 
 // dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order.
 template <class T, index_t D, class Id>
-void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable, view<T const, extents<dyn, D>> const& dy,
-                      view<Id const, extents<dyn>> const& ids) {
+void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable,
+                      view<T const, extents<dyn, D>> const& dy, view<Id const, extents<dyn>> const& ids) {
     constexpr index_t tasks = 16;
     index_t const width = dtable.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
@@ -142,10 +149,12 @@ void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable,
     });
 }
 
-// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number of
-// ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there can be.
+// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number
+// of ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there
+// can be.
 template <class Id>
-vector_view<Id const> distinct_rows(context<cpu>& ctx, vector_view<Id const> const& ids, index_t V, vector_view<Id> const& places) {
+vector_view<Id const> distinct_rows(context<cpu>& ctx, vector_view<Id const> const& ids, index_t V,
+                                    vector_view<Id> const& places) {
     auto const most = std::min(V, ids.size());
     auto const distinct = ctx.saved.template take<Id>(extents<dyn>(most));
     arena_scope const scope(ctx.scratch);

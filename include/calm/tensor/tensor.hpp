@@ -19,8 +19,8 @@ public:
     using backend = Backend;
 
     // Zeros of the shape.
-    explicit tensor(Extents const& shape = Extents())
-        : data_(static_cast<T*>(::operator new(bytes(shape), std::align_val_t{64}))), extents_(shape) {
+    explicit tensor(Extents const& shape = Extents()) :
+        data_(static_cast<T*>(::operator new (bytes(shape), std::align_val_t{64}))), extents_(shape) {
         std::uninitialized_fill_n(data_.get(), shape.size(), T{});
     }
     tensor(tensor&&) noexcept = default;
@@ -28,8 +28,7 @@ public:
 
     // y = expression: see expr.hpp.
     template <class Expression>
-        requires detail::is_expression<std::remove_cvref_t<Expression>>
-    tensor& operator=(Expression&& expression) {
+    requires detail::is_expression<std::remove_cvref_t<Expression>> tensor& operator=(Expression&& expression) {
         view() = static_cast<Expression&&>(expression);
         return *this;
     }
@@ -49,10 +48,10 @@ public:
     [[nodiscard]] calm::view<T, Extents, Backend> view() { return {data(), extents_}; }
     [[nodiscard]] calm::view<T const, Extents, Backend> view() const { return {data(), extents_}; }
     template <class Other>
-        requires std::is_convertible_v<Extents, Other>
+    requires std::is_convertible_v<Extents, Other>
     operator calm::view<T, Other, Backend>() & { return view(); }
     template <class Other>
-        requires std::is_convertible_v<Extents, Other>
+    requires std::is_convertible_v<Extents, Other>
     operator calm::view<T const, Other, Backend>() const& { return view(); }
 
 private:
@@ -60,7 +59,7 @@ private:
         return (static_cast<std::size_t>(shape.size()) * sizeof(T) + 63) / 64 * 64;
     }
     struct release {
-        void operator()(T* p) const { ::operator delete(p, std::align_val_t{64}); }
+        void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
     };
     std::unique_ptr<T[], release> data_;
     [[no_unique_address]] Extents extents_;

@@ -12,9 +12,7 @@ template <class T> struct input {
     using scalar = T;
     static constexpr bool active = false;
     T const* x;
-    template <class V> struct trace {
-        V value;
-    };
+    template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
@@ -26,9 +24,7 @@ template <class T> struct variable {
     T const* x;
     T* dx;
     bool accumulates;
-    template <class V> struct trace {
-        V value;
-    };
+    template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t i, V dy) const {
         store(dx + i, accumulates ? load<V>(dx + i) + dy : dy);
@@ -39,9 +35,7 @@ template <class T> struct constant {
     using scalar = T;
     static constexpr bool active = false;
     T c;
-    template <class V> struct trace {
-        V value;
-    };
+    template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
@@ -87,13 +81,17 @@ template <class Op, class A, class B> struct binary {
 };
 
 // Calls f(pointer, is_gradient, accumulates) for every tensor the tree touches.
-template <class T, class F> void for_each_leaf(input<T> const& t, F const& f) { f(t.x, false, false); }
+template <class T, class F> void for_each_leaf(input<T> const& t, F const& f) {
+    f(t.x, false, false);
+}
 template <class T, class F> void for_each_leaf(variable<T> const& t, F const& f) {
     f(t.x, false, false);
     f(static_cast<T const*>(t.dx), true, t.accumulates);
 }
 template <class T, class F> void for_each_leaf(constant<T> const&, F const&) {}
-template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, F const& f) { for_each_leaf(t.a, f); }
+template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, F const& f) {
+    for_each_leaf(t.a, f);
+}
 template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, F const& f) {
     for_each_leaf(t.a, f);
     for_each_leaf(t.b, f);

@@ -24,8 +24,10 @@ public:
 
     // To const, and to fewer static sizes.
     template <class U, class Other>
-        requires(std::is_convertible_v<U (*)[], T (*)[]> && std::is_convertible_v<Other, Extents>)
-    CALM_HD constexpr view(view<U, Other, Backend> const& other) : data_(other.data()), extents_(other.extents()) {}
+    requires(std::is_convertible_v<U (*)[], T (*)[]>&& std::is_convertible_v<Other, Extents>) CALM_HD
+        constexpr view(view<U, Other, Backend> const& other) :
+        data_(other.data()),
+        extents_(other.extents()) {}
 
     [[nodiscard]] CALM_HD constexpr T* data() const { return data_; }
     [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }
@@ -33,27 +35,15 @@ public:
     [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }
 
     // Elements of what lives in host memory.
-    constexpr T& operator[](index_t i) const
-        requires host_memory<Backend>
-    {
-        return data_[i];
-    }
-    constexpr T* begin() const
-        requires host_memory<Backend>
-    {
-        return data_;
-    }
-    constexpr T* end() const
-        requires host_memory<Backend>
-    {
-        return data_ + size();
-    }
+    constexpr T& operator[](index_t i) const requires host_memory<Backend> { return data_[i]; }
+    constexpr T* begin() const requires host_memory<Backend> { return data_; }
+    constexpr T* end() const requires host_memory<Backend> { return data_ + size(); }
 
     // y = expression: one pass, on the calling thread. evaluate(ctx, y, expression) uses the context's threads.
     // Defined in expr.hpp.
     template <class Expression>
-        requires detail::is_expression<std::remove_cvref_t<Expression>>
-    view const& operator=(Expression&& expression) const;
+    requires detail::is_expression<std::remove_cvref_t<Expression>> view const&
+    operator=(Expression&& expression) const;
     constexpr view(view const&) = default;
     constexpr view& operator=(view const&) = default;
 
@@ -74,8 +64,8 @@ constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape co
 
 // Rows first .. first + count of the leading dimension. The static sizes of the others stay.
 template <class T, index_t First, index_t... Rest, class Backend>
-constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x, index_t first,
-                                                      index_t count) {
+constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
+                                                       index_t first, index_t count) {
     require(first >= 0 && count >= 0 && first + count <= x.extent(0), errc::usage, [&] {
         return "calm::rows: rows " + std::to_string(first) + " to " + std::to_string(first + count) + " of a shape " +
                to_string(x.extents());

@@ -100,10 +100,8 @@ namespace detail {
 
 template <class Model> std::size_t parameter_bytes(Model& model) {
     std::size_t bytes = 0;
-    auto add = [&](std::string const&, auto& p) {
+    for (auto const& p : parameters_of(model))
         bytes += static_cast<std::size_t>(p.value.size()) * sizeof(*p.value.data());
-    };
-    model.visit(add);
     return bytes;
 }
 

@@ -118,12 +118,12 @@ public:
     // setting that cannot be.
     template <class Model> explicit adamw(Model& model, adamw_settings const& settings = {}) : settings_(settings) {
         check(settings);
-        auto add = [this]<class T, class E, class Backend>(std::string const& name, param<T, E, Backend>& p) {
-            static_assert(host_memory<Backend>, "calm::adamw: the parameters must lie in host memory");
+        for (auto const& p : parameters_of(model)) {
+            using T = typename std::remove_cvref_t<decltype(p)>::scalar;
             static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                           "calm::adamw: parameters must be float or double");
             require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage, [&] {
-                return "calm::adamw: expected memory for value and gradient of " + name +
+                return "calm::adamw: expected memory for value and gradient of " + p.name +
                        ", found none; call calm::allocate with an arena for each first";
             });
             auto const moment = [&] {
@@ -134,14 +134,12 @@ public:
             void* const first = moment();
             void* const second = moment();
             add_ranges(p.value.size());
-            slots_.push_back({name, p.value.data(), p.grad.data(), first, second, &p.received_gradient,
-                              std::remove_reference_t<decltype(p)>::decays,
+            slots_.push_back({p.name, p.value.data(), p.grad.data(), first, second, p.received_gradient, p.decays,
                               [](detail::adamw_slot const& s, index_t begin, index_t end) {
                                   return detail::sum_of_squares(static_cast<T const*>(s.gradient), begin, end);
                               },
                               &detail::adamw_elements<T>});
-        };
-        model.visit(add);
+        }
         partial_.resize(ranges_.size());
     }
     adamw(adamw const&) = delete;

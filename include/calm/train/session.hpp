@@ -38,14 +38,12 @@ template <class Model> void copy_parameters(Model& to, Model& from) {
         return "calm::copy_parameters: expected a vocabulary of " + std::to_string(to.vocabulary()) + ", found " +
                std::to_string(from.vocabulary()) + "; make both models with that of one tokenizer";
     });
-    std::vector<void const*> sources;
-    auto note = [&](auto const&, auto& p) { sources.push_back(p.value.data()); };
-    from.visit(note);
+    auto const sources = parameters_of(from);
     auto source = sources.begin();
-    auto take = [&]<class T, class E>(auto const&, param<T, E>& p) {
-        std::copy_n(static_cast<T const*>(*source++), p.value.size(), p.value.data());
-    };
-    to.visit(take);
+    for (auto const& p : parameters_of(to)) {
+        std::copy_n(source->value.data(), p.value.size(), p.value.data());
+        ++source;
+    }
 }
 
 // The autoencoder of a configuration, initialised from the context's seed (spec 3), ready for train_autoencoder.

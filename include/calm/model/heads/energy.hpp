@@ -20,7 +20,8 @@ namespace detail {
 template <class T>
 void repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, index_t samples, index_t width) {
     ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
-        for (index_t i = begin * samples; i < end * samples; ++i) std::copy_n(y + i / samples * width, width, x + i * width);
+        for (index_t i = begin * samples; i < end * samples; ++i)
+            std::copy_n(y + i / samples * width, width, x + i * width);
     });
 }
 // y (R, D) = sums of N neighbouring rows of x (R N, D).
@@ -42,16 +43,17 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
     using const_rows = matrix_view<T const, D, Backend>;
 
     layer_norm<D, T, Backend> in_ln;
-    chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>, linear<D, D, with_bias::yes, T, Backend>,
-          silu_layer<D, T, Backend>, linear<D, 2 * D, with_bias::yes, T, Backend>>
+    chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
+          linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
+          linear<D, 2 * D, with_bias::yes, T, Backend>>
         linears;
     linear<D, D, with_bias::yes, T, Backend> down_proj;
 
     struct saved {
         index_t samples;
         typename layer_norm<D, T, Backend>::saved norm;
-        const_rows y;   // (R, D)
-        rows_view a1;   // (R N, D) before the first SiLU
+        const_rows y;  // (R, D)
+        rows_view a1;  // (R N, D) before the first SiLU
         typename silu_layer<D, T, Backend>::saved s1;
         typename linear<D, D, with_bias::yes, T, Backend>::saved l2;
         typename silu_layer<D, T, Backend>::saved s2;
@@ -65,8 +67,17 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
         index_t const samples = positions > 0 ? x.extent(0) / positions : 0;
         auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
         auto const& w0 = linears.template layer<0>();
-        saved s{.samples = samples, .norm = in_ln.forward(ctx, x), .y = y, .a1 = take(), .s1 = {}, .l2 = {}, .s2 = {},
-                .gate = {}, .up = {}, .down = {}, .out = {}};
+        saved s{.samples = samples,
+                .norm = in_ln.forward(ctx, x),
+                .y = y,
+                .a1 = take(),
+                .s1 = {},
+                .l2 = {},
+                .s2 = {},
+                .gate = {},
+                .up = {},
+                .down = {},
+                .out = {}};
         {
             arena_scope const scope(ctx.scratch);
             auto const shared = ctx.scratch.template take<T>(y.extents());  // (R, D)
@@ -90,7 +101,8 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
     }
 
     // dx (R N, D) is overwritten, dy (R, D) accumulates. Consumes what was saved.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& dout, rows_view const& dx, rows_view const& dy) {
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& dout, rows_view const& dx,
+                  rows_view const& dy) {
         arena_scope const scope(ctx.scratch);
         auto const a = ctx.scratch.template take<T>(dout.extents());
         auto const b = ctx.scratch.template take<T>(dout.extents());
@@ -128,6 +140,7 @@ struct energy_objective {
 };
 
 template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
+    using scalar = T;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr index_t S = C.noise_size;
@@ -140,7 +153,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
 
     struct final_layer_type {
         norm_type in_ln;
-        chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>, linear<D, L, with_bias::yes, T, Backend>>
+        chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
+              linear<D, L, with_bias::yes, T, Backend>>
             linears;
         template <class Visitor> void visit(Visitor& visitor) {
             visit_as("in_ln", in_ln, visitor);
@@ -192,7 +206,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         fill(ctx, dshared, T{});
         final_layer.linears.backward(ctx, s.final_linears, dy, db);
         final_layer.in_ln.backward(ctx, s.final_norm, db, da);
-        for (std::size_t i = depth; i-- > 0; std::swap(da, db)) mlp_blocks[i].backward(ctx, s.blocks[i], da, db, dshared);
+        for (std::size_t i = depth; i-- > 0; std::swap(da, db))
+            mlp_blocks[i].backward(ctx, s.blocks[i], da, db, dshared);
         norm_noise.backward(ctx, s.noise_norm, da, db);
         noise_embd.backward_parameters(ctx, s.noise, db);
         auto const dh = ctx.scratch.template take<T>(dhidden.extents());
@@ -202,16 +217,18 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
 
     // z (R N, L): N samples of every position. The noise of sample n of row r is element ((first + r) N + n) S .. of
     // `draws`. What it needs of ctx.saved is given back.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, key draws, index_t first = 0) const {
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, key draws,
+                index_t first = 0) const {
         arena_scope const scope(ctx.saved);
         index_t const samples = hidden.extent(0) > 0 ? z.extent(0) / hidden.extent(0) : 0;
         copy(ctx, z, forward(ctx, hidden, draw_noise(ctx, z.extent(0), draws, first * samples)).y);
     }
 
     // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
-    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works in
-    // chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, L, Backend> const& mean,
+    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
+    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden,
+                             matrix_view<T const, L, Backend> const& mean,
                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                              objective const& o, index_t first, double scale) {
         key const noise_key = ctx.random(stream::head_noise);
@@ -231,12 +248,14 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
     }
 
     // The same with given noise (R N, S) and target draws eps (M, R, L).
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, L, Backend> const& mean,
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden,
+                             matrix_view<T const, L, Backend> const& mean,
                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                              objective const& o, noise_view const& noise,
                              view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
         arena_scope const scope(ctx.saved);
-        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o, given_targets<T>{eps}, scale);
+        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o, given_targets<T>{eps},
+                                  scale);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -259,8 +278,9 @@ private:
 
     template <class Targets>
     double score_and_backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& mean,
-                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                              objective const& o, Targets const& targets, double scale) {
+                              matrix_view<T const, L, Backend> const& log_std,
+                              matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
+                              double scale) {
         arena_scope const scope(ctx.scratch);
         index_t const positions = mean.extent(0);
         bool const differentiates = dhidden.data() != nullptr;

@@ -34,8 +34,7 @@ void attention_scores(attention_shape const& a, T* scores, T const* q, T const* 
 }
 
 // o and the log of the softmax's denominator, lse (queries), of one head of one sequence.
-template <class T>
-void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
+template <class T> void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
     constexpr index_t tile = attention_tile;
     T scores[static_cast<std::size_t>(tile * tile)];
     for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
@@ -54,20 +53,24 @@ void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const*
                 T* const out = o + (q0 + i) * a.q_row;
                 double const now = std::max(highest[i], largest(row, tk));
                 T const shift = static_cast<T>(now);
-                for_packets<T>(0, tk, [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(shift))); });
+                for_packets<T>(
+                    0, tk, [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(shift))); });
                 T const fade = static_cast<T>(std::exp(highest[i] - now));
-                total[i] = total[i] * fade + sum_packets<T>(tk, [&]<class V>(index_t j) -> V { return load<V>(row + j); });
+                total[i] =
+                    total[i] * fade + sum_packets<T>(tk, [&]<class V>(index_t j) -> V { return load<V>(row + j); });
                 if (k0 > 0)
-                    for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
+                    for_packets<T>(0, a.head_size,
+                                   [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
                 highest[i] = now;
             }
-            serial_gemm(product<T>{tq, a.head_size, tk, o + q0 * a.q_row, a.q_row, scores, tile, false, v + k0 * a.kv_row,
-                                   a.kv_row, false, true});
+            serial_gemm(product<T>{tq, a.head_size, tk, o + q0 * a.q_row, a.q_row, scores, tile, false,
+                                   v + k0 * a.kv_row, a.kv_row, false, true});
         }
         for (index_t i = 0; i < tq; ++i) {
             T* const out = o + (q0 + i) * a.q_row;
             T const inverse = T{1} / total[i];
-            for_packets<T>(0, a.head_size, [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
+            for_packets<T>(0, a.head_size,
+                           [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
             lse[q0 + i] = static_cast<T>(highest[i]) + math::log(total[i]);
         }
     }
@@ -75,8 +78,8 @@ void attention_head(attention_shape const& a, T* o, T* lse, T const* q, T const*
 
 // dq is overwritten; dk and dv accumulate (several query heads may share them).
 template <class T>
-void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o, T const* lse, T const* q,
-                         T const* k, T const* v) {
+void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o, T const* lse,
+                         T const* q, T const* k, T const* v) {
     constexpr index_t tile = attention_tile;
     constexpr auto area = static_cast<std::size_t>(tile * tile);
     T weights[area];
@@ -98,7 +101,9 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
             for (index_t i = 0; i < tq; ++i) {
                 T* const w = weights + i * tile;
                 T* const s = slopes + i * tile;
-                for_packets<T>(0, tk, [&]<class V>(index_t j) { store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i]))); });
+                for_packets<T>(0, tk, [&]<class V>(index_t j) {
+                    store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i])));
+                });
                 // With all keys in one tile, the sum that cancels exactly where one key takes all the weight.
                 if (end <= tile) delta[i] = dot(w, s, tk);
                 for_packets<T>(0, tk, [&]<class V>(index_t j) {
@@ -107,8 +112,8 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
             }
             serial_gemm(product<T>{tk, a.head_size, tq, dv + k0 * a.kv_row, a.kv_row, weights, tile, true,
                                    dout + q0 * a.q_row, a.q_row, false, true});
-            serial_gemm(product<T>{tq, a.head_size, tk, dq + q0 * a.q_row, a.q_row, slopes, tile, false, k + k0 * a.kv_row,
-                                   a.kv_row, false, true});
+            serial_gemm(product<T>{tq, a.head_size, tk, dq + q0 * a.q_row, a.q_row, slopes, tile, false,
+                                   k + k0 * a.kv_row, a.kv_row, false, true});
             serial_gemm(product<T>{tk, a.head_size, tq, dk + k0 * a.kv_row, a.kv_row, slopes, tile, true,
                                    q + q0 * a.q_row, a.q_row, false, true});
         }

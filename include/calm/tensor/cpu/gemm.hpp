@@ -7,12 +7,12 @@
 #include <Eigen/Core>
 #include <bit>
 
-#include "calm/tensor/context.hpp"
+#include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
 
-// C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k, m)
-// or (n, k). With a bias (n), C starts as its rows instead of zero.
+// C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
+// m) or (n, k). With a bias (n), C starts as its rows instead of zero.
 template <class T> struct product {
     index_t m, n, k;
     T* c;
@@ -27,22 +27,40 @@ template <class T> struct product {
     T const* bias = nullptr;
 };
 
+// Few rows against a table stored as checkpoints store it: one pass over the table, nothing packed.
+template <class T> void product_of_few_rows(product<T> const& p) {
+    for (index_t j = 0; j < p.n; ++j)
+        for (index_t i = 0; i < p.m; ++i) p.c[i * p.ldc + j] += dot(p.a + i * p.lda, p.b + j * p.ldb, p.k);
+}
+
+// C^T += B^T A^T, as Eigen's blocked product sees the same memory: by columns. Called directly: its expressions would
+// compile a matrix-vector product, a coefficient-wise one and an inner product for every combination.
+template <class T, int LeftOrder, int RightOrder> void blocked_product(product<T> const& p) {
+    namespace eigen = Eigen::internal;
+    constexpr int dynamic = Eigen::Dynamic;
+    eigen::gemm_blocking_space<Eigen::ColMajor, T, T, dynamic, dynamic, dynamic> blocking(p.n, p.m, p.k, 1, true);
+    eigen::general_matrix_matrix_product<index_t, T, LeftOrder, false, T, RightOrder, false, Eigen::ColMajor, 1>::run(
+        p.n, p.m, p.k, p.b, p.ldb, p.a, p.lda, p.c, 1, p.ldc, T{1}, blocking);
+}
+
 template <class T> void serial_gemm(product<T> const& p) {
-    using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    using stride = Eigen::OuterStride<>;
-    using input = Eigen::Map<matrix const, Eigen::Unaligned, stride>;
-    Eigen::Map<matrix, Eigen::Unaligned, stride> c(p.c, p.m, p.n, stride(p.ldc));
     if (p.bias != nullptr)
         for (index_t row = 0; row < p.m; ++row) std::copy_n(p.bias, p.n, p.c + row * p.ldc);
     else if (!p.accumulates)
         for (index_t row = 0; row < p.m; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{});
     if (p.m == 0 || p.n == 0 || p.k == 0) return;
-    input const a(p.a, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, stride(p.lda));
-    input const b(p.b, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, stride(p.ldb));
-    if (p.a_transposed && p.b_transposed) c.noalias() += a.transpose() * b.transpose();
-    else if (p.a_transposed) c.noalias() += a.transpose() * b;
-    else if (p.b_transposed) c.noalias() += a * b.transpose();
-    else c.noalias() += a * b;
+    constexpr int by_columns = Eigen::ColMajor;
+    constexpr int by_rows = Eigen::RowMajor;
+    if (p.b_transposed && !p.a_transposed && p.m <= 4)
+        product_of_few_rows(p);
+    else if (p.a_transposed && p.b_transposed)
+        blocked_product<T, by_rows, by_rows>(p);
+    else if (p.a_transposed)
+        blocked_product<T, by_columns, by_rows>(p);
+    else if (p.b_transposed)
+        blocked_product<T, by_rows, by_columns>(p);
+    else
+        blocked_product<T, by_columns, by_columns>(p);
 }
 
 // Slices of the larger of m and n. They follow from the shape alone, so the threads don't change the result.
