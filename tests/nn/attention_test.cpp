@@ -10,6 +10,7 @@ constexpr double theta = 10000;
 
 // Attention over sequences of P positions as a layer of rows.
 template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T> struct attending {
+    using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     attention<D, Heads, KvHeads, T> inner;

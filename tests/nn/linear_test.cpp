@@ -12,6 +12,7 @@ template <class T> using wide = linear<33, 130, with_bias::yes, T>;
 
 // Outputs 2 to 5 of seven: y = W[2:5] x + b[2:5], through apply_part and backward_part.
 template <class T> struct part {
+    using scalar = T;
     static constexpr index_t inputs = 5;
     static constexpr index_t outputs = 3;
     linear<5, 7, with_bias::yes, T> whole;

@@ -16,6 +16,7 @@ namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x))
 template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct feed_forward_layer {
+    using scalar = T;
     rms_norm_layer<D, T, Backend> layernorm;
     swiglu<D, Inner, T, Backend> mlp;
 

@@ -18,6 +18,7 @@ inline constexpr double rope_theta = 10000.0;
 
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu>
 struct transformer_block {
+    using scalar = T;
     using attention_type = attention<D, Heads, KvHeads, T, Backend>;
     using norm_type = rms_norm_layer<D, T, Backend>;
     using mlp_type = swiglu<D, Inner, T, Backend>;

@@ -54,6 +54,7 @@ template <class T, index_t Width> struct kv_cache {
 template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
+    using scalar = T;
     static constexpr index_t head_size = D / Heads;
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t kv_width = KvHeads * head_size;

@@ -39,6 +39,7 @@ void sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t positi
 
 // x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
 template <index_t D, class T = float, class Backend = cpu> struct energy_block {
+    using scalar = T;
     using rows_view = matrix_view<T, D, Backend>;
     using const_rows = matrix_view<T const, D, Backend>;
 
