@@ -2,6 +2,7 @@
 // Element-wise trees that differentiate themselves. trace<V> holds the values of a subtree in registers between the way
 // down (forward) and the way up (backward). Trees know pointers only: configurations and shapes are erased from them.
 
+#include "calm/tensor/extents.hpp"
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 

@@ -18,7 +18,7 @@ struct attention_shape {
 
 inline constexpr index_t attention_tile = 64;
 
-// scores (tq, tk) of a tile: scale q k^T; keys after the query get -infinity. Returns false if all are masked.
+// scores (tq, tk) of a tile: scale q k^T; keys after the query get -infinity.
 template <class T>
 void attention_scores(attention_shape const& a, T* scores, T const* q, T const* k, index_t q0, index_t tq, index_t k0,
                       index_t tk) {
