@@ -27,7 +27,7 @@ namespace calm::apps {
 // The programs' work for one configuration.
 template <configuration C> class compiled {
 public:
-    compiled(std::string name, recipes defaults) : name_(std::move(name)), defaults_(std::move(defaults)) {}
+    compiled(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
     int train_autoencoder(train_options const& o) const {
         auto recipe = recipe_for(defaults_.autoencoder, o);
