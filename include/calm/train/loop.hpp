@@ -233,7 +233,8 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
         now.kl += share * losses.kl;
         now.posterior_std += share * losses.posterior_std;
     };
-    double const flops = step_flops::autoencoder(C, model.vocabulary()) * static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
+    double const flops = step_flops::autoencoder(C, model.vocabulary()) * static_cast<double>(recipe.batch_tokens) /
+                         static_cast<double>(K);
     detail::train(ctx, model, recipe, tell, recipe.batch_tokens, flops, 0, micro);
 }
 
