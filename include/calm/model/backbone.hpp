@@ -3,6 +3,7 @@
 // Sizes: B sequences, P patches, R = B P rows.
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "calm/model/config.hpp"
@@ -58,10 +59,11 @@ struct transformer_block {
         evaluate(ctx, dx, dx + da);
     }
 
-    // New positions behind the cached ones: x and result (B T, D).
+    // New positions behind the cached ones of S sequences: x and result (S T, D).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, attention_type::kv_width>& cache) const {
-        auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta);
+                                      kv_cache<T, attention_type::kv_width>& cache,
+                                      std::span<index_t const> sequences) const {
+        auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta, sequences);
         evaluate(ctx, a, a + x);
         auto const m = mlp.forward(ctx, post_attention_layernorm.forward(ctx, a).y);
         evaluate(ctx, m.y, m.y + a);
@@ -92,7 +94,22 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
                              linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
     using token_view = vector_view<token_id const, dyn, Backend>;
     using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
-    using cache = std::vector<kv_cache<T, block::attention_type::kv_width>>;
+
+    // Keys and values of every layer, of B sequences that may differ in length.
+    struct cache {
+        std::vector<kv_cache<T, block::attention_type::kv_width>> layers;
+
+        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }
+        [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
+        [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
+        // Keeps at most the first `length` patches of one sequence, or of each.
+        void truncate(index_t sequence, index_t length) {
+            for (auto& layer : layers) layer.truncate(sequence, length);
+        }
+        void truncate(index_t length) {
+            for (auto& layer : layers) layer.truncate(length);
+        }
+    };
 
     embedding<D, T, Backend> embed_tokens;  // (V, D)
     projection embed_proj;
@@ -135,15 +152,21 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // An empty cache for B sequences of at most `capacity` patches.
     [[nodiscard]] cache make_cache(index_t sequences, index_t capacity) const {
         cache c;
-        for (std::size_t i = 0; i < depth; ++i) c.emplace_back(sequences, capacity);
+        for (std::size_t i = 0; i < depth; ++i) c.layers.emplace_back(sequences, capacity);
         return c;
     }
 
-    // Hidden states (B T, D) of new patches, tokens (B, T, K) flat, behind those in the cache; in ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
+    // S sequences are named once each. In ctx.saved.
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
+                       std::span<index_t const> sequences) const {
         hidden_view x = embed_proj.forward(ctx, patches(embed_tokens.forward(ctx, tokens).y)).y;
-        for (std::size_t i = 0; i < depth; ++i) x = layers[i].extend(ctx, x, c[i]);
+        for (std::size_t i = 0; i < depth; ++i) x = layers[i].extend(ctx, x, c.layers[i], sequences);
         return norm.forward(ctx, x).y;
+    }
+    // The same for every sequence of the cache: tokens (B, T, K).
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+        return extend(ctx, tokens, c, c.layers.front().all());
     }
 
     // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it.

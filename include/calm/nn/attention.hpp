@@ -1,6 +1,9 @@
 #pragma once
-// Rotary causal attention with grouped key and value heads, and its cache. Vaswani et al. 2017; Su et al. 2021.
+// Rotary causal attention with grouped key and value heads. Vaswani et al. 2017; Su et al. 2021.
 
+#include <span>
+
+#include "calm/nn/kv_cache.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/tensor/cpu/attention.hpp"
 
@@ -40,16 +43,6 @@ void rotate(context<cpu>& ctx, matrix_view<T, Width> const& x, index_t head_size
         }
     });
 }
-
-// Keys (after rotation) and values of the positions seen so far, of B sequences: (B, capacity, kv_heads * head_size).
-template <class T, index_t Width> struct kv_cache {
-    tensor<T, extents<dyn, dyn, Width>> keys;
-    tensor<T, extents<dyn, dyn, Width>> values;
-    index_t length = 0;
-
-    kv_cache(index_t sequences, index_t capacity) :
-        keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)) {}
-};
 
 template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
@@ -133,40 +126,48 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         matmul(ctx, dx, dv, v_proj.weight.value, into::accumulate);
     }
 
-    // x: rows (B, T) that follow the cache's positions; the cache grows by T. Throws errc::usage where it is full.
+    // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, named once each; the cache
+    // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
+    // rows are no whole sequences or the cache is full.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, kv_width>& cache, double theta) const {
-        index_t const sequences = cache.keys.extent(0);
-        index_t const capacity = cache.keys.extent(1);
-        index_t const fresh = x.extent(0) / sequences;
-        require(cache.length + fresh <= capacity, errc::usage, [&] {
-            return "calm::attention: the cache holds " + std::to_string(capacity) + " positions, " +
-                   std::to_string(cache.length + fresh) + " were asked for; make it larger";
+                                      kv_cache<T, kv_width>& cache, double theta,
+                                      std::span<index_t const> sequences) const {
+        auto const count = static_cast<index_t>(sequences.size());
+        require(count > 0 && x.extent(0) % count == 0, errc::usage, [&] {
+            return "calm::attention: expected as many rows for each of " + std::to_string(count) +
+                   " sequences, found " + std::to_string(x.extent(0)) + " rows";
         });
+        index_t const fresh = x.extent(0) / count;
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
         auto const v = v_proj.forward(ctx, x);
-        rotate(ctx, q.y, head_size, fresh, cache.length, theta);
-        rotate(ctx, k.y, head_size, fresh, cache.length, theta);
-        for (index_t b = 0; b < sequences; ++b) {
-            index_t const at = (b * capacity + cache.length) * kv_width;
-            std::copy_n(k.y.data() + b * fresh * kv_width, fresh * kv_width, cache.keys.data() + at);
-            std::copy_n(v.y.data() + b * fresh * kv_width, fresh * kv_width, cache.values.data() + at);
+        for (index_t i = 0; i < count; ++i) {
+            index_t const b = sequences[static_cast<std::size_t>(i)];
+            auto const keys = rows(k.y, i * fresh, fresh);
+            rotate(ctx, rows(q.y, i * fresh, fresh), head_size, fresh, cache.length(b), theta);
+            rotate(ctx, keys, head_size, fresh, cache.length(b), theta);
+            cache.append(b, keys.data(), rows(v.y, i * fresh, fresh).data(), fresh);
         }
-        cache.length += fresh;
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        detail::attention_shape const a{sequences, fresh, cache.length, Heads,    KvHeads,
-                                        head_size, D,     fresh * D,    kv_width, capacity * kv_width};
-        ctx.parallel(sequences * Heads, [&](index_t task) {
-            index_t const b = task / Heads;
+        index_t const capacity = cache.capacity();
+        ctx.parallel(count * Heads, [&](index_t task) {
+            index_t const i = task / Heads;
             index_t const h = task % Heads;
-            index_t const at = b * a.q_sequence + h * head_size;
+            index_t const b = sequences[static_cast<std::size_t>(i)];
+            detail::attention_shape const a{count,     fresh, cache.length(b), Heads,    KvHeads,
+                                            head_size, D,     fresh * D,       kv_width, capacity * kv_width};
+            index_t const at = i * a.q_sequence + h * head_size;
             index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
             detail::attention_head(a, mixed.data() + at, lse.data() + task * fresh, q.y.data() + at,
                                    cache.keys.data() + kv, cache.values.data() + kv);
         });
         return o_proj.forward(ctx, mixed).y;
+    }
+    // The same for every sequence of the cache: x is rows (B, T).
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+                                      kv_cache<T, kv_width>& cache, double theta) const {
+        return extend(ctx, x, cache, theta, cache.all());
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

@@ -95,10 +95,7 @@ template <class T> struct rms_norm_kernel {
             for (index_t i = t; i < n; i += threads) a += xr[i] * xr[i];
             s.partial[t] = a;
         });
-        for (int k = threads / 2; k > 0; k /= 2)
-            b.phase([&](int t) {
-                if (t < k) s.partial[t] += s.partial[t + k];
-            });
+        sum_tree<threads>(b, s.partial);
         b.phase([&](int t) {
             T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
             if (t == 0) r[row] = scale;

@@ -8,6 +8,10 @@ namespace calm {
 struct cpu {};       // packets, Eigen, OpenMP
 struct emulated {};  // the portable block kernels of the GPU, run on the host
 
+// Runs portable block kernels (kernel.hpp).
+template <class Backend>
+concept block_executor = std::is_same_v<Backend, emulated>;
+
 template <class Backend>
 concept host_memory = std::is_same_v<Backend, cpu> || std::is_same_v<Backend, emulated>;
 

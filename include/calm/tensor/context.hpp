@@ -44,6 +44,9 @@ private:
 
 }  // namespace detail
 
+// In which order `emulated` runs the threads of a block. Equal bits in all of them, or a barrier is missing.
+enum class thread_order { ascending, descending, permuted };
+
 // Runs on the host. `cpu` and `emulated` differ in the kernels that verbs choose for them.
 template <class Backend = cpu> class context {
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
@@ -55,7 +58,8 @@ public:
         threads_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
     std::uint64_t seed;
-    std::uint32_t step = 0;  // of the run: part of every random key
+    std::uint32_t step = 0;                        // of the run: part of every random key
+    thread_order order = thread_order::ascending;  // of `emulated`
     arena<Backend> saved{"saved activations"};
     arena<Backend> scratch{"scratch"};
 

@@ -9,6 +9,8 @@
 //             b.phase([&](int t) { ... });      // every thread t, then a barrier
 //         }
 //     };
+//
+// Within a phase the threads run in no order: what one writes, another may read only in a later phase.
 
 #include <memory>
 
@@ -16,25 +18,54 @@
 
 namespace calm {
 
-// A block of N threads on the host: each phase runs them one after the other.
+// A block of N threads on the host: each phase runs them one after the other, in the order asked for.
 template <int N> struct host_block {
+    thread_order order = thread_order::ascending;
+
     // A variable that every thread keeps across phases.
     template <class T> struct per_thread {
         T values[N];
         CALM_HD T& operator[](int t) { return values[t]; }
     };
     template <class F> void phase(F const& f) {
-        for (int t = 0; t < N; ++t) f(t);
+        for (int i = 0; i < N; ++i) f(thread(i));
+    }
+
+private:
+    // 5 and N share no factor, so that every thread has its turn.
+    [[nodiscard]] int thread(int i) const {
+        static_assert(N % 5 != 0);
+        switch (order) {
+        case thread_order::descending:
+            return N - 1 - i;
+        case thread_order::permuted:
+            return (i * 5 + N / 3) % N;
+        default:
+            return i;
+        }
     }
 };
 
-// Runs the kernel on blocks 0 .. blocks - 1.
+// Runs the kernel on blocks 0 .. blocks - 1. Shared memory starts uninitialised, as on a device.
 template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks, Kernel const& kernel) {
     ctx.parallel(blocks, [&](index_t block) {
-        auto const shared = std::make_unique<typename Kernel::shared>();
-        host_block<Kernel::threads> threads;
+        auto const shared = std::make_unique_for_overwrite<typename Kernel::shared>();
+        host_block<Kernel::threads> threads{ctx.order};
         kernel(threads, *shared, block);
     });
 }
+
+namespace detail {
+
+// The sum of partial (Threads, a power of two) in a fixed tree, left in partial[0]. Ends in a barrier.
+template <int Threads, class Block, class T> CALM_HD void sum_tree(Block& b, T* partial) {
+    static_assert((Threads & (Threads - 1)) == 0);
+    for (int half = Threads / 2; half > 0; half /= 2)
+        b.phase([&](int t) {
+            if (t < half) partial[t] += partial[t + half];
+        });
+}
+
+}  // namespace detail
 
 }  // namespace calm

@@ -1,0 +1,59 @@
+#pragma once
+// What attention keeps of the positions it has read, so that a text goes on without reading it again.
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/tensor.hpp"
+
+namespace calm {
+
+// Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size.
+template <class T, index_t Width> struct kv_cache {
+    tensor<T, extents<dyn, dyn, Width>> keys;    // (B, capacity, Width)
+    tensor<T, extents<dyn, dyn, Width>> values;  // (B, capacity, Width)
+    std::vector<index_t> lengths;                // (B): positions of each that are filled
+
+    kv_cache(index_t sequences, index_t capacity) :
+        keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)),
+        lengths(static_cast<std::size_t>(sequences), 0) {}
+
+    [[nodiscard]] index_t sequences() const { return keys.extent(0); }
+    [[nodiscard]] index_t capacity() const { return keys.extent(1); }
+    [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
+    // 0 .. B - 1.
+    [[nodiscard]] std::vector<index_t> all() const {
+        std::vector<index_t> every(lengths.size());
+        std::iota(every.begin(), every.end(), index_t{0});
+        return every;
+    }
+
+    // Keeps at most the first `length` positions of one sequence, or of each: a branch is read and taken back, or
+    // another text takes the place of one that has ended. Throws errc::usage for a negative length.
+    void truncate(index_t sequence, index_t length) {
+        require(length >= 0, errc::usage,
+                [&] { return "calm::kv_cache: expected a length of at least 0, found " + std::to_string(length); });
+        index_t& now = lengths[static_cast<std::size_t>(sequence)];
+        now = std::min(now, length);
+    }
+    void truncate(index_t length) {
+        for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
+    }
+
+    // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full.
+    void append(index_t sequence, T const* key, T const* value, index_t count) {
+        index_t& now = lengths[static_cast<std::size_t>(sequence)];
+        require(now + count <= capacity(), errc::usage, [&] {
+            return "calm::kv_cache: the cache holds " + std::to_string(capacity()) + " positions, " +
+                   std::to_string(now + count) + " were asked for; make it larger";
+        });
+        index_t const at = (sequence * capacity() + now) * Width;
+        std::copy_n(key, count * Width, keys.data() + at);
+        std::copy_n(value, count * Width, values.data() + at);
+        now += count;
+    }
+};
+
+}  // namespace calm
