@@ -1,0 +1,1 @@
+// The unit for which CMake precompiles the headers of all tests.

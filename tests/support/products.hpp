@@ -1,0 +1,14 @@
+#pragma once
+// Products are compiled once for all tests, in products.cpp: they are most of what a test of a model compiles.
+
+#include <complex>
+
+#include "calm/tensor/matmul.hpp"
+
+namespace calm::detail {
+
+extern template void gemm(context<cpu> const&, product<float> const&);
+extern template void gemm(context<cpu> const&, product<double> const&);
+extern template void gemm(context<cpu> const&, product<std::complex<double>> const&);
+
+}  // namespace calm::detail
