@@ -1,0 +1,76 @@
+#pragma once
+// Floating-point operations of the matrix products, counted from a configuration, a patch. Norms, activations and
+// random numbers are not counted. K tokens a patch: divide by it for a token.
+
+#include <algorithm>
+
+#include "calm/model/config.hpp"
+
+namespace calm {
+
+namespace flops {
+
+// Of a product (m, k) (k, n).
+constexpr double product(index_t m, index_t k, index_t n) {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+}
+
+// ---- forward, a patch
+
+// `distinct`: for how many token ids the token half runs; K, where it runs for each token.
+constexpr double encoder(autoencoder_configuration const& c, double distinct) {
+    double const layers =
+        static_cast<double>(c.num_encoder_layers / 2) * product(3, c.hidden_size, c.intermediate_size);
+    return layers * (distinct + 1) + product(1, c.patch_size * c.hidden_size, c.hidden_size) +
+           product(1, c.hidden_size, 2 * c.latent_size);
+}
+constexpr double encoder(autoencoder_configuration const& c) {
+    return encoder(c, static_cast<double>(c.patch_size));
+}
+// With the product by the vocabulary of V.
+constexpr double decoder(autoencoder_configuration const& c, index_t V) {
+    return product(1, c.latent_size, c.hidden_size) +
+           product(c.num_decoder_layers / 2 * (c.patch_size + 1), c.hidden_size, 3 * c.intermediate_size) +
+           product(1, c.hidden_size, c.patch_size * c.hidden_size) + product(c.patch_size, c.hidden_size, V);
+}
+// `attended`: to how many positions a position attends on average.
+constexpr double backbone(configuration const& c, double attended) {
+    index_t const D = c.hidden_size;
+    index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
+    double const layer =
+        product(2, D, D) + product(2, D, kv) + 2 * attended * product(1, D, 1) + product(3, D, c.intermediate_size);
+    return product(1, c.autoencoder.patch_size * D, 2 * D) + product(1, 2 * D, D) +
+           static_cast<double>(c.num_hidden_layers) * layer;
+}
+// The energy head: what depends on the position alone, and one sample (CALM, appendix on the generative head).
+constexpr double head_shared(configuration const& c) {
+    return product(1 + c.num_mlp_layers, c.hidden_size, c.hidden_size);
+}
+constexpr double head_sample(configuration const& c) {
+    return product(1, c.noise_size, c.hidden_size) + product(5 * c.num_mlp_layers + 1, c.hidden_size, c.hidden_size) +
+           product(1, c.hidden_size, c.autoencoder.latent_size);
+}
+
+// ---- a training step, a patch: backward costs twice forward
+
+// On `patches` patches a step: the token half of the encoder runs once a distinct id, of which there are at most V.
+constexpr double train_autoencoder(autoencoder_configuration const& c, index_t V, index_t patches) {
+    auto const tokens = static_cast<double>(patches * c.patch_size);
+    double const distinct = std::min(tokens, static_cast<double>(V)) / static_cast<double>(patches);
+    return 3 * (encoder(c, distinct) + decoder(c, V));
+}
+// In sequences of P positions with N samples a position; the frozen encoder runs forward only.
+constexpr double train_calm(configuration const& c, index_t P, index_t N) {
+    return encoder(c.autoencoder) +
+           3 * (backbone(c, static_cast<double>(P + 1) / 2) + head_shared(c) + static_cast<double>(N) * head_sample(c));
+}
+
+// ---- generation, a patch with so many draws, after `past` positions
+
+constexpr double generate(configuration const& c, index_t V, double past, double draws) {
+    return backbone(c, past + 1) + head_shared(c) + draws * (head_sample(c) + decoder(c.autoencoder, V));
+}
+
+}  // namespace flops
+
+}  // namespace calm
