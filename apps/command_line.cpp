@@ -1,7 +1,5 @@
 #include "command_line.hpp"
 
-#include <CLI/CLI.hpp>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,172 +12,19 @@
 #include <vector>
 
 #include "calm/sample/temperature.hpp"
-#include "calm/text/documents.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "command.hpp"
 #include "registry.hpp"
-#include "suggest.hpp"
+#include "text_data.hpp"
+#include "writing.hpp"
 
 namespace calm::apps {
 
 namespace {
 
-enum class needed { no, yes };
-
-// One command: options are declared with the place they go to, then read() fills the places. CLI11 keeps the options
-// and prints the help; what is wrong is collected here, because it would stop at the first problem.
-class command {
-public:
-    command(std::string name, std::string const& description) : app_(description, std::move(name)) {
-        app_.get_formatter()->column_width(34);
-    }
-
-    void text(std::string const& option, std::string& to, std::string const& type, std::string const& help,
-              needed need = needed::no) {
-        add(option, type, help, need, [&to](std::string const& value) { to = value; });
-    }
-    template <class To, class Value = double>
-    void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
-                Value most = std::numeric_limits<Value>::max(), needed need = needed::no) {
-        add(option, type, help, need, [this, &to, option, least, most](std::string const& text) {
-            Value value{};
-            auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most)
-                to = value;
-            else
-                problem(option + ": expected " + range(least, most) + ", found '" + text + "'");
-        });
-    }
-    // A value that some callable turns into a place's, throwing calm::error where it cannot.
-    void parsed(std::string const& option, std::string const& type, std::string const& help,
-                std::function<void(std::string const&)> take) {
-        add(option, type, help, needed::no, std::move(take));
-    }
-    void list(std::string const& option, std::vector<std::string>& to, std::string const& type,
-              std::string const& help) {
-        add(option, type, help, needed::yes, [&to](std::string const& value) { to.push_back(value); })->expected(1, -1);
-    }
-    // A question to the options as a whole, asked after they are read.
-    void check(std::function<void()> question) { checks_.push_back(std::move(question)); }
-    void problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
-    void footer(std::string const& text) { app_.footer(text); }
-
-    // False where --help was asked for and printed. Throws errc::usage with every problem.
-    bool read(int argc, char const* const* argv) {
-        std::vector<std::string> words = understood({argv, argv + argc});
-        if (asks_for_help_) {
-            std::fputs(app_.help().c_str(), stdout);
-            return false;
-        }
-        std::reverse(words.begin(), words.end());  // as CLI11 takes them
-        try {
-            app_.parse(words);
-        } catch (CLI::ParseError const& wrong) {
-            problem(wrong.what());
-        }
-        for (auto const& one : options_) {
-            auto const values = one.option->results();
-            if (one.need == needed::yes && values.empty() && !stated_without_value(one.name))
-                problem(one.name + " is needed: " + one.help);
-            if (values.size() > 1 && one.option->get_items_expected_max() == 1)
-                problem(one.name + " is given " + std::to_string(values.size()) + " times; give it once");
-            for (auto const& value : values) guarded([&] { one.take(value); });
-        }
-        for (auto const& question : checks_) guarded(question);
-        if (problems_.empty()) return true;
-        std::string all = problems_.size() == 1 ? "" : std::to_string(problems_.size()) + " problems";
-        for (auto const& one : problems_) all += (problems_.size() == 1 ? "" : "\n  - ") + one;
-        throw error(errc::usage, all + "\n(" + app_.get_name() + " --help shows every option)");
-    }
-
-private:
-    struct declared {
-        std::string name;
-        std::string help;
-        needed need;
-        CLI::Option* option;
-        std::function<void(std::string const&)> take;
-    };
-
-    CLI::Option* add(std::string const& name, std::string const& type, std::string const& help, needed need,
-                     std::function<void(std::string const&)> take) {
-        auto* const option = app_.add_option(name, need == needed::yes ? help + " (needed)" : help)
-                                 ->type_name(type)
-                                 ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-        options_.push_back({name, help, need, option, std::move(take)});
-        return option;
-    }
-
-    template <class Value> static std::string range(Value least, Value most) {
-        std::string const kind = std::is_integral_v<Value> ? "a whole number" : "a number";
-        bool const open =
-            std::is_floating_point_v<Value> && least == std::numeric_limits<Value>::min();  // above 0, below most
-        if (open)
-            return kind + " above 0" +
-                   (most < std::numeric_limits<Value>::max() ? " and below " + detail::six_digits(double(most)) : "");
-        if (most < std::numeric_limits<Value>::max())
-            return kind + " from " + detail::shortest(double(least)) + " to " + detail::shortest(double(most));
-        return kind + " of at least " + detail::shortest(double(least));
-    }
-
-    void guarded(std::function<void()> const& f) {
-        try {
-            f();
-        } catch (error const& wrong) {
-            problem(wrong.what());
-        }
-    }
-
-    [[nodiscard]] bool stated_without_value(std::string const& name) const {
-        return std::find(without_value_.begin(), without_value_.end(), name) != without_value_.end();
-    }
-
-    // The words that CLI11 can take; the others are problems.
-    std::vector<std::string> understood(std::vector<std::string> const& words) {
-        std::vector<std::string> names{"--help"};
-        for (auto const& one : options_) names.push_back(one.name);
-        auto const is_option = [](std::string const& word) { return word.starts_with("--") && word.size() > 2; };
-        std::vector<std::string> taken;
-        for (std::size_t i = 0; i < words.size(); ++i) {
-            auto const& word = words[i];
-            if (word == "-h" || word == "--help") {
-                asks_for_help_ = true;
-                continue;
-            }
-            if (!is_option(word)) {
-                problem("unexpected '" + word + "': values follow the name of their option");
-                continue;
-            }
-            std::string const name = word.substr(0, word.find('='));
-            std::vector<std::string> values;
-            if (name.size() < word.size())
-                values.push_back(word.substr(name.size() + 1));
-            else
-                while (i + 1 < words.size() && !is_option(words[i + 1]) && words[i + 1] != "-h")
-                    values.push_back(words[++i]);
-            auto const known =
-                std::find_if(options_.begin(), options_.end(), [&](declared const& one) { return one.name == name; });
-            if (known == options_.end()) {
-                problem("there is no option " + name + did_you_mean(name, names));
-            } else if (values.empty()) {
-                without_value_.push_back(name);
-                problem(name + " needs a value: " + known->help);
-            } else if (values.size() > 1 && known->option->get_items_expected_max() == 1) {
-                problem(name + ": expected one value, found " + listed(values) + "; put a text with spaces in quotes");
-            } else {
-                for (auto const& value : values) taken.insert(taken.end(), {name, value});
-            }
-        }
-        return taken;
-    }
-
-    CLI::App app_;
-    std::vector<declared> options_;
-    std::vector<std::function<void()>> checks_;
-    std::vector<std::string> problems_;
-    std::vector<std::string> without_value_;
-    bool asks_for_help_ = false;
-};
-
-constexpr char const* spec_help = "text: files (.txt, .jsonl, .json) or stories:N, about N tokens of generated stories";
+constexpr char const* spec_help =
+    "text: files (.txt, .jsonl, .json), stories:N, about N tokens of generated stories, or markov:N, N symbols of a "
+    "Markov chain";
 
 void add_data(command& c, data_options& data) {
     c.list("--data", data.sources, "SPEC", spec_help);
@@ -198,6 +43,39 @@ void add_data(command& c, data_options& data) {
     });
 }
 
+void add_mode(command& c, data_options& data) {
+    c.parsed("--mode", "NAME",
+             "packing of documents: padded, every alignment and EOS; or published, as the published models (as the "
+             "model, else padded)",
+             [&data](std::string const& name) {
+                 std::vector<std::string> const names{"padded", "published"};
+                 if (std::find(names.begin(), names.end(), name) == names.end())
+                     throw error(errc::usage, "--mode: expected one of " + listed(names) + ", found '" + name + "'" +
+                                                  did_you_mean(name, names));
+                 data.mode = name;
+             });
+    c.check([&data, &c] {
+        if (!data.mode.empty() && is_markov(data.sources))
+            c.problem("--mode: markov:N is an unbroken stream without BOS, EOS and PAD; leave it out");
+    });
+}
+
+// How a patch is sampled: temperature, rule, and how many draws some rules take at most.
+void add_sampler(command& c, std::string& temperature, std::string& rule, index_t& pool, std::string const& pool_option,
+                 std::string const& colder) {
+    c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
+        parse_temperature(text);
+        temperature = text;
+    });
+    c.text(
+        "--sampler", rule, "NAME",
+        "adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: any T, by scaled "
+        "noise (adaptive)");
+    c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
+                               sampler::limit);
+    c.check([&] { sampler_of(rule, temperature, pool); });
+}
+
 void add_threads(command& c, std::uint64_t& seed, int& threads) {
     c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed of everything random (1)", 0);
     c.number<int, int>("--threads", threads, "N", "threads; 0 takes the machine's (0)", 0, 4096);
@@ -211,9 +89,11 @@ void add_out(command& c, std::string& out, std::string const& what) {
     });
 }
 
-void require_file(command& c, std::string const& option, std::string const& path, bool folder) {
-    c.check([&c, &path, option, folder] {
-        if (path.empty()) return;
+// A path must be there, but for a word that may stand instead.
+void require_file(command& c, std::string const& option, std::string const& path, bool folder,
+                  std::string const& word = "") {
+    c.check([&c, &path, option, folder, word] {
+        if (path.empty() || path == word) return;
         if (!std::filesystem::exists(path))
             c.problem(option + ": there is no " + path);
         else if (std::filesystem::is_directory(path) != folder)
@@ -310,9 +190,15 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     if (kind == "autoencoder") {
         train_autoencoder_command o;
         command c("train autoencoder", "Trains the autoencoder: K tokens to one vector and back.");
-        c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote", needed::yes);
-        require_file(c, "--tokenizer", o.tokenizer, false);
+        c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
+               needed::yes);
+        c.check([&c, &o] {
+            if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
+                c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
+        });
+        require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
         add_data(c, o.data);
+        add_mode(c, o.data);
         add_out(c, o.out, "the model");
         c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1);
         c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss",
@@ -329,6 +215,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
         require_file(c, "--autoencoder", o.autoencoder, true);
         add_data(c, o.data);
+        add_mode(c, o.data);
         add_out(c, o.out, "the model");
         c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1);
         c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1);
@@ -357,6 +244,48 @@ std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv)
     add_data(c, o.data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1);
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position (8)", 2);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
+    add_mode(c, o.data);
+    add_sampler(c, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_threads(c, o.seed, o.threads);
+    return c.read(argc - 1, argv + 1) ? std::optional(o) : std::nullopt;
+}
+
+std::optional<sweep_options> read_sweep(int argc, char const* const* argv) {
+    sweep_options o;
+    command c(
+        "sweep",
+        "Trains and evaluates configurations on one source, each for the same time or on as many tokens: BrierLM and "
+        "FLOPs against K.");
+    c.list("--configs", o.configurations, "NAME", "configurations to compare");
+    c.check([&] {
+        for (auto const& name : o.configurations) configuration_named(name);
+    });
+    c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
+           needed::yes);
+    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    add_data(c, o.data);
+    add_out(c, o.out, "models, sweep.tsv, sweep.gp and sweep.png");
+    c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
+                                            "minutes of training an autoencoder", above_zero);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero);
+    c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
+                                              "tokens to train an autoencoder on", 1);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1);
+    c.check([&] {
+        if (o.minutes.has_value() == o.tokens.has_value())
+            c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
+        if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
+            c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
+    });
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak",
+                                            above_zero);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0);
+    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
+                                            "share of patches that are random tokens", 0, 1);
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
     add_threads(c, o.seed, o.threads);
     return c.read(argc - 1, argv + 1) ? std::optional(o) : std::nullopt;
 }
@@ -366,27 +295,19 @@ std::optional<generate_options> read_generate(int argc, char const* const* argv)
     command c("generate", "Writes on from a prompt: text on standard output, statistics on standard error.");
     c.text("--model", o.model, "DIR", "model that train calm wrote", needed::yes);
     require_file(c, "--model", o.model, true);
-    c.text("--prompt", o.prompt, "TEXT", "how the text begins (empty)");
-    c.parsed("--temperature", "T", "1, or 1/n (1/2): lower is surer", [&o](std::string const& text) {
-        parse_temperature(text);
-        o.temperature = text;
-    });
-    c.parsed("--sampler", "NAME", "rule for temperatures: batch (batch)", [&o](std::string const& name) {
-        std::vector<std::string> const samplers{"batch"};
-        if (name != samplers[0])
-            throw error(errc::usage, "--sampler: there is no sampler '" + name + "'; there is: " + listed(samplers));
-        o.sampler = name;
-    });
-    c.number<index_t, index_t>("--samples", o.samples, "N", "pool of the batch sampler (200)", 1);
+    c.repeated("--prompt", o.prompts, "TEXT", "how a text begins (empty); again for a further text");
+    c.text("--prompts", o.prompts_file, "FILE", "further prompts, a line each");
+    require_file(c, "--prompts", o.prompts_file, false);
+    add_sampler(c, o.temperature, o.sampler, o.samples, "--samples", "1/2");
     c.parsed("--padding", "SIDE", "where a prompt is filled up to whole patches: left, or right as published (left)",
              [&o](std::string const& side) {
                  if (side != "left" && side != "right")
                      throw error(errc::usage, "--padding: expected left or right, found '" + side + "'");
                  o.pad_left = side == "left";
              });
-    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most (200)", 1);
+    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most, of a text (200)", 1);
+    c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1);
     add_threads(c, o.seed, o.threads);
-    c.check([&] { batch_sampler::at(parse_temperature(o.temperature), o.samples); });
     return c.read(argc - 1, argv + 1) ? std::optional(o) : std::nullopt;
 }
 

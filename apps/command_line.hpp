@@ -15,6 +15,7 @@ using train_command = std::variant<tokenizer_options, train_autoencoder_command,
 
 std::optional<train_command> read_train(int argc, char const* const* argv);
 std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv);
+std::optional<sweep_options> read_sweep(int argc, char const* const* argv);
 std::optional<generate_options> read_generate(int argc, char const* const* argv);
 
 }  // namespace calm::apps

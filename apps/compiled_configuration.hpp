@@ -13,14 +13,17 @@
 
 #include "calm/io/model_directory.hpp"
 #include "calm/sample/generate.hpp"
+#include "calm/sample/streamed_text.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
+#include "calm/train/peak.hpp"
 #include "calm/train/session.hpp"
 #include "program.hpp"
 #include "training_run.hpp"
+#include "writing.hpp"
 
 namespace calm::apps {
 
@@ -31,24 +34,26 @@ public:
 
     int train_autoencoder(train_options const& o) const {
         auto recipe = recipe_for(defaults_.autoencoder, o);
-        auto const words = tokenizer::load(o.tokenizer);
+        auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
+        auto const mode = packing_for(packed_for::autoencoder, o.data, words);
         auto const text = training_text(o.data, words, data_seed);
         evaluation_settings const settings{.block_tokens = 64 * K, .seed = o.seed};
-        auto const unseen = heldout_blocks(o.data, words, data_seed, K, settings.block_tokens, final_tokens);
+        auto const unseen =
+            heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens, final_tokens);
 
         context<> ctx(o.seed, o.threads);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
-        text_blocks blocks(text, K, K, o.seed);
+        text_blocks blocks(text, K, K, o.seed, mode);
         make_directory(o.out);
         run_report report(o.out);
         recipe.machine_peak = measure_peak(ctx);
         describe(report, count_parameters(own.model), text, words);
 
-        auto const description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective,
-                                                                     description_of(name_, o, data_seed, K, words));
+        auto const description = describe_autoencoder<C.autoencoder>(
+            words.vocabulary_size(), recipe.objective, description_of(name_, o, data_seed, K, mode, words));
         auto const save = [&] {
-            save_autoencoder(o.out, own.model, description, beside(o.tokenizer), if_exists::replace);
+            save_autoencoder(o.out, own.model, description, beside(tokenizer_bytes(o.tokenizer)), if_exists::replace);
         };
         auto const measure = [&](std::size_t tokens, index_t step) {
             auto const e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
@@ -84,13 +89,12 @@ public:
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
         auto const data_seed = data_seed_of(o.data, &stored);
+        auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
         auto const text = training_text(o.data, words, data_seed);
         index_t const block = recipe.block_tokens;
-        text_blocks blocks(text, K, block, o.seed);
-        auto const unseen =
-            measurable ? heldout_blocks(o.data, words, data_seed, K, block, final_tokens) : std::vector<token_id>{};
-        bigram_table const counts(words.vocabulary_size(),
-                                  packed_tokens(text, {packing::padded, static_cast<std::size_t>(K), o.seed}));
+        text_blocks blocks(text, K, block, o.seed, mode);
+        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
+        bigram_table const counts(words.vocabulary_size(), packed_tokens(text, {mode, size_of_patch, o.seed}));
 
         context<> ctx(o.seed, o.threads);
         resident<calm_model<C>> own(words.vocabulary_size());
@@ -104,14 +108,16 @@ public:
 
         auto const description =
             describe_calm<C>(words.vocabulary_size(), recipe.objective, autoencoder_objective_of(stored.description),
-                             description_of(name_, o, data_seed, block, words));
+                             description_of(name_, o, data_seed, block, mode, words));
         auto const save = [&] {
-            save_calm(o.out, own.model, description, beside(tokenizer_path(stored)), if_exists::replace);
+            save_calm(o.out, own.model, description, beside(bytes_of_file(tokenizer_path(stored))), if_exists::replace);
         };
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens, index_t step) {
-            auto const e = calm::evaluate(ctx, own.model, first_blocks(unseen, block, tokens), words.specials(),
-                                          &counts, settings, recipe.objective);
+            auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, block, tokens), words.specials(), &counts,
+                                    settings, recipe.objective);
+            e.mode = mode_name(mode);
+            add_optimum(e, o.data, data_seed);
             auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
             report.log({{"step", step},
                         {"brier", list(*e.brier)},
@@ -150,37 +156,46 @@ public:
             report.say(to_table(e));
             report.say(
                 formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
+            if (e.optimal_brier_lm)
+                report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
+                                     *e.optimal_brier_lm));
         }
         return end_of_run(report, o.out);
     }
 
-    int evaluate(evaluate_options const& o, stored_model const& stored) const {
+    evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const& d = stored.description;
         auto const words = tokenizer_of(stored);
         auto const data_seed = data_seed_of(o.data, &stored);
         index_t const trained_on =
             d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
-        evaluation_settings const settings{
-            .block_tokens = o.block > 0 ? o.block : trained_on, .samples = o.samples, .seed = o.seed};
-        auto const blocks = evaluation_blocks_of(o.data, words, data_seed, K, settings.block_tokens);
+        evaluation_settings const settings{.block_tokens = o.block > 0 ? o.block : trained_on,
+                                           .samples = o.samples,
+                                           .seed = o.seed,
+                                           .positions = o.positions,
+                                           .sampler = sampler_of(o.sampler, o.temperature, o.pool)};
+        auto const use = d.kind == model_kind::autoencoder ? packed_for::autoencoder : packed_for::language_model;
+        auto const mode = packing_for(use, o.data, words, &stored);
+        auto const blocks =
+            evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         context<> ctx(o.seed, o.threads);
-        auto const tell = [](evaluation const& e) {
-            std::printf("%s\n", to_json(e).c_str());
-            std::fprintf(stderr, "%s\n", to_table(e).c_str());
-            return 0;
+        auto const complete = [&](evaluation e) {
+            e.mode = mode_name(mode);
+            add_optimum(e, o.data, data_seed);
+            return e;
         };
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder<C.autoencoder>> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(stored, own.model);
-            return tell(calm::evaluate(ctx, own.model, blocks, words.specials(), settings));
+            return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), settings));
         }
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         std::optional<bigram_table> counts;
         if (auto const path = stored.path(bigram_file); std::filesystem::exists(path))
             counts = bigram_table::load(path);
-        return tell(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
-                                   energy_objective_of(d)));
+        return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
+                                       energy_objective_of(d)));
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
@@ -191,37 +206,38 @@ public:
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         context<> ctx(o.seed, o.threads);
-        streamed_text text(words);
         auto const put = [](std::string const& complete) {
             std::fwrite(complete.data(), 1, complete.size(), stdout);
             std::fflush(stdout);
         };
-        generation_settings const settings{.sampler = batch_sampler::at(parse_temperature(o.temperature), o.samples),
-                                           .max_tokens = o.max_tokens,
-                                           .pad_left = o.pad_left,
-                                           .seed = o.seed};
-        put(o.prompt);
+        auto const prompts = prompts_of(o);
+        std::vector<std::vector<token_id>> begun;
+        for (auto const& prompt : prompts) begun.push_back(words.encode(prompt));
+        bool const streaming = prompts.size() == 1;
+        streamed_text stream(words);
+        if (streaming) put(prompts[0]);
         double const start = steady_seconds();
-        auto const made = calm::generate(ctx, own.model, words.encode(o.prompt), words.specials(), settings,
-                                         [&](std::span<token_id const> fresh) { put(text.push(fresh)); });
-        put(text.flush() + "\n");
+        auto const made =
+            calm::generate(ctx, own.model, std::span<std::vector<token_id> const>(begun), words.specials(),
+                           generation_settings_of(o), [&](std::size_t, std::span<token_id const> fresh) {
+                               if (streaming) put(stream.push(fresh));
+                           });
         double const seconds = steady_seconds() - start;
-        auto const count = static_cast<double>(made.tokens.size());
-        std::fprintf(stderr, "%zu tokens in %.2f s (%.0f tokens/s), %lld patches, %.1f draws a patch; %s\n",
-                     made.tokens.size(), seconds, count / seconds, static_cast<long long>(made.patches),
-                     static_cast<double>(made.draws) / static_cast<double>(std::max<index_t>(1, made.patches)),
-                     made.stopped_at_eos ? "the text ends here" : "stopped at --max-tokens");
+        if (streaming) put(stream.flush() + "\n");
+        for (std::size_t i = 0; i < made.size() && !streaming; ++i)
+            put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
+        std::fprintf(stderr, "%s\n", statistics(made, seconds).c_str());
         return 0;
     }
 
 private:
     static constexpr index_t K = C.autoencoder.patch_size;
-    static constexpr bool measurable = K >= static_cast<index_t>(brier_orders);
+    static constexpr auto size_of_patch = static_cast<std::size_t>(K);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
     static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
 
-    static model_files beside(std::string const& tokenizer_path) {
-        return {{tokenizer_description{}.file, bytes_of_file(tokenizer_path)}};
+    static model_files beside(std::string const& tokenizer_bytes) {
+        return {{tokenizer_description{}.file, tokenizer_bytes}};
     }
 
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {

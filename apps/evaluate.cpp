@@ -1,5 +1,7 @@
 // evaluate: how good a stored model is on text it has not seen.
 
+#include <cstdio>
+
 #include "command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
@@ -11,6 +13,9 @@ int main(int argc, char** argv) {
         auto const options = read_evaluate(argc, argv);
         if (!options) return 0;
         auto const model = calm::read_model_description(options->model);
-        return configuration_of(model).evaluate(*options, model);
+        auto const found = configuration_of(model).evaluate(*options, model);
+        std::printf("%s\n", to_json(found).c_str());
+        std::fprintf(stderr, "%s\n", to_table(found).c_str());
+        return 0;
     });
 }

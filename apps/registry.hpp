@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calm/io/stored_model.hpp"
+#include "calm/train/evaluation.hpp"
 #include "options.hpp"
 
 namespace calm::apps {
@@ -23,7 +24,7 @@ struct entry {
     recipes defaults;
     std::function<int(train_options const&)> train_autoencoder;
     std::function<int(train_options const&)> train_calm;
-    std::function<int(evaluate_options const&, stored_model const&)> evaluate;
+    std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate;
     std::function<int(generate_options const&, stored_model const&)> generate;
 };
 

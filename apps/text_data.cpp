@@ -19,10 +19,6 @@ document_selection selected(data_options const& data, split use, std::uint64_t d
     return s;
 }
 
-bool is_generated(std::string const& spec) {
-    return document_source::parse(spec).type() == document_source::kind::stories;
-}
-
 }  // namespace
 
 int train_tokenizer(tokenizer_options const& o) {
@@ -40,6 +36,14 @@ std::string bytes_of_file(std::string const& path) {
     std::string bytes{std::istreambuf_iterator<char>(file), {}};
     if (!file) throw error(errc::storage, path, "", "cannot be read: check the path and its permissions");
     return bytes;
+}
+
+tokenizer tokenizer_named(std::string const& path) {
+    return path == markov_vocabulary ? tokenizer::markov() : tokenizer::load(path);
+}
+
+std::string tokenizer_bytes(std::string const& path) {
+    return path == markov_vocabulary ? tokenizer::markov().lines() : bytes_of_file(path);
 }
 
 std::string tokenizer_path(stored_model const& model) {
@@ -70,6 +74,19 @@ std::uint64_t data_seed_of(data_options const& data, stored_model const* model) 
     return document_selection{}.data_seed;
 }
 
+packing packing_for(packed_for use, data_options const& data, tokenizer const& words, stored_model const* model) {
+    std::string mode = data.mode;
+    if (mode.empty() && model != nullptr && model->description.calm && model->description.calm->data)
+        mode = model->description.calm->data->mode;
+    return packing_of(mode.empty() ? mode_name(packing::padded) : mode, use, words.specials());
+}
+
+void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_seed) {
+    if (!e.brier || !is_markov(data.sources)) return;
+    e.optimal_brier = markov_chain(data_seed).optimal_brier();
+    e.optimal_brier_lm = brier_lm(*e.optimal_brier);
+}
+
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
     return build_corpus(data.sources, words, selected(data, split::train, data_seed));
 }
@@ -79,26 +96,27 @@ std::span<token_id const> first_blocks(std::span<token_id const> tokens, index_t
     return tokens.first(std::min(tokens.size(), std::max(at_most / size, std::size_t{1}) * size));
 }
 
-std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
-                                     index_t K, index_t block, std::size_t at_most) {
+std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                     index_t block, std::size_t at_most) {
     data_options held = data;
     held.sources.clear();
     for (auto const& spec : data.sources) {
-        if (!data.holdout.empty())
+        bool const own_split =
+            is_markov(data.sources) || (data.holdout.empty() && document_source::parse(spec).is_generated());
+        if (own_split)
+            held.sources.push_back(spec.substr(0, spec.find(':') + 1) + std::to_string(at_most));
+        else if (!data.holdout.empty())
             held.sources.push_back(spec);
-        else if (is_generated(spec))
-            held.sources.push_back("stories:" + std::to_string(at_most));
     }
     if (held.sources.empty()) return {};
-    auto blocks = evaluation_blocks_of(held, words, data_seed, K, block);
+    auto blocks = evaluation_blocks_of(held, words, rule, block);
     blocks.resize(first_blocks(blocks, block, at_most).size());
     return blocks;
 }
 
-std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
-                                           index_t K, index_t block) {
-    auto const text = build_corpus(data.sources, words, selected(data, split::heldout, data_seed));
-    packing_rule const rule{packing::padded, static_cast<std::size_t>(K), data_seed};
+std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                           index_t block) {
+    auto const text = build_corpus(data.sources, words, selected(data, split::heldout, rule.seed));
     return evaluation_blocks(text, rule, static_cast<std::size_t>(block));
 }
 

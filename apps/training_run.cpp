@@ -42,17 +42,17 @@ calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_
 }
 
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
-                                index_t block, tokenizer const& words) {
+                                index_t block, packing mode, tokenizer const& words) {
     calm_description ours;
     ours.configuration = configuration;
-    ours.data = data_description{.mode = "padded",
+    ours.data = data_description{.mode = std::string(mode_name(mode)),
                                  .block_tokens = block,
                                  .data_seed = data_seed,
                                  .holdout = o.data.holdout,
                                  .sources = o.data.sources,
                                  .extras = {}};
     ours.tokenizer = tokenizer_description{.file = tokenizer_description{}.file,
-                                           .pattern = std::string(tokenizer::pattern()),
+                                           .pattern = std::string(words.pattern()),
                                            .fingerprint = words.fingerprint(),
                                            .extras = {}};
     return ours;

@@ -17,7 +17,7 @@ calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_
 
 // Our object in config.json.
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
-                                index_t block, tokenizer const& words);
+                                index_t block, packing mode, tokenizer const& words);
 
 // The last word of a run: where the model lies; the exit status, 0 or 128 + the signal that ended it early.
 int end_of_run(run_report& report, std::string const& out);

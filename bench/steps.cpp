@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/model/calm.hpp"
+#include "calm/model/flops.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
 #include "configurations.hpp"
@@ -90,8 +92,9 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
         auto const noise = model.draw(ctx, labels, objective.dropout);
         return model.loss_and_gradient(ctx, labels, noise, objective).loss;
     });
-    double const patches = static_cast<double>(b.autoencoder_tokens / model.K);
-    double const flops = calm::step_flops::autoencoder(C.autoencoder, model.vocabulary()) * patches;
+    index_t const patches = b.autoencoder_tokens / model.K;
+    double const flops =
+        calm::flops::train_autoencoder(C.autoencoder, model.vocabulary(), patches) * static_cast<double>(patches);
     report(o, name, "autoencoder_step", seconds, b.autoencoder_tokens, flops, peak);
 }
 
@@ -111,7 +114,7 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     double const seconds = median_step(ctx, model, o.repeats,
                                        [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
     double const positions = static_cast<double>(b.sequences * (b.patches - 1));
-    double const flops = calm::step_flops::calm(C, b.patches - 1, b.objective.samples) * positions;
+    double const flops = calm::flops::train_calm(C, b.patches - 1, b.objective.samples) * positions;
     report(o, name, "calm_step", seconds, count, flops, peak);
 }
 

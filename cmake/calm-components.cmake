@@ -17,9 +17,9 @@ calm_component(calm Eigen3::Eigen)
 target_compile_features(calm_calm INTERFACE cxx_std_20)
 target_include_directories(
     calm_calm INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-if(OpenMP_CXX_FOUND)
-    target_link_libraries(calm_calm INTERFACE $<BUILD_INTERFACE:OpenMP::OpenMP_CXX>)
-endif()
+target_link_libraries(calm_calm INTERFACE $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
+# g++ notes how wide vectors are passed, which they never are: all that takes them is inlined.
+target_compile_options(calm_calm INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
 if(PCRE2_FOUND AND simdjson_FOUND)
     calm_component(text calm_calm PCRE2::8BIT simdjson::simdjson)
 endif()

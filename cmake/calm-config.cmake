@@ -1,11 +1,9 @@
-# calm::calm (Eigen, OpenMP where it is); components text (PCRE2, simdjson) and io (simdjson, nlohmann-json).
+# calm::calm (Eigen, OpenMP where it is); components text (PCRE2, simdjson) and io (simdjson, nlohmann-json). May be
+# found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 find_package(OpenMP QUIET COMPONENTS CXX)
 include("${CMAKE_CURRENT_LIST_DIR}/calm-calm.cmake")
-if(OpenMP_CXX_FOUND)
-    target_link_libraries(calm::calm INTERFACE OpenMP::OpenMP_CXX)
-endif()
 
 foreach(component IN LISTS calm_FIND_COMPONENTS)
     if(NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/calm-${component}.cmake")

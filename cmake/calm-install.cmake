@@ -1,15 +1,36 @@
-# Headers and a package: find_package(calm 0.1 [COMPONENTS text io]).
+# Headers and a package, find_package(calm 0.1 [COMPONENTS text io]), from an installation and from this build folder;
+# for builds without CMake calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(calm_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/calm)
+set(calm_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
-foreach(component calm text io)
-    if(TARGET calm_${component})
-        install(TARGETS calm_${component} EXPORT calm-${component})
-        install(EXPORT calm-${component} NAMESPACE calm:: DESTINATION ${calm_package_dir})
+
+# calm_package(NAME PC DESCRIPTION REQUIRES FLAGS): exports calm::NAME, and installs PC.pc that says the same. Flags are
+# those of compiling and of linking.
+function(calm_package name pc_name pc_description pc_requires pc_flags)
+    if(NOT TARGET calm_${name})
+        return()
     endif()
-endforeach()
+    install(TARGETS calm_${name} EXPORT calm-${name})
+    install(EXPORT calm-${name} NAMESPACE calm:: DESTINATION ${calm_package_dir})
+    export(EXPORT calm-${name} NAMESPACE calm:: FILE "${PROJECT_BINARY_DIR}/calm-${name}.cmake")
+    # Relative to the file itself, so that an installation may be moved.
+    file(RELATIVE_PATH pc_prefix "/${calm_pkgconfig_dir}" "/")
+    string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+    configure_file(cmake/calm.pc.in ${pc_name}.pc @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION ${calm_pkgconfig_dir})
+endfunction()
+if(OpenMP_CXX_FOUND)
+    set(openmp -fopenmp)
+endif()
+calm_package(calm calm "${PROJECT_DESCRIPTION}" "eigen3 >= 3.4" "${openmp}")
+calm_package(text calm-text "Tokenizers, corpora and training of calm" "calm = ${PROJECT_VERSION}, libpcre2-8, simdjson" "")
+calm_package(io calm-io "Model directories of calm" "calm = ${PROJECT_VERSION}, simdjson, nlohmann_json" "")
+
 write_basic_package_version_file(calm-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
-install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake ${PROJECT_BINARY_DIR}/calm-config-version.cmake
+configure_file(cmake/calm-config.cmake calm-config.cmake COPYONLY)
+configure_file(cmake/FindPCRE2.cmake FindPCRE2.cmake COPYONLY)
+install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake "${PROJECT_BINARY_DIR}/calm-config-version.cmake"
         DESTINATION ${calm_package_dir})

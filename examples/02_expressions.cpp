@@ -1,19 +1,8 @@
-// Expressions that run as one loop and differentiate themselves into one more, and an operation of your own.
+// Expressions that run as one loop and differentiate themselves into one more.
 #include <cmath>
 #include <cstdio>
 
 #include "calm/tensor.hpp"
-
-// softplus(a) = log(1 + exp(a)), in a form that neither overflows nor loses small values. V is a float, a packet of
-// them, a double or a complex number; `back` gets dy, the operand and the value, and returns the operand's gradient.
-struct softplus {
-    template <class V> static V value(V a) {
-        V const zero = a - a;
-        V const magnitude = calm::math::max(a, -a);
-        return calm::math::max(a, zero) + calm::math::log(calm::math::exp(-magnitude) + calm::splat<V>(1.0));
-    }
-    template <class V> static V back(V dy, V a, V) { return dy * calm::math::sigmoid(a); }
-};
 
 int main() {
     using shape = calm::extents<calm::dyn, 8>;  // rows known at run time, columns at compile time
@@ -24,14 +13,14 @@ int main() {
     fill_normal(ctx, up.view(), ctx.random(calm::stream::posterior));
     fill(ctx, dy.view(), 1.0F);
 
-    // y = silu(gate) * softplus(up): one pass over memory, no temporaries.
-    evaluate(ctx, y, silu(gate) * calm::apply<softplus>(up));
+    // One pass over memory, no temporaries.
+    evaluate(ctx, y, silu(gate) * exp(up));
 
     // The same tree again, with the places for the gradients: one more pass writes both.
-    differentiate(ctx, silu(wrt(gate, dgate)) * calm::apply<softplus>(wrt(up, dup)), dy);
+    differentiate(ctx, silu(wrt(gate, dgate)) * exp(wrt(up, dup)), dy);
 
     // Check one element against a difference quotient.
-    auto const f = [](double g, double u) { return g / (1 + std::exp(-g)) * std::log1p(std::exp(u)); };
+    auto const f = [](double g, double u) { return g / (1 + std::exp(-g)) * std::exp(u); };
     double const g = gate[1], u = up[1], h = 1e-5;
     std::printf("dy/dgate %.6f, by differences %.6f\n", dgate[1], (f(g + h, u) - f(g - h, u)) / (2 * h));
     std::printf("dy/dup   %.6f, by differences %.6f\n", dup[1], (f(g, u + h) - f(g, u - h)) / (2 * h));

@@ -1,20 +1,9 @@
 // For real text: twice as wide as tiny, and twice as deep.
 
 #include "compiled_configuration.hpp"
+#include "sizes.hpp"
 
 namespace {
-
-constexpr calm::configuration text{.autoencoder = {.vocab_size = 4096,
-                                                   .patch_size = 4,
-                                                   .hidden_size = 256,
-                                                   .intermediate_size = 640,
-                                                   .latent_size = 64},
-                                   .hidden_size = 256,
-                                   .intermediate_size = 704,
-                                   .num_hidden_layers = 6,
-                                   .num_attention_heads = 4,
-                                   .num_key_value_heads = 4,
-                                   .num_mlp_layers = 3};
 
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
@@ -32,6 +21,6 @@ calm::apps::recipes defaults() {
     return r;
 }
 
-bool const registered = calm::apps::compile_configuration<text>("text", defaults());
+bool const registered = calm::apps::compile_configuration<calm::apps::sizes::text>("text", defaults());
 
 }  // namespace

@@ -1,20 +1,9 @@
 // The smallest configuration that learns to write: the quickstart's.
 
 #include "compiled_configuration.hpp"
+#include "sizes.hpp"
 
 namespace {
-
-constexpr calm::configuration tiny{.autoencoder = {.vocab_size = 512,
-                                                   .patch_size = 4,
-                                                   .hidden_size = 128,
-                                                   .intermediate_size = 320,
-                                                   .latent_size = 32},
-                                   .hidden_size = 128,
-                                   .intermediate_size = 352,
-                                   .num_hidden_layers = 3,
-                                   .num_attention_heads = 4,
-                                   .num_key_value_heads = 4,
-                                   .num_mlp_layers = 3};
 
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
@@ -32,6 +21,6 @@ calm::apps::recipes defaults() {
     return r;
 }
 
-bool const registered = calm::apps::compile_configuration<tiny>("tiny", defaults());
+bool const registered = calm::apps::compile_configuration<calm::apps::sizes::tiny>("tiny", defaults());
 
 }  // namespace

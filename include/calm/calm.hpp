@@ -9,3 +9,4 @@
 #include "calm/tensor.hpp"
 #include "calm/text.hpp"
 #include "calm/train.hpp"
+#include "calm/version.hpp"

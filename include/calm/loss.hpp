@@ -4,4 +4,5 @@
 #include "calm/loss/brier.hpp"
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/energy_score.hpp"
+#include "calm/loss/targets.hpp"
 #include "calm/loss/variational.hpp"

@@ -6,3 +6,4 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/heads/energy.hpp"
+#include "calm/model/resident.hpp"

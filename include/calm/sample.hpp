@@ -1,5 +1,10 @@
 #pragma once
 // Temperature from samples, and generation.
 
+#include "calm/sample/batch_rule.hpp"
 #include "calm/sample/generate.hpp"
+#include "calm/sample/sample_next.hpp"
+#include "calm/sample/sampler.hpp"
+#include "calm/sample/session.hpp"
+#include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"

@@ -7,6 +7,7 @@
 #include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/holdout.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/stories.hpp"

@@ -3,6 +3,8 @@
 #include "command_line.hpp"
 #include "registry.hpp"
 #include "support/temporary_folder.hpp"
+#include "text_data.hpp"
+#include "writing.hpp"
 
 using namespace calm;
 using namespace calm::apps;
@@ -77,11 +79,57 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
 
     auto const model = folder.path("");
     auto const g = read(read_generate, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
-    BOOST_TEST(g->prompt == "--a prompt--");
+    BOOST_TEST(g->prompts == std::vector<std::string>{"--a prompt--"});
+    BOOST_TEST(g->sampler == "adaptive");
     BOOST_TEST(g->temperature == "0.25");
     BOOST_TEST(g->samples == 200);
-    BOOST_TEST(read(read_generate, {"--model", model, "--prompt", ""})->prompt == "");
-    BOOST_TEST(read(read_generate, {"--model", model, "--prompt", "-3 degrees"})->prompt == "-3 degrees");
+    auto const prompts = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"--model", model});
+        return prompts_of(*read(read_generate, words));
+    };
+    BOOST_TEST(prompts({}) == std::vector<std::string>{""});
+    BOOST_TEST(prompts({"--prompt", ""}) == std::vector<std::string>{""});
+    BOOST_TEST(prompts({"--prompt", "-3 degrees"}) == std::vector<std::string>{"-3 degrees"});
+    auto const lines = folder.with("prompts.txt", "one\r\n\nthree words here");
+    BOOST_TEST(prompts({"--prompt", "a", "--prompts", lines, "--prompt=b"}) ==
+               (std::vector<std::string>{"a", "b", "one", "", "three words here"}));
+}
+
+BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
+    temporary_folder const folder;
+    auto const model = folder.path("");
+    auto const rule = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"--model", model});
+        return generation_settings_of(*read(read_generate, words)).sampler;
+    };
+    BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
+    BOOST_TEST(rule({}).n == 2);
+    BOOST_TEST(rule({}).most == 200);
+    BOOST_CHECK(rule({"--sampler", "batch", "--samples", "50"}).rule == sampling_rule::batch);
+    BOOST_TEST(rule({"--sampler", "batch", "--samples", "50"}).most == 50);
+    BOOST_CHECK(rule({"--sampler", "exact", "--temperature", "0.4"}).rule == sampling_rule::exact);
+    BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).most == 100'000);
+    BOOST_TEST(rule({"--sampler", "noise", "--temperature", "0"}).noise_scale == 0.0);
+    auto const refused = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"--model", model});
+        return refusal(read_generate, words);
+    };
+    BOOST_TEST(has(refused({"--temperature", "0.4"}), "take 1/2 (0.5) or 1/3 (0.333333), or the exact sampler"));
+    BOOST_TEST(has(refused({"--sampler", "batch", "--temperature", "0.7"}), "1/1 (1) or 1/2 (0.5)"));
+    BOOST_TEST(has(refused({"--sampler", "exact", "--temperature", "1.5"}), "at most 1"));
+    BOOST_TEST(has(refused({"--prompts", folder.path("none.txt")}), "--prompts: there is no"));
+}
+
+BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
+    std::vector<generation_result> const texts{
+        {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
+        {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
+    BOOST_TEST(statistics(texts, 0.5) ==
+               "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
+               "a patch, 1 capped; 1 ended by themselves");
+    BOOST_TEST(statistics(std::span(texts).first(1), 0.5) ==
+               "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
+    BOOST_TEST(has(statistics({}, 1), "0 patches"));
 }
 
 BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
@@ -134,7 +182,7 @@ BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
         words.insert(words.begin(), start.begin(), start.end());
         return refusal(read_generate, words);
     };
-    BOOST_TEST(has(refused({"--sampler", "exakt"}), "there is: batch"));
+    BOOST_TEST(has(refused({"--sampler", "exakt"}), "did you mean exact?"));
     BOOST_TEST(has(refused({"--temperature", "0.4"}), "1/2"));
     BOOST_TEST(has(refused({"--temperature", "warm"}), "warm"));
     BOOST_TEST(has(refused({"--prompt", "a", "b"}), "quotes"));
@@ -145,4 +193,64 @@ BOOST_AUTO_TEST_CASE(help_leaves_nothing_to_do) {
     BOOST_TEST(!read(read_train, {"calm", "--help"}).has_value());
     BOOST_TEST(!read(read_evaluate, {"-h"}).has_value());
     BOOST_TEST(!read(read_generate, {"--model", "x", "--help"}).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(symbols_need_no_tokenizer_file) {
+    temporary_folder const folder;
+    auto const autoencoder = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"autoencoder", "--config", known_name(), "--out", folder.path("out")});
+        return words;
+    };
+    auto const command = read(read_train, autoencoder({"--tokenizer", "markov", "--data", "markov:1000"}));
+    BOOST_TEST(std::get<train_autoencoder_command>(*command).tokenizer == markov_vocabulary);
+    auto const file = folder.with("tokenizer.model", "x");
+    BOOST_TEST(has(refusal(read_train, autoencoder({"--tokenizer", file, "--data", "markov:1000"})),
+                   "give --tokenizer markov"));
+    BOOST_TEST(
+        has(refusal(read_train, autoencoder({"--tokenizer", "markov", "--data", "markov:1000", "--mode", "published"})),
+            "--mode: markov:N"));
+    BOOST_TEST(has(refusal(read_train, autoencoder({"--tokenizer", "markov", "--data", "markov:0"})), "markov:N"));
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_may_be_a_subset_in_another_mode) {
+    temporary_folder const folder;
+    auto const evaluation = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"--model", folder.path(""), "--data", "stories:100"});
+        return words;
+    };
+    auto const plain = read(read_evaluate, evaluation({}));
+    BOOST_TEST(plain->positions == 0);
+    BOOST_TEST(plain->data.mode == "");
+    auto const some = read(read_evaluate, evaluation({"--positions", "20000", "--mode", "published"}));
+    BOOST_TEST(some->positions == 20000);
+    BOOST_TEST(some->data.mode == "published");
+    BOOST_TEST(has(refusal(read_evaluate, evaluation({"--positions", "0"})), "--positions"));
+    BOOST_TEST(has(refusal(read_evaluate, evaluation({"--mode", "publisht"})), "did you mean published?"));
+}
+
+BOOST_AUTO_TEST_CASE(the_mode_is_as_asked_for_or_as_the_model) {
+    tokenizer const words;
+    stored_model trained;
+    trained.description.calm = calm_description{};
+    trained.description.calm->data = data_description{};
+    trained.description.calm->data->mode = "published";
+    using enum packing;
+    BOOST_CHECK(packing_for(packed_for::language_model, {}, words) == padded);
+    BOOST_CHECK(packing_for(packed_for::language_model, {}, words, &trained) == published_language_model);
+    BOOST_CHECK(packing_for(packed_for::autoencoder, {}, words, &trained) == published_autoencoder);
+    data_options asked;
+    asked.mode = "padded";
+    BOOST_CHECK(packing_for(packed_for::language_model, asked, words, &trained) == padded);
+    BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::markov(), &trained) == unbroken);
+    // Of a known source the optimum stands beside what was measured.
+    evaluation e;
+    data_options const symbols{.sources = {"markov:10"}, .data_seed = {}, .holdout = {}, .mode = {}};
+    add_optimum(e, symbols, 3);
+    BOOST_TEST(!e.optimal_brier);
+    e.brier = brier_scores{};
+    add_optimum(e, asked, 3);
+    BOOST_TEST(!e.optimal_brier);
+    add_optimum(e, symbols, 3);
+    BOOST_TEST(*e.optimal_brier == markov_chain(3).optimal_brier(), boost::test_tools::per_element());
+    BOOST_TEST(*e.optimal_brier_lm == brier_lm(*e.optimal_brier));
 }

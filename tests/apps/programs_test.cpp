@@ -117,7 +117,11 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
                                   "energy_loss",
                                   "token_accuracy",
                                   "token_accuracy_posterior",
-                                  "posterior_std"})
+                                  "posterior_std",
+                                  "temperature",
+                                  "sampler",
+                                  "draws_a_patch",
+                                  "capped"})
         BOOST_TEST((object[key].error() == simdjson::SUCCESS), key);
     BOOST_TEST(object["block"].get_int64().value() == 64);
     BOOST_TEST(object["samples"].get_int64().value() == 4);
@@ -145,6 +149,16 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(has(g.err, "tokens"));
     BOOST_TEST(shop().program(words + " --threads 1").out == g.out);
     BOOST_TEST(shop().program(words + " --temperature 1").status == 0);
+    for (auto const* const rule : {"batch", "exact --temperature 0.9", "noise --temperature 0.3"})
+        BOOST_TEST(has(shop().program(words + " --sampler " + rule).err, " draws and "), rule);
+
+    // Several prompts at once: what each writes alone, with the number of its place.
+    auto const many = shop().program(words + " --prompt 'The dog' --prompt ''");
+    BOOST_REQUIRE_MESSAGE(many.status == 0, many.err);
+    BOOST_TEST(many.out.starts_with("=== 1\n" + g.out + "=== 2\nThe dog"));
+    BOOST_TEST(has(many.out, "\n=== 3\n"));
+    BOOST_TEST(has(many.err, "3 texts, "));
+    BOOST_TEST(shop().program(words + " --prompt 'The dog' --prompt '' --at-once 1").out == many.out);
 }
 
 BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
@@ -188,4 +202,47 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
         "timeout --preserve-status -s INT 2");
     BOOST_TEST(r.status == 130);
     BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_known_source_needs_no_tokenizer_and_has_an_optimum) {
+    auto const ae = shop().program(
+        "train autoencoder --config tiny --tokenizer markov --data markov:4000 --batch 256 --steps 3 --out mae");
+    BOOST_REQUIRE_MESSAGE(ae.status == 0, ae.err);
+    auto const lm = shop().program(
+        "train calm --config tiny --autoencoder mae --data markov:4000 --batch 2 --block 64 --steps 2 --out mcalm");
+    BOOST_REQUIRE_MESSAGE(lm.status == 0, lm.err);
+    BOOST_TEST(has(lm.err, "of the optimum"));
+    BOOST_TEST(has(shop().content("mcalm/config.json"), "\"unbroken\""));
+    auto const e = shop().program("evaluate --model mcalm --data markov:4000 --positions 100 --samples 2");
+    BOOST_REQUIRE_MESSAGE(e.status == 0, e.err);
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    BOOST_REQUIRE(!parser.parse(e.out).get(object));
+    BOOST_TEST(object["positions"].get_int64().value() == 100);
+    BOOST_TEST(object["mode"].get_string().value() == "unbroken");
+    BOOST_TEST(object["optimal_brier_lm"].get_double().value() > 5.0);
+    auto const g = shop().program("generate --model mcalm --prompt ABCDabcd --samples 4 --max-tokens 6");
+    BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
+    BOOST_TEST(g.out.starts_with("ABCDabcd"));
+    BOOST_TEST(g.out.size() == 8u + 6 + 1);
+    BOOST_TEST(shop().program("generate --model mcalm --prompt ABC").status == 2);
+    BOOST_TEST(shop().program("evaluate --model mcalm --data stories:1000").status == 6);
+    BOOST_TEST(shop().program("train tokenizer --vocabulary 300 --data markov:1000 --out none").status == 2);
+}
+
+BOOST_AUTO_TEST_CASE(the_published_mode_is_kept_from_stage_to_stage) {
+    auto const ae =
+        shop().program("train autoencoder " + workshop::autoencoder_arguments + " --mode published --out pae");
+    BOOST_REQUIRE_MESSAGE(ae.status == 0, ae.err);
+    auto const lm = shop().program(
+        "train calm --config tiny --autoencoder pae --data stories:4000 --batch 2 --block 64 --steps 2 --out pcalm");
+    BOOST_REQUIRE_MESSAGE(lm.status == 0, lm.err);
+    BOOST_TEST(has(shop().content("pae/config.json"), "\"published\""));
+    BOOST_TEST(has(shop().content("pcalm/config.json"), "\"published\""));
+    auto const e = shop().program("evaluate --model pcalm --data stories:1500 --samples 2");
+    BOOST_REQUIRE_MESSAGE(e.status == 0, e.err);
+    BOOST_TEST(has(e.out, "\"mode\":\"published\""));
+    BOOST_TEST(has(e.out, "\"skipped_pad\":0"));
+    BOOST_TEST(has(shop().program("evaluate --model pcalm --data stories:1500 --samples 2 --mode padded").out,
+                   "\"mode\":\"padded\""));
 }

@@ -1,23 +1,45 @@
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "calm/version.hpp"
+
 namespace {
 
-std::filesystem::path root() {
-    return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+namespace fs = std::filesystem;
+
+fs::path root() {
+    return fs::path(__FILE__).parent_path().parent_path().parent_path();
 }
 
-std::string read(std::string const& path) {
+std::string read(fs::path const& path) {
     std::ifstream file(root() / path, std::ios::binary);
     BOOST_REQUIRE_MESSAGE(file, "cannot open " << path);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
+}
+
+// Files below the folders whose names end so, relative to the root.
+std::vector<fs::path> files(std::vector<std::string> const& folders, std::string const& end) {
+    std::vector<fs::path> found;
+    for (auto const& folder : folders)
+        for (auto const& entry : fs::recursive_directory_iterator(root() / folder))
+            if (entry.path().string().ends_with(end)) found.push_back(fs::relative(entry.path(), root()));
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::vector<fs::path> documentation() {
+    auto found = files({"docs", "apps", "bench", "examples", "tests", "include/calm"}, ".md");
+    for (auto const& entry : fs::directory_iterator(root()))
+        if (entry.path().extension() == ".md") found.push_back(entry.path().filename());
+    return found;
 }
 
 // The blocks of a Markdown file between ```language and ```.
@@ -32,6 +54,32 @@ std::vector<std::string> blocks(std::string const& text, std::string const& lang
         at = end + 4;
     }
     return found;
+}
+
+// Whole lines without the blanks before them: an excerpt may stand elsewhere than its original.
+std::string flush_left(std::string const& text) {
+    std::istringstream lines(text);
+    std::string all = "\n";
+    for (std::string line; std::getline(lines, line);)
+        all += line.substr(std::min(line.size(), line.find_first_not_of(' '))) + "\n";
+    return all;
+}
+
+// Every block of the language stands, line by line, in one of the files.
+void check_excerpts(std::string const& language, std::vector<fs::path> const& originals) {
+    std::vector<std::string> texts;
+    for (auto const& path : originals) texts.push_back(flush_left(read(path)));
+    int checked = 0;
+    for (auto const& page : documentation())
+        for (auto const& block : blocks(read(page), language)) {
+            auto const lines = flush_left(block);
+            auto const holds = [&](std::string const& text) { return text.find(lines) != std::string::npos; };
+            BOOST_TEST(std::any_of(texts.begin(), texts.end(), holds),
+                       page.string() << ": expected a file that is compiled with this in it, found none:\n"
+                                     << block);
+            ++checked;
+        }
+    BOOST_TEST(checked > 0);
 }
 
 }  // namespace
@@ -50,11 +98,73 @@ BOOST_AUTO_TEST_CASE(it_has_at_most_twenty_lines_of_code) {
     BOOST_TEST(lines <= 20);
 }
 
-BOOST_AUTO_TEST_CASE(every_path_in_backticks_or_links_is_there) {
-    auto const text = read("README.md");
-    for (char const* const path : {"docs/architecture.md", "docs/mathematics.md", "docs/configurations.md",
-                                   "examples/README.md", "apps/README.md", "tests/README.md"}) {
-        BOOST_TEST(text.find(path) != std::string::npos, path);
-        BOOST_TEST(std::filesystem::exists(root() / path), path);
+BOOST_AUTO_TEST_CASE(every_block_of_cpp_stands_in_a_file_that_is_compiled) {
+    auto originals = files({"examples", "apps", "tests/docs"}, ".cpp");
+    for (auto const& header : files({"include/calm"}, ".hpp")) originals.push_back(header);
+    check_excerpts("cpp", originals);
+}
+
+BOOST_AUTO_TEST_CASE(every_block_of_cmake_stands_in_the_consumer) {
+    check_excerpts("cmake", {"tests/consumer/project/CMakeLists.txt"});
+}
+
+// ```text is a diagram or what a program said, a block without a language is commands (tests/docs/commands).
+BOOST_AUTO_TEST_CASE(blocks_are_code_commands_or_text) {
+    for (auto const& page : documentation()) {
+        std::istringstream text(read(page));
+        bool inside = false;
+        for (std::string line; std::getline(text, line);) {
+            if (!line.starts_with("```")) continue;
+            inside = !inside;
+            if (inside)
+                BOOST_TEST((line == "```" || line == "```cpp" || line == "```cmake" || line == "```text"),
+                           page.string() << ": nothing tries a block of " << line.substr(3));
+        }
+        BOOST_TEST(!inside, page.string() << ": a block without an end");
     }
+}
+
+BOOST_AUTO_TEST_CASE(every_example_is_in_the_table_and_every_row_is_an_example) {
+    auto const table = read("examples/README.md");
+    auto const examples = files({"examples"}, ".cpp");
+    BOOST_TEST(examples.size() >= 8U);
+    for (auto const& example : examples)
+        BOOST_TEST(table.find("| `" + example.filename().string() + "` |") != std::string::npos, example.string());
+    for (std::size_t at = table.find("| `"); at != std::string::npos; at = table.find("| `", at + 1))
+        BOOST_TEST(fs::exists(root() / "examples" / table.substr(at + 3, table.find('`', at + 3) - at - 3)));
+}
+
+BOOST_AUTO_TEST_CASE(every_path_that_the_readme_names_is_there) {
+    auto const text = read("README.md");
+    for (char const* const path :
+         {"docs/architecture.md", "docs/mathematics.md", "docs/configurations.md", "docs/extending.md",
+          "examples/README.md", "apps/README.md", "tests/README.md", "CHANGELOG.md", "CONTRIBUTING.md"}) {
+        BOOST_TEST(text.find(path) != std::string::npos, path);
+        BOOST_TEST(fs::exists(root() / path), path);
+    }
+}
+
+// `tensor/ops.hpp`, `examples/05_layer.cpp`: sources named in the documentation are there.
+BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
+    for (auto const& page : files({"docs"}, ".md")) {
+        std::istringstream text(read(page));
+        for (std::string name; std::getline(text, name, '`');) {
+            if (name.find('/') == std::string::npos || !(name.ends_with(".hpp") || name.ends_with(".cpp")) ||
+                name.find_first_of(" *<\n") != std::string::npos)
+                continue;
+            bool const mine = name == "apps/configs/mine.cpp";  // the reader's own
+            bool const exists = fs::exists(root() / name) || fs::exists(root() / "include/calm" / name) ||
+                                fs::exists(root() / "include" / name);
+            BOOST_TEST((mine || exists), page.string() << ": there is no " << name);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_version_has_its_entry_and_the_readme_finds_it) {
+    std::string const minor = std::to_string(calm::version.major) + "." + std::to_string(calm::version.minor);
+    std::string const whole = minor + "." + std::to_string(calm::version.patch);
+    static_assert(calm::version.major * 10000 + calm::version.minor * 100 + calm::version.patch == CALM_VERSION);
+    static_assert(calm::version_number{0, 10, 0} > calm::version_number{0, 9, 9});
+    BOOST_TEST(read("CHANGELOG.md").find("\n## " + whole + " ") != std::string::npos);
+    BOOST_TEST(read("README.md").find("find_package(calm " + minor + " ") != std::string::npos);
 }

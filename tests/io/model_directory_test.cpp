@@ -26,16 +26,6 @@ std::string sentence_of(auto&& call) {
     return calm::test::sentence_of<error>(call);
 }
 
-// A CALM of configuration C with memory.
-template <configuration C> struct whole {
-    memory m;
-    calm_model<C> model;
-    explicit whole(index_t vocabulary) : model(vocabulary) {
-        allocate(model, m.values, static_cast<arena<>*>(nullptr));
-        allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
-    }
-};
-
 void check_same_weights(std::string const& a, std::string const& b) {
     auto const x = safetensors_file::open(a);
     auto const y = safetensors_file::open(b);
@@ -57,13 +47,14 @@ void check_same_configuration(std::string const& a, std::string const& b) {
 // numbers of the rounded weights there too: then what was read in fp32 is rounded before it is compared.
 void round_if_expected(fixture const& f, auto const& visit) {
     if (f.floats("out/mean") != f.floats("out/bf16_mean")) return;
-    visit([](std::string const&, auto& p) {
+    auto round = [](std::string const&, auto& p) {
         for (float& value : p.value) {
             auto const bits = std::bit_cast<std::uint32_t>(value);
             value =
                 std::bit_cast<float>((bits + 0x7FFFU + (bits >> 16 & 1U)) & 0xFFFF0000U);  // to nearest, ties to even
         }
-    });
+    };
+    visit(round);
 }
 
 template <configuration C>
@@ -123,7 +114,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_autoencoder_is_read_and_written_bit_fo
 
     context<> ctx(1, 2);
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, named(model));
+    round_if_expected(f, named_parameters(model));
     auto const tokens = f.integers<token_id>("in/tokens");
     auto const e = model.posterior(ctx, as_vector(tokens));
     BOOST_TEST(close(span_of(e.mean), f.floats("out/mean"), kind::output));
@@ -137,7 +128,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     BOOST_TEST((from.sizes == C));
     BOOST_TEST(matches(C, from));
     BOOST_TEST(!matches(C.autoencoder, from));
-    whole<C> w(from.vocabulary());
+    resident<calm_model<C>> w(from.vocabulary(), held_for::use);
     load_calm(from, w.model);
 
     temporary_folder const folder;
@@ -147,8 +138,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     check_same_configuration(from.path(config_file), again + "/config.json");
 
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, named(w.model));
-    round_if_expected(f, [&](auto visitor) { w.model.visit_autoencoder(visitor); });
+    round_if_expected(f, named_parameters(w.model));
+    round_if_expected(f, named_frozen_parameters(w.model));
     check_computes(w.model, f, "");
 
     // The weights that were rounded when they were written.
@@ -160,7 +151,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
 BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
     if (skipped()) return;
     auto const from = read_model_description(checkpoint("base", "calm"));
-    whole<two> w(101);
+    resident<calm_model<two>> w(101, held_for::use);
     auto const sentence = sentence_of([&] { load_calm(from, w.model); });
     for (char const* const part :
          {"patch_size: expected 2, found 4", "latent_size: expected 8, found 16",
@@ -177,7 +168,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
-    whole<tiny> w(7);
+    resident<calm_model<tiny>> w(7, held_for::use);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -208,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
     BOOST_TEST(file.find("ae_model.decoder.lm_head_weight") == nullptr);
     for (auto const& tensor : file.tensors()) BOOST_TEST(!tensor.name.starts_with("generative_head."));
 
-    whole<tiny> other(7);
+    resident<calm_model<tiny>> other(7, held_for::use);
     load_calm(from, other.model);
     save_calm(folder.path("copy"), other.model, from.description);
     check_same_weights(path + "/model.safetensors", folder.path("copy/model.safetensors"));
@@ -216,7 +207,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
 }
 
 BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
-    whole<tiny> w(7);
+    resident<calm_model<tiny>> w(7, held_for::use);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "old"}, {"counts", "kept"}});
@@ -234,7 +225,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(folder.content("model/metrics.jsonl") == "first\nsecond\n");
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
     BOOST_TEST(!std::filesystem::exists(folder.path("model.previous")));
-    whole<tiny> other(7);
+    resident<calm_model<tiny>> other(7, held_for::use);
     load_calm(read_model_description(path), other.model);
     BOOST_TEST(other.model.transformer.norm.weight.value[0] == 42);
 
@@ -250,7 +241,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
-    whole<tiny> w(7);
+    resident<calm_model<tiny>> w(7, held_for::use);
     temporary_folder const folder;
     auto d = describe_tiny();
     d.hidden_size = 9;
@@ -305,7 +296,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
 }
 
 BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
-    whole<tiny> w(7);
+    resident<calm_model<tiny>> w(7, held_for::use);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny());
@@ -325,7 +316,7 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
-    whole<tiny> w(7);
+    resident<calm_model<tiny>> w(7, held_for::use);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -338,7 +329,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     save_weights(folder.path("model/model.safetensors"), named_parameters(w.model));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST((from.sizes == tiny));
-    whole<tiny> other(7);
+    resident<calm_model<tiny>> other(7, held_for::use);
     load_calm(from, other.model);
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
@@ -347,4 +338,45 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     write_config_json(folder.path("model/config.json"), d);
     auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
     BOOST_TEST(sentence.find("expected tensors 'ae_model.*', or 'ae_path'") != std::string::npos, sentence);
+}
+
+namespace {
+
+constexpr configuration reading(input_kind input) {
+    auto c = tiny;
+    c.input = input;
+    return c;
+}
+struct of_tokens {
+    static constexpr configuration value = reading(input_kind::tokens);
+};
+struct of_latents {
+    static constexpr configuration value = reading(input_kind::latents);
+};
+struct of_both {
+    static constexpr configuration value = reading(input_kind::both);
+};
+using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
+
+template <configuration C> void check_input_is_kept() {
+    temporary_folder const folder;
+    resident<calm_model<C>> own(7, held_for::use);
+    context<> ctx(3, 1);
+    initialise(ctx, own.model);
+    save_calm(folder.path("model"), own.model, describe_calm<C>(7, {}, {}, ours()));
+    auto const from = read_model_description(folder.path("model"));
+    BOOST_TEST((from.sizes.input == C.input));
+    for (auto const kind : {input_kind::tokens, input_kind::latents, input_kind::both})
+        BOOST_TEST(matches(reading(kind), from) == (kind == C.input));
+    resident<calm_model<C>> again(7, held_for::use);
+    load_calm(from, again.model);
+    save_calm(folder.path("again"), again.model, from.description);
+    check_same_weights(folder.path("model/model.safetensors"), folder.path("again/model.safetensors"));
+    check_same_configuration(folder.path("model/config.json"), folder.path("again/config.json"));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
+    check_input_is_kept<Input::value>();
 }

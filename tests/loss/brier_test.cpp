@@ -33,6 +33,81 @@ std::vector<token_id> random_tokens(std::size_t n, std::uint32_t V, calm::random
     return tokens;
 }
 
+// A law of binary texts: the probability that 1 follows, in 0.05 .. 0.95, depends on all tokens before.
+double probability_of_1(std::span<token_id const> before) {
+    std::uint64_t number = 1;
+    for (token_id const token : before) number = 2 * number + static_cast<std::uint64_t>(token);
+    return 0.05 + 0.9 * static_cast<double>(calm::uniform(calm::key{.seed = 12}, number));
+}
+double probability_of(std::span<token_id const> tokens) {
+    double p = 1.0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        double const one = probability_of_1(tokens.first(i));
+        p *= tokens[i] == 1 ? one : 1.0 - one;
+    }
+    return p;
+}
+
+// Draws from that law in every way it can go: each pass of a loop `while (draws.next())` is one way, of known
+// probability.
+class every_way {
+public:
+    bool next() {
+        if (!begun_) return begun_ = true;
+        while (!choices_.empty() && choices_.back() == 1) choices_.pop_back();
+        if (choices_.empty()) return false;
+        choices_.back() = 1;
+        at_ = 0;
+        probability_ = 1.0;
+        return true;
+    }
+    [[nodiscard]] double probability() const { return probability_; }
+
+    // Fills `out` (m, K) with patches that follow `before`.
+    void operator()(std::span<token_id const> before, std::size_t K, std::span<token_id> out) {
+        for (std::size_t i = 0; i < out.size(); i += K) {
+            std::vector<token_id> text(before.begin(), before.end());
+            for (std::size_t k = 0; k < K; ++k) {
+                double const one = probability_of_1(text);
+                if (at_ == choices_.size()) choices_.push_back(0);
+                text.push_back(out[i + k] = choices_[at_++]);
+                probability_ *= text.back() == 1 ? one : 1.0 - one;
+            }
+        }
+    }
+
+private:
+    std::vector<token_id> choices_;
+    std::size_t at_ = 0;
+    bool begun_ = false;
+    double probability_ = 1.0;
+};
+
+// The expectation of Brier-1..4 with N samples and K < 4 tokens a patch at the beginning of the law's text.
+brier_scores expectation(std::size_t N, std::size_t K, std::span<token_id const> target) {
+    std::size_t const patches = calm::brier_patches(K);
+    std::array<double, 4> hits{};
+    for (every_way draw; draw.next();) {
+        std::vector<token_id> positions(patches * N * K);
+        for (std::size_t p = 0; p < patches; ++p)
+            draw(target.first(p * K), K, std::span(positions).subspan(p * N * K, N * K));
+        auto const counts = calm::count_hits(positions, K, target);
+        for (std::size_t n = 0; n < 4; ++n) hits[n] += draw.probability() * static_cast<double>(counts[n]);
+    }
+    std::array<double, 4> same{};
+    for (every_way draw; draw.next();) {
+        std::vector<token_id> samples(N * K);
+        draw({}, K, samples);
+        auto const counts = calm::count_pairs(
+            samples, K, [&](std::span<token_id const> prefix, std::span<token_id> out) { draw(prefix, K, out); });
+        for (std::size_t n = 0; n < 4; ++n) same[n] += draw.probability() * static_cast<double>(counts[n]);
+    }
+    auto const samples = static_cast<double>(N);
+    brier_scores scores{};
+    for (std::size_t n = 0; n < 4; ++n) scores[n] = 2 / samples * hits[n] - 2 / (samples * (samples - 1)) * same[n];
+    return scores;
+}
+
 std::string thrown_by(auto&& call) {
     try {
         call();
@@ -121,6 +196,72 @@ BOOST_AUTO_TEST_CASE(any_number_of_samples_is_unbiased) {
             for (std::size_t n = 0; n < 4; ++n) mean[n] += probability * scores[n];
         });
         for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(mean[n] == want[n], boost::test_tools::tolerance(1e-12));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(short_patches_have_the_expectation_of_whole_ones) {
+    // Every text of four tokens with its probability, and the exact scores of the law: drawn four tokens at a time.
+    std::vector<std::vector<token_id>> texts;
+    each_tuple(4, 2, [&](std::vector<std::size_t> const& bits) { texts.emplace_back(bits.begin(), bits.end()); });
+    brier_scores squares{};
+    for (std::size_t n = 1; n <= 4; ++n)
+        each_tuple(n, 2, [&](std::vector<std::size_t> const& bits) {
+            std::vector<token_id> const text(bits.begin(), bits.end());
+            squares[n - 1] += std::pow(probability_of(text), 2);
+        });
+    for (auto const& target : texts) {
+        brier_scores exact{};
+        for (std::size_t n = 0; n < 4; ++n) exact[n] = 2 * probability_of(std::span(target).first(n + 1)) - squares[n];
+        // The rule of whole patches, two samples of K = 4 in every way.
+        brier_scores whole{};
+        for (auto const& a : texts)
+            for (auto const& b : texts) {
+                auto samples = a;
+                samples.insert(samples.end(), b.begin(), b.end());
+                auto const scores = calm::brier_position(samples, target);
+                for (std::size_t n = 0; n < 4; ++n) whole[n] += probability_of(a) * probability_of(b) * scores[n];
+            }
+        for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(whole[n] == exact[n], boost::test_tools::tolerance(1e-9));
+        struct how {
+            std::size_t N, K;
+        };
+        for (auto const [N, K] : {how{2, 2}, how{3, 2}, how{2, 1}, how{3, 1}, how{2, 3}}) {
+            auto const scores = expectation(N, K, target);
+            for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(scores[n] == exact[n], boost::test_tools::tolerance(1e-9));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
+    struct asked {
+        std::vector<token_id> prefix;
+        std::size_t samples;
+        bool operator==(asked const&) const = default;
+    };
+    std::vector<asked> all;
+    // K = 2: patches (1 2) three times, (1 3), (4 4) twice. All that go on draw (7 8).
+    std::vector<token_id> const samples{1, 2, 4, 4, 1, 2, 1, 3, 4, 4, 1, 2};
+    auto const same = calm::count_pairs(samples, 2, [&](std::span<token_id const> prefix, std::span<token_id> out) {
+        all.push_back({{prefix.begin(), prefix.end()}, out.size() / 2});
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<token_id>(7 + i % 2);
+    });
+    BOOST_TEST((all == std::vector<asked>{{{1, 2}, 3}, {{4, 4}, 2}}));
+    BOOST_TEST((same == calm::brier_counts{6 + 1, 3 + 1, 3 + 1, 3 + 1}));
+    // K = 1, all equal: one hidden state a depth.
+    all.clear();
+    auto const one = calm::count_pairs(std::vector<token_id>(5, 0), 1,
+                                       [&](std::span<token_id const> prefix, std::span<token_id> out) {
+                                           all.push_back({{prefix.begin(), prefix.end()}, out.size()});
+                                           std::fill(out.begin(), out.end(), 0);
+                                       });
+    BOOST_TEST((all == std::vector<asked>{{{0}, 5}, {{0, 0}, 5}, {{0, 0, 0}, 5}}));
+    BOOST_TEST((one == calm::brier_counts{10, 10, 10, 10}));
+    // Whole patches never go on, and count as count_pairs of sample_rows does.
+    calm::random_sequence random(calm::key{.seed = 8});
+    for (int round = 0; round < 50; ++round) {
+        auto const whole = random_tokens(6 * 4, 2, random);
+        auto const counts = calm::count_pairs(whole, 4, [](auto, auto) { BOOST_ERROR("nothing goes on"); });
+        BOOST_TEST((counts == calm::count_pairs(calm::sample_rows(whole, 4))));
     }
 }
 

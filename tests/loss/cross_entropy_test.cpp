@@ -8,7 +8,7 @@ namespace {
 
 constexpr index_t D = 4;
 
-template <class T> struct problem {
+template <class T, class Backend = cpu> struct problem {
     std::vector<T> x, table, loss, dx, dtable;
     std::vector<token_id> targets;
     index_t R, V;
@@ -17,24 +17,25 @@ template <class T> struct problem {
         dx(x.size(), T(99)), dtable(table.size(), T(1)), R(rows), V(vocabulary) {
         for (index_t r = 0; r < R; ++r) targets.push_back(static_cast<token_id>((r * 7919 + V - 1) % V));
     }
-    vector_view<token_id const> labels() const {
+    vector_view<token_id const, dyn, Backend> labels() const {
         return {targets.data(), extents<dyn>(static_cast<index_t>(targets.size()))};
     }
-    static matrix_view<T const, D> as_matrix(std::vector<T> const& v) {
+    static matrix_view<T const, D, Backend> as_matrix(std::vector<T> const& v) {
         return {v.data(), extents<dyn, D>(static_cast<index_t>(v.size()) / D)};
     }
-    static matrix_view<T, D> as_matrix(std::vector<T>& v) {
+    static matrix_view<T, D, Backend> as_matrix(std::vector<T>& v) {
         return {v.data(), extents<dyn, D>(static_cast<index_t>(v.size()) / D)};
     }
-    void run(context<>& ctx, bool gradients, double scale = 1) {
-        matrix_view<T, D> const none(nullptr, extents<dyn, D>(0));
-        cross_entropy(ctx, vector_view<T>(loss.data(), extents<dyn>(R)), gradients ? as_matrix(dx) : none,
+    void run(context<Backend>& ctx, bool gradients, double scale = 1) {
+        matrix_view<T, D, Backend> const none(nullptr, extents<dyn, D>(0));
+        cross_entropy(ctx, vector_view<T, dyn, Backend>(loss.data(), extents<dyn>(R)), gradients ? as_matrix(dx) : none,
                       gradients ? as_matrix(dtable) : none, as_matrix(std::as_const(x)),
                       as_matrix(std::as_const(table)), labels(), scale);
     }
-    std::vector<token_id> argmax(context<>& ctx) const {
+    std::vector<token_id> argmax(context<Backend>& ctx) const {
         std::vector<token_id> tokens(static_cast<std::size_t>(R), -1);
-        argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(R)), as_matrix(x), as_matrix(table));
+        argmax_token(ctx, vector_view<token_id, dyn, Backend>(tokens.data(), extents<dyn>(R)), as_matrix(x),
+                     as_matrix(table));
         return tokens;
     }
 };
@@ -66,11 +67,13 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, T, scalars) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
     for (auto const& [R, V] :
          {std::pair(0, 3), std::pair(1, 1), std::pair(5, 97), std::pair(300, 40), std::pair(2, 9000)}) {
-        context<> ctx(1, 2);
-        problem<T> p(R, V);
+        context<backend> ctx(1, 2);
+        problem<T, backend> p(R, V);
         p.run(ctx, false);
         auto const best = p.argmax(ctx);
         for (index_t r = 0; r < R; ++r) {
@@ -93,24 +96,28 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, T, scalars) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(huge_logits_stay_finite_and_nan_shows) {
-    context<> ctx(1, 1);
-    problem<float> p(3, 4100);
-    for (auto& v : p.x) v *= 1e4F;
+BOOST_AUTO_TEST_CASE_TEMPLATE(huge_logits_stay_finite_and_nan_shows, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    context<backend> ctx(1, 1);
+    problem<T, backend> p(3, 4100);
+    for (auto& v : p.x) v *= T(1e4);
     p.run(ctx, true);
-    for (float const l : p.loss) BOOST_TEST(std::isfinite(l));
-    for (float const g : p.dx) BOOST_TEST(std::isfinite(g));
-    p.x[D] = std::numeric_limits<float>::quiet_NaN();
+    for (T const l : p.loss) BOOST_TEST(std::isfinite(l));
+    for (T const g : p.dx) BOOST_TEST(std::isfinite(g));
+    p.x[D] = std::numeric_limits<T>::quiet_NaN();
     p.run(ctx, false);
     BOOST_TEST(std::isfinite(p.loss[0]));
     BOOST_TEST(std::isnan(p.loss[1]));
     BOOST_TEST(std::isfinite(p.loss[2]));
 }
 
-BOOST_AUTO_TEST_CASE(ties_go_to_the_lowest_index) {
-    context<> ctx(1, 2);
-    problem<float> p(2, 9000);
-    std::fill(p.table.begin(), p.table.end(), 0.0F);
+BOOST_AUTO_TEST_CASE_TEMPLATE(ties_go_to_the_lowest_index, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    context<backend> ctx(1, 2);
+    problem<T, backend> p(2, 9000);
+    std::fill(p.table.begin(), p.table.end(), T(0));
     p.x = {1, 0, 0, 0, -1, 0, 0, 0};
     for (index_t const v : {70, 71, 4095, 4096, 8999})
         p.table[static_cast<std::size_t>(v * D)] = 2;  // across packets, blocks, chunks
@@ -119,30 +126,55 @@ BOOST_AUTO_TEST_CASE(ties_go_to_the_lowest_index) {
     BOOST_TEST(best[1] == 0);  // all others are equal
     p.table[70 * D] = p.table[71 * D] = p.table[4095 * D] = 0;
     BOOST_TEST(p.argmax(ctx)[0] == 4096);
-    std::fill(p.table.begin(), p.table.end(), -1.0F);  // all negative, all equal
+    std::fill(p.table.begin(), p.table.end(), T(-1));  // all negative, all equal
     BOOST_TEST(p.argmax(ctx)[0] == 0);
-    p.table[8999 * D] = -0.5F;
+    p.table[8999 * D] = T(-0.5);
     BOOST_TEST(p.argmax(ctx)[0] == 8999);
 }
 
-BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
-    std::vector<std::vector<float>> all;
-    for (int threads : {1, 2, 3}) {
-        context<> ctx(1, threads);
-        problem<float> p(300, 5000);
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_and_their_order_change_no_bit, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    using enum thread_order;
+    std::vector<std::vector<T>> all;
+    for (auto const& [threads, order] : {std::pair(1, ascending), {2, descending}, {3, permuted}}) {
+        context<backend> ctx(1, threads);
+        ctx.order = order;
+        problem<T, backend> p(300, 5000);
         p.run(ctx, true, 0.5);
         all.insert(all.end(), {p.loss, p.dx, p.dtable});
+        auto const best = p.argmax(ctx);
+        all.emplace_back(best.begin(), best.end());
     }
-    for (std::size_t i = 3; i < all.size(); ++i) BOOST_CHECK((all[i] == all[i % 3]));
+    for (std::size_t i = 4; i < all.size(); ++i) BOOST_CHECK((all[i] == all[i % 4]));
 }
 
-BOOST_AUTO_TEST_CASE(memory_is_one_block_by_one_chunk) {
-    context<> ctx(1, 1);
-    problem<float> p(2, 9000);
+BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    for (auto const& [R, V] : {std::pair(1, 1), std::pair(3, 257), std::pair(258, 300), std::pair(2, 8193)}) {
+        context<backend> ctx(1, 2);
+        context<> reference(1, 2);
+        problem<T, backend> p(R, V);
+        problem<double> q(R, V);
+        p.run(ctx, true, 1.0 / R);
+        q.run(reference, true, 1.0 / R);
+        BOOST_TEST(close(p.loss, q.loss, kind::output));
+        BOOST_TEST(close(p.dx, q.dx, kind::gradient));
+        BOOST_TEST(close(p.dtable, q.dtable, kind::gradient));
+        BOOST_TEST(p.argmax(ctx) == q.argmax(reference), boost::test_tools::per_element());
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    context<backend> ctx(1, 1);
+    problem<T, backend> p(2, 9000);
     p.run(ctx, true);
     BOOST_TEST(ctx.scratch.used() == 0U);
-    BOOST_TEST(ctx.scratch.peak() < 2 * 4096 * sizeof(float) + 4096);
-    context<> rehearsal(1, 1);
+    BOOST_TEST(ctx.scratch.peak() < 2 * 4096 * sizeof(T) + 4096);
+    context<backend> rehearsal(1, 1);
     rehearsal.rehearse(true);
     auto const before = p.dx;
     p.run(rehearsal, true);
@@ -150,22 +182,59 @@ BOOST_AUTO_TEST_CASE(memory_is_one_block_by_one_chunk) {
     BOOST_CHECK((p.dx == before));
 }
 
-BOOST_AUTO_TEST_CASE(targets_that_cannot_be) {
-    context<> ctx(1, 1);
+BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    context<backend> ctx(1, 1);
     for (token_id const bad : {-1, 7}) {
-        problem<float> p(2, 7);
+        problem<T, backend> p(2, 7);
         p.targets[1] = bad;
         BOOST_CHECK_EXCEPTION(
             p.run(ctx, true), error,
             says(errc::tokenizer, "target " + std::to_string(bad), "vocabulary of 7", "another tokenizer"));
     }
-    problem<float> p(2, 7);
+    problem<T, backend> p(2, 7);
     p.targets.push_back(0);
-    BOOST_CHECK_EXCEPTION(p.run(ctx, true), error, says(errc::usage, "found 3 targets and 2 rows"));
-    problem<float> const empty(2, 1);
+    BOOST_CHECK_EXCEPTION(p.run(ctx, true), error,
+                          says(errc::usage, "expected one target a row, found 3 places for 2 rows"));
+    problem<T, backend> const empty(2, 1);
     std::vector<token_id> tokens(2);
-    BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(2)),
+    BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id, dyn, backend>(tokens.data(), extents<dyn>(2)),
                                        empty.as_matrix(empty.x),
-                                       matrix_view<float const, D>(nullptr, extents<dyn, D>(0))),
+                                       matrix_view<T const, D, backend>(nullptr, extents<dyn, D>(0))),
                           error, says(errc::usage, "the vocabulary is empty"));
+}
+
+BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
+    context<> ctx(1, 1);
+    auto const refused = [&](auto&& change, char const* sentence) {
+        for (bool const rehearsing : {false, true}) {
+            problem<float> p(3, 7);
+            change(p);
+            auto const before = p.dx;
+            ctx.rehearse(rehearsing);
+            BOOST_CHECK_EXCEPTION(p.run(ctx, true), error, says(errc::usage, "calm::cross_entropy", sentence));
+            BOOST_CHECK((p.dx == before));
+            BOOST_TEST(ctx.scratch.used() == 0U);
+        }
+        ctx.rehearse(false);
+    };
+    refused([](auto& p) { p.R = 2; }, "expected one loss a row, found 2 places for 3 rows");
+    refused([](auto& p) { p.R = 4; }, "expected one loss a row, found 4 places for 3 rows");
+    refused([](auto& p) { p.dx.resize(2 * D); }, "expected dx of the shape of x, (3, 4), found (2, 4)");
+    refused([](auto& p) { p.dtable.resize(6 * D); }, "expected dtable of the shape of the table, (7, 4), found (6, 4)");
+    refused([](auto& p) { p.dtable.clear(); }, "expected dtable of the shape of the table, (7, 4), found (0, 4)");
+
+    problem<float> p(3, 7);
+    p.dx.clear();  // no gradients are wanted: nothing is asked of dtable
+    p.dtable.clear();
+    BOOST_CHECK_NO_THROW(p.run(ctx, false));
+    std::vector<token_id> tokens(4, -1);
+    for (index_t const size : {2, 4})
+        BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(size)),
+                                           p.as_matrix(std::as_const(p.x)), p.as_matrix(std::as_const(p.table))),
+                              error,
+                              says(errc::usage, "calm::argmax_token: expected one token a row, found " +
+                                                    std::to_string(size) + " places for 3 rows"));
+    BOOST_TEST(tokens == std::vector<token_id>(4, -1), boost::test_tools::per_element());
 }

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     memory m;
     head model;
     allocate(model, m.values, &m.gradients);
-    load_parameters(named(model), f);
+    load_parameters(named_parameters(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const positions = f.shape("in/hidden")[0];
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     std::vector<float> dhidden(hidden.size());
     model.backward(ctx, s, as_rows<float, head::L>(cotangent), {dhidden.data(), extents<dyn, head::D>(positions)});
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(named(model), f);
+    check_gradients(named_parameters(model), f);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants) {
@@ -50,14 +50,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     constexpr index_t K = model_type::K;
     fixture const f(variant_name<C>(), "calm");
     context<> ctx(1, 2);
-    memory m;
-    memory frozen;
-    model_type model(f.size("vocab_size"));
-    auto const autoencoder_parameters = [&](auto visitor) { model.visit_autoencoder(visitor); };
-    allocate(model, m.values, &m.gradients);
-    allocate(model.ae_model, frozen.values, static_cast<arena<>*>(nullptr));
-    load_parameters(named(model), f);
-    load_parameters(autoencoder_parameters, f);
+    auto own = loaded_calm<C>(f);
+    auto& model = own.model;
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const patches = f.shape("in/tokens")[1] / K;
@@ -76,7 +70,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
                                                                    scale);
         });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
-    check_gradients(named(model), f);
+    check_gradients(named_parameters(model), f);
 
     auto const t = model.shift(ctx, as_vector(tokens), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;

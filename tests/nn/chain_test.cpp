@@ -16,6 +16,10 @@ using block = residual<
 template <class T> using stack = chain<linear<4, 6, with_bias::yes, T>, block<T>, block<T>>;
 template <class T> using around_silu = residual<silu_layer<9, T>>;
 template <class T> using single = chain<linear<4, 9, with_bias::yes, T>>;
+template <class T, class B>
+using block_on = residual<chain<layer_norm<6, T, B>, linear<6, 10, with_bias::yes, T, B>, silu_layer<10, T, B>,
+                                linear<10, 6, with_bias::no, T, B>>>;
+template <class T, class B> using stack_on = chain<linear<4, 6, with_bias::yes, T, B>, block_on<T, B>, block_on<T, B>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
@@ -24,6 +28,10 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 5}) check_layer<three>(rows);
     check_layer<around_silu>(4);
     check_layer<stack>(5);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+    for (index_t const rows : {0, 1, 5, 200}) check_executor<on, stack_on>(rows);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {

@@ -6,10 +6,16 @@ using namespace calm::test;
 
 namespace {
 template <class T> using dropped = dropout<7, T>;
-}
+template <class T, class B> using dropped_on = dropout<7, T, B>;
+}  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     check_layer<dropped>(6, {.rate = 0.4}, {.rate = 0.4}, 42);  // the same step draws the same mask
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+    for (index_t const rows : {0, 1, 5, 300}) check_executor<on, dropped_on>(rows, {.rate = 0.4}, {.rate = 0.4});
+    check_executor<on, dropped_on>(5, {.rate = 0.4, .training = false}, {.rate = 0.4, .training = false});
 }
 
 BOOST_AUTO_TEST_CASE(kept_numbers_are_scaled_and_the_rest_is_zero) {

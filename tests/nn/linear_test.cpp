@@ -31,12 +31,22 @@ template <class T> struct part {
     template <class Visitor> void visit(Visitor& visitor) { whole.visit(visitor); }
 };
 
+template <class T, class B> using biased_on = linear<5, 7, with_bias::yes, T, B>;
+template <class T, class B> using plain_on = linear<9, 3, with_bias::no, T, B>;
+template <class T, class B> using wide_on = linear<33, 130, with_bias::yes, T, B>;
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 3, 17}) check_layer<biased>(rows);
     check_layer<plain>(6);
     check_layer<part>(6);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+    for (index_t const rows : {0, 1, 3, 17}) check_executor<on, biased_on>(rows);
+    check_executor<on, plain_on>(300);
+    check_executor<on, wide_on>(137);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {

@@ -7,10 +7,17 @@ using namespace calm::test;
 namespace {
 template <class T> using small = swiglu<5, 11, T>;
 template <class T> using wide = swiglu<40, 96, T>;
+template <class T, class B> using small_on = swiglu<5, 11, T, B>;
+template <class T, class B> using wide_on = swiglu<40, 96, T, B>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 7}) check_layer<small>(rows);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+    for (index_t const rows : {0, 1, 7}) check_executor<on, small_on>(rows);
+    check_executor<on, wide_on>(100);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {

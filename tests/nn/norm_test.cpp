@@ -9,11 +9,24 @@ template <class T> using rms = rms_norm_layer<19, T>;
 template <class T> using layered = layer_norm<19, T>;
 template <class T> using wide_rms = rms_norm_layer<130, T>;
 template <class T> using wide_layered = layer_norm<130, T>;
+template <class T, class B> using rms_on = rms_norm_layer<19, T, B>;
+template <class T, class B> using wide_rms_on = rms_norm_layer<130, T, B>;
+template <class T, class B> using layered_on = layer_norm<19, T, B>;
+template <class T, class B> using wide_layered_on = layer_norm<130, T, B>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 3, 70}) check_layer<rms>(rows);
     for (index_t const rows : {0, 1, 3, 70}) check_layer<layered>(rows);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+    for (index_t const rows : {0, 1, 3, 70}) {
+        check_executor<on, rms_on>(rows);
+        check_executor<on, layered_on>(rows);
+    }
+    check_executor<on, wide_rms_on>(600);  // more than a chunk of rows
+    check_executor<on, wide_layered_on>(600);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {
@@ -34,7 +47,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
             draw(x, 1, 2, 1);
             draw(w, 2);
             typename on::context ctx(1, 2);
-            rms_norm<T, dyn>(ctx, y, r, x, w, 1e-6);
+            rms_norm<T, dyn, backend>(ctx, y, r, x, w, 1e-6);
             double worst = 0;
             for (index_t i = 0; i < n; ++i) {
                 double mean = 0;
@@ -69,14 +82,16 @@ BOOST_AUTO_TEST_CASE(normalised_rows) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(zero_rows_stay_finite_and_nan_stays_in_its_row) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
     constexpr index_t D = 19;
     for (bool const poisoned : {false, true}) {
-        prepared<rms<float>, float> p;
-        prepared<layered<float>, float> q;
-        std::vector<float> x(3 * D, 0.0F);
-        if (poisoned) x[D + 4] = std::numeric_limits<float>::quiet_NaN();
-        matrix_view<float const, D> const in(x.data(), extents<dyn, D>(3));
+        prepared<rms_on<T, backend>, T, backend> p;
+        prepared<layered_on<T, backend>, T, backend> q;
+        std::vector<T> x(3 * D);
+        if (poisoned) x[D + 4] = std::numeric_limits<T>::quiet_NaN();
+        matrix_view<T const, D, backend> const in(x.data(), extents<dyn, D>(3));
         for (auto const& y : {p.model.forward(p.ctx, in).y, q.model.forward(q.ctx, in).y})
             for (index_t i = 0; i < 3 * D; ++i) BOOST_TEST(std::isnan(y[i]) == (poisoned && i / D == 1));
     }

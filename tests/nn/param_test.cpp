@@ -54,6 +54,24 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
     BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));  // parameters draw apart
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    chain<linear<9, 20, with_bias::yes, T, backend>, layer_norm<20, T, backend>> model;
+    chain<linear<9, 20, with_bias::yes, double>, layer_norm<20, double>> reference;
+    arena<backend> values{"values"};
+    arena<> reference_values{"values"};
+    allocate(model, values, static_cast<arena<backend>*>(nullptr));
+    allocate(reference, reference_values, static_cast<arena<>*>(nullptr));
+    initialise(typename on::context(3, 2), model);
+    initialise(context<>(3, 1), reference);
+    auto const got = parameters_of<backend>(model);
+    auto const want = parameters_of(reference);
+    for (std::size_t k = 0; k < want.size(); ++k)
+        for (index_t i = 0; i < want[k].value.size(); ++i)
+            BOOST_TEST(std::abs(static_cast<double>(got[k].value[i]) - want[k].value[i]) <= 1e-6);
+}
+
 BOOST_AUTO_TEST_CASE(a_frozen_model_has_no_gradients) {
     owned m;
     model_type model;

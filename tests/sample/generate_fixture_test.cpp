@@ -16,13 +16,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(generation_agrees_with_the_oracle, variant, varian
     constexpr index_t K = model_type::K;
     fixture const f(variant_name<C>(), "generate");
     context<> ctx(1, 2);
-    memory m;
-    model_type model(f.size("vocab_size"));
-    auto const autoencoder_parameters = [&](auto visitor) { model.visit_autoencoder(visitor); };
-    allocate(model, m.values, &m.gradients);
-    allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
-    load_parameters(named(model), f);
-    load_parameters(autoencoder_parameters, f);
+    auto own = loaded_calm<C>(f);
+    auto& model = own.model;
 
     auto const noises = f.floats("in/noises");
     index_t const steps = f.shape("in/noises")[0];

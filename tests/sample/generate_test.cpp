@@ -2,43 +2,24 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <map>
 #include <set>
 
 #include "support/models.hpp"
+#include "support/untrained.hpp"
 
 using namespace calm;
 using namespace calm::test;
 
 namespace {
 
-using model_type = calm_model<base>;
+using model_type = untrained::model_type;
 constexpr index_t K = model_type::K;
 constexpr special_tokens special{94, 95, 96};
-
-// A model with random weights, wide enough that hidden states and noise decide the tokens.
-struct untrained {
-    arena<> values{"values"};
-    model_type model{97};
-    untrained() {
-        allocate(model, values, static_cast<arena<>*>(nullptr));
-        allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
-        std::uint64_t first = 0;
-        auto const draw = [&](std::string const&, auto& p) {
-            std::span const all(p.value.data(), static_cast<std::size_t>(p.value.size()));
-            normals(all.data(), p.value.size(), key{7, stream::initialise, 0}, first);
-            first += all.size();
-            for (auto& x : all) x = p.decays ? x * 0.4F : p.starts == role::gain ? 1 + x * 0.1F : x * 0.1F;
-        };
-        model.visit(draw);
-        model.visit_autoencoder(draw);
-    }
-};
 
 std::vector<token_id> const prompt{5, 17, 40, 3, 3, 88};
 
 generation_settings at(index_t n, index_t pool, index_t max_tokens) {
-    return {.sampler = {.n = n, .pool = pool}, .max_tokens = max_tokens};
+    return {.sampler = sampler::batch(temperature::of(1.0 / static_cast<double>(n)), pool), .max_tokens = max_tokens};
 }
 
 generation_result run(model_type const& model, generation_settings const& settings, special_tokens const& s = special,
@@ -57,14 +38,6 @@ std::size_t new_token_of(std::vector<token_id> const& text) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_CASE(prompts_are_filled_to_whole_patches) {
-    std::vector<token_id> const five{1, 2, 3, 4, 5};
-    BOOST_TEST(padded_prompt(five, 4, 9, true) == (std::vector<token_id>{9, 9, 9, 1, 2, 3, 4, 5}));
-    BOOST_TEST(padded_prompt(five, 4, 9, false) == (std::vector<token_id>{1, 2, 3, 4, 5, 9, 9, 9}));
-    BOOST_TEST(padded_prompt(five, 5, 9, true) == five);
-    BOOST_TEST(padded_prompt({}, 4, 9, true).empty());
-}
 
 BOOST_AUTO_TEST_CASE(the_same_seed_writes_the_same_text_at_any_number_of_threads) {
     untrained const u;
@@ -119,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_text_ends_at_eos_and_drops_the_rest_of_its_patch) {
     BOOST_TEST(shorter.tokens == r.tokens, boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(a_patch_draws_its_noise_at_its_own_number) {
+BOOST_AUTO_TEST_CASE(a_patch_draws_its_noise_at_its_own_place) {
     untrained const u;
     context<> ctx(1, 2);
     special_tokens const never{94, -1, 96};
@@ -133,7 +106,8 @@ BOOST_AUTO_TEST_CASE(a_patch_draws_its_noise_at_its_own_number) {
     std::vector<token_id> tokens;
     for (index_t p = 0; p < 5; ++p) {
         std::vector<token_id> patch(static_cast<std::size_t>(K));
-        session.draw(patch, {12, stream::generation, 4}, p);
+        noise_place const place{{12, stream::generation, 4}, p << 20};
+        u.model.sample_patches(ctx, {patch.data(), extents<dyn>(K)}, session.hidden(), 1, std::span(&place, 1));
         session.append(patch);
         tokens.insert(tokens.end(), patch.begin(), patch.end());
     }
@@ -160,29 +134,6 @@ BOOST_AUTO_TEST_CASE(tokens_are_told_patch_by_patch) {
     BOOST_TEST(static_cast<index_t>(stopped.tokens.size()) == 3 * K);
 }
 
-BOOST_AUTO_TEST_CASE(the_first_token_at_a_low_temperature_is_a_common_one) {
-    // At T = 1/n the pool's most frequent patch wins as n grows.
-    untrained const u;
-    context<> ctx(1, 2);
-    generation_session<model_type> session(ctx, u.model, padded_prompt(prompt, K, special.pad, true), 0);
-    std::vector<token_id> pool(64 * static_cast<std::size_t>(K));
-    session.draw(pool, {1, stream::generation, 0}, 0);
-    std::map<std::vector<token_id>, int> counts;
-    int most = 0;
-    for (auto at_patch = pool.begin(); at_patch != pool.end(); at_patch += K) {
-        std::vector<token_id> const patch(at_patch, at_patch + K);
-        most = std::max(most, ++counts[patch]);
-    }
-    random_sequence choice({1, stream::choice, 0});
-    std::vector<token_id> patch(static_cast<std::size_t>(K));
-    batch_sampler{.n = 64, .pool = 64}(
-        [&](std::span<token_id> out) {
-            session.draw(out, {1, stream::generation, 0}, 0);
-        },
-        patch, choice);
-    BOOST_TEST(counts.at(patch) == most);
-}
-
 BOOST_AUTO_TEST_CASE(a_long_text_needs_no_more_arena_memory_than_a_short_one) {
     untrained const u;
     special_tokens const never{94, -1, 96};
@@ -196,44 +147,115 @@ BOOST_AUTO_TEST_CASE(a_long_text_needs_no_more_arena_memory_than_a_short_one) {
     BOOST_TEST((peaks(2 * K) == peaks(60 * K)));
 }
 
-BOOST_AUTO_TEST_CASE(a_session_says_what_it_cannot_read) {
-    untrained const u;
-    context<> ctx(1, 1);
-    using session = generation_session<model_type>;
-    auto const code = [](auto&& call) {
-        try {
-            call();
-        } catch (error const& e) {
-            return static_cast<int>(e.code());
-        }
-        return 0;
-    };
-    std::vector<token_id> const three{1, 2, 3};
-    std::vector<token_id> const four{1, 2, 3, 4};
-    BOOST_TEST(code([&] { session(ctx, u.model, {}, 1); }) == static_cast<int>(errc::usage));
-    BOOST_TEST(code([&] { session(ctx, u.model, three, 1); }) == static_cast<int>(errc::usage));
-    BOOST_TEST(code([&] {
-                   session(ctx, u.model, std::vector<token_id>{1, 2, 3, 97}, 1);
-               }) == static_cast<int>(errc::tokenizer));
-    session s(ctx, u.model, four, 1);
-    s.append(four);
-    BOOST_TEST(code([&] { s.append(four); }) == static_cast<int>(errc::usage));
+namespace {
+
+// Prompts of different lengths, one of them empty.
+std::vector<std::vector<token_id>> const many{{5, 17, 40, 3, 3, 88},
+                                              {},
+                                              {1},
+                                              {60, 61, 62, 63, 64, 65, 66, 67, 68},
+                                              {2, 2, 2},
+                                              {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13}};
+
+void check_equal(generation_result const& got, generation_result const& want) {
+    BOOST_TEST(got.tokens == want.tokens, boost::test_tools::per_element());
+    BOOST_TEST(got.draws == want.draws);
+    BOOST_TEST(got.patches == want.patches);
+    BOOST_TEST(got.capped == want.capped);
+    BOOST_TEST(got.stopped_at_eos == want.stopped_at_eos);
 }
 
-BOOST_AUTO_TEST_CASE(streamed_text_never_splits_a_character) {
-    struct vocabulary {
-        [[nodiscard]] std::string_view bytes(token_id id) const {
-            static constexpr std::string_view pieces[] = {"a", "\xC3", "\xA9", "b\xE2", "\x82\xAC", ""};
-            return pieces[id];
+// Every rule, as it is used.
+std::vector<sampler> all_rules() {
+    auto const half = temperature::of(0.5);
+    return {sampler::adaptive(half, 20), sampler::adaptive(temperature::of(1)), sampler::batch(half, 20),
+            sampler::exact(temperature::of(0.7), 60), sampler::noise(temperature::of(0.3))};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(many_prompts_write_what_each_writes_alone) {
+    untrained const u;
+    // A token that ends some texts early and others not.
+    special_tokens ends = special;
+    ends.eos = run(u.model, at(1, 1, 30), {94, -1, 96}).tokens[9];
+    for (auto const& rule : all_rules()) {
+        generation_settings settings{.sampler = rule, .max_tokens = 30, .seed = 7, .prompt_number = 3};
+        std::vector<generation_result> alone;
+        std::set<index_t> lengths;
+        for (std::size_t i = 0; i < many.size(); ++i) {
+            context<> ctx(1, 2);
+            auto own = settings;
+            own.prompt_number += static_cast<std::uint32_t>(i);
+            alone.push_back(generate(ctx, u.model, many[i], ends, own));
+            lengths.insert(alone.back().patches);
         }
-    } const words;
-    streamed_text text(words);
-    std::vector<token_id> const ids{0, 1, 2, 5, 3, 4, 1};
-    std::vector<std::string> got;
-    for (token_id const id : ids) got.push_back(text.push(std::span(&id, 1)));
-    BOOST_TEST(got == (std::vector<std::string>{"a", "", "\xC3\xA9", "", "b", "\xE2\x82\xAC", ""}),
-               boost::test_tools::per_element());
-    BOOST_TEST(text.flush() == "\xC3");
-    BOOST_TEST(streamed_text(words).push(ids) == "a\xC3\xA9"
-                                                 "b\xE2\x82\xAC");
+        for (auto const& [at_once, round] : {std::pair(1, 0), std::pair(2, 3), std::pair(16, 0)}) {
+            context<> ctx(1, 2);
+            settings.at_once = at_once;
+            settings.round = round;
+            auto const together = generate(ctx, u.model, std::span(many), ends, settings);
+            BOOST_REQUIRE(together.size() == many.size());
+            for (std::size_t i = 0; i < many.size(); ++i) check_equal(together[i], alone[i]);
+            BOOST_TEST(ctx.saved.used() == 0u);
+            BOOST_TEST(ctx.scratch.used() == 0u);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(texts_end_at_different_times) {
+    untrained const u;
+    special_tokens ends = special;
+    ends.eos = run(u.model, at(1, 1, 30), {94, -1, 96}).tokens[9];
+    context<> ctx(1, 2);
+    auto const texts = generate(ctx, u.model, std::span(many), ends, at(1, 1, 60));
+    std::set<index_t> lengths;
+    for (auto const& text : texts) lengths.insert(text.patches);
+    BOOST_TEST(lengths.size() > 1u);
+}
+
+BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
+    untrained const u;
+    for (auto const& rule : all_rules()) {
+        generation_settings settings{.sampler = rule, .max_tokens = 24};
+        auto const want = run(u.model, settings);
+        for (std::int64_t const round : {1, 3, 8, 64}) {
+            settings.round = round;
+            check_equal(run(u.model, settings), want);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(new_tokens_of_many_prompts_are_told_with_their_number) {
+    untrained const u;
+    context<> ctx(1, 2);
+    special_tokens const never{94, -1, 96};
+    auto settings = at(1, 1, 3 * K);
+    settings.at_once = 2;
+    std::vector<std::vector<token_id>> told(many.size());
+    auto const texts = generate(ctx, u.model, std::span(many), never, settings,
+                                [&](std::size_t number, std::span<token_id const> fresh) {
+                                    told[number].insert(told[number].end(), fresh.begin(), fresh.end());
+                                    return number != 2;  // one text is not wanted any longer
+                                });
+    for (std::size_t i = 0; i < many.size(); ++i) {
+        BOOST_TEST(told[i] == texts[i].tokens, boost::test_tools::per_element());
+        BOOST_TEST(texts[i].patches == (i == 2 ? 1 : 3));
+    }
+    BOOST_TEST(generate(ctx, u.model, std::span<std::vector<token_id> const>{}, never, settings).empty());
+    settings.at_once = 0;
+    BOOST_CHECK_THROW(generate(ctx, u.model, std::span(many), never, settings), error);
+}
+
+BOOST_AUTO_TEST_CASE(noise_of_scale_nothing_writes_one_text_whatever_the_seed) {
+    untrained const u;
+    generation_settings settings{.sampler = sampler::noise(temperature::of(0)), .max_tokens = 20};
+    auto const one = run(u.model, settings);
+    settings.seed = 99;
+    BOOST_TEST(run(u.model, settings).tokens == one.tokens, boost::test_tools::per_element());
+    settings.sampler = sampler::noise(temperature::of(1));
+    auto const scaled = run(u.model, settings);
+    settings.sampler = sampler::exact(temperature::of(1));
+    BOOST_TEST(run(u.model, settings).tokens == scaled.tokens, boost::test_tools::per_element());
+    BOOST_TEST((scaled.tokens != one.tokens));
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "calm/nn/param.hpp"
+#include "support/close.hpp"
 #include "support/typed.hpp"
 
 namespace calm::test {
@@ -33,11 +34,11 @@ template <class T, class Model> std::vector<flat_param<T>> parameters(Model& mod
 }
 
 // A model with memory and drawn parameters, the same numbers for every scalar.
-template <class Model, class T> struct prepared {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
+template <class Model, class T, class Backend = cpu> struct prepared {
+    arena<Backend> values{"values"};
+    arena<Backend> gradients{"gradients"};
     Model model;
-    context<> ctx;
+    context<Backend> ctx;
     std::vector<flat_param<T>> params;
 
     explicit prepared(Model m = {}, int threads = 1, double spread = 0.5) : model(std::move(m)), ctx(1, threads) {
@@ -121,19 +122,44 @@ void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_
 }
 
 // Everything a layer computes on R rows of drawn x and the cotangent given: y, dx, parameter gradients.
-template <class Layer> auto outcome(Layer layer, index_t rows, int threads, auto const& dy, std::uint64_t x_seed = 1) {
+template <class Backend = cpu, class Layer>
+auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_order order = thread_order::ascending) {
     using T = std::remove_cvref_t<decltype(dy[0])>;
-    prepared<Layer, T> p(std::move(layer), threads);
-    auto const x = draws<T>(rows * Layer::inputs, x_seed);
+    prepared<Layer, T, Backend> p(std::move(layer), threads, 0.25);
+    p.ctx.order = order;
+    auto const x = draws<T>(rows * Layer::inputs, 1);
     std::vector<T> dx(x.size());
     extents<dyn, Layer::inputs> const in(rows);
-    auto const s = p.model.forward(p.ctx, matrix_view<T const, Layer::inputs>(x.data(), in));
+    extents<dyn, Layer::outputs> const out(rows);
+    auto const s = p.model.forward(p.ctx, matrix_view<T const, Layer::inputs, Backend>(x.data(), in));
     std::vector<std::vector<T>> all{copied(s.y)};
-    p.model.backward(p.ctx, s, matrix_view<T const, Layer::outputs>(dy.data(), extents<dyn, Layer::outputs>(rows)),
-                     matrix_view<T, Layer::inputs>(dx.data(), in));
+    p.model.backward(p.ctx, s, matrix_view<T const, Layer::outputs, Backend>(dy.data(), out),
+                     matrix_view<T, Layer::inputs, Backend>(dx.data(), in));
     all.push_back(dx);
     for (auto const& q : p.params) all.push_back(copied(q.grad, q.size));
     return all;
+}
+
+// A layer on an executor: the same bits with 1, 2 and 3 threads and in every order of the threads of a block; and, to
+// the bounds of fp32, what the cpu computes in double. The layers given may hold settings.
+// template <class T, class Backend> using checked = linear<3, 5, with_bias::yes, T, Backend>;
+template <class On, template <class, class> class Layer>
+void check_executor(index_t rows, Layer<typename On::scalar, typename On::backend> const& layer = {},
+                    Layer<double, cpu> const& reference = {}) {
+    using T = typename On::scalar;
+    using backend = typename On::backend;
+    auto const dy = draws<double>(rows * Layer<double, cpu>::outputs, 2);
+    std::vector<T> const narrow(dy.begin(), dy.end());
+    auto const got = outcome<backend>(layer, rows, 1, narrow);
+    for (int const threads : {2, 3})
+        BOOST_TEST((got == outcome<backend>(layer, rows, threads, narrow)), threads << " threads compute other bits");
+    if constexpr (block_executor<backend>)
+        for (auto const order : {thread_order::descending, thread_order::permuted})
+            BOOST_TEST((got == outcome<backend>(layer, rows, 1, narrow, order)), "a barrier is missing");
+    auto const want = outcome(reference, rows, 2, dy);
+    BOOST_REQUIRE(got.size() == want.size());
+    for (std::size_t k = 0; k < got.size(); ++k)
+        BOOST_TEST(close(got[k], want[k], k == 0 ? kind::output : kind::gradient), "result " << k);
 }
 
 // The same bits with 1, 2 and 3 threads, and gradients linear in dy.

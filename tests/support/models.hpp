@@ -1,8 +1,9 @@
 #pragma once
 // The fixtures' configurations, parameters from a fixture's file, and gradients compared with it.
 
-#include "calm/model/config.hpp"
-#include "calm/nn/param.hpp"
+#include "calm/io/weights.hpp"
+#include "calm/model/calm.hpp"
+#include "calm/model/resident.hpp"
 #include "support/fixtures.hpp"
 
 namespace calm::test {
@@ -49,23 +50,30 @@ struct memory {
     arena<> gradients{"gradients"};
 };
 
+// Of what named_parameters and its like give.
 template <class Visitable> void load_parameters(Visitable const& visit, fixture const& f) {
-    visit([&](std::string const& name, auto& p) {
+    auto load = [&](std::string const& name, auto& p) {
         auto const values = f.floats<double>("param/" + name);
         BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << name);
         std::copy(values.begin(), values.end(), p.value.data());
-    });
+    };
+    visit(load);
 }
 
 template <class Visitable> void check_gradients(Visitable const& visit, fixture const& f) {
-    visit([&](std::string const& name, auto& p) {
+    auto check = [&](std::string const& name, auto& p) {
         std::span const got(p.grad.data(), static_cast<std::size_t>(p.grad.size()));
         BOOST_TEST(close(got, f.floats<double>("grad/" + name), kind::gradient), name);
-    });
+    };
+    visit(check);
 }
 
-template <class Model> auto named(Model& model) {
-    return [&model](auto visitor) { model.visit(visitor); };
+// A language model with the parameters of a fixture, those of its frozen autoencoder among them.
+template <configuration C> resident<calm_model<C>> loaded_calm(fixture const& f) {
+    resident<calm_model<C>> own(f.size("vocab_size"));
+    load_parameters(named_parameters(own.model), f);
+    load_parameters(named_frozen_parameters(own.model), f);
+    return own;
 }
 
 template <class T> std::span<T> span_of(T* data, index_t n) {

@@ -122,6 +122,26 @@ BOOST_AUTO_TEST_CASE(too_much_memory_is_an_error_with_the_name_of_the_arena) {
     BOOST_TEST(a.used() == 64U);
 }
 
+BOOST_AUTO_TEST_CASE(a_shape_that_no_memory_can_hold_is_an_error_and_not_a_small_piece) {
+    arena<> a("moments");
+    auto const refused = [](std::string const& shape) {
+        return says(errc::memory, "calm::arena 'moments'", "found " + shape + " of 8 bytes each",
+                    "use smaller batches");
+    };
+    constexpr index_t many = index_t{1} << 61;  // 2^64 bytes: none at all, if nobody looks
+    BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many)), error, refused("(2305843009213693952)"));
+    BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many + 1)), error, refused("(2305843009213693953)"));
+    BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many - 1)), error, refused("(2305843009213693951)"));
+    BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(-1)), error, refused("(-1)"));
+    constexpr index_t side = index_t{1} << 32;  // their product alone is 2^64
+    BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn, dyn>(side, side)), error,
+                          refused("(4294967296, 4294967296)"));
+    BOOST_TEST((a.take<double>(extents<dyn, dyn>(side, 0)).size()) == 0);
+    BOOST_TEST(a.used() == 0U);
+    (void)a.take<double>(extents<dyn>(8));  // still of use
+    BOOST_TEST(a.used() == 64U);
+}
+
 BOOST_AUTO_TEST_CASE(steady_state_of_verbs_allocates_nothing) {
     context<> ctx(1, 1);
     constexpr index_t n = 48;

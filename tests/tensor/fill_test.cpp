@@ -10,6 +10,7 @@
 
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/tensor.hpp"
+#include "support/typed.hpp"
 
 namespace {
 
@@ -17,7 +18,6 @@ using calm::extents;
 using calm::index_t;
 using calm::key;
 using calm::stream;
-using calm::tensor;
 
 using vector_shape = extents<calm::dyn>;
 constexpr key k{0xFEDCBA9876543210ULL, stream::head_noise, 3};
@@ -70,11 +70,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_part_equals_the_whole, T, real_types) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, T, real_types) {
-    tensor<T, vector_shape> one(vector_shape(50001));
-    tensor<T, vector_shape> two(vector_shape(50001));
-    calm::context<calm::cpu> const alone(1, 1);
-    calm::context<calm::cpu> const pair(1, 2);
+BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, on, calm::test::executors) {
+    using T = typename on::scalar;
+    typename on::vector one(vector_shape(50001));
+    typename on::vector two(vector_shape(50001));
+    typename on::context const alone(1, 1);
+    typename on::context pair(1, 2);
+    pair.order = calm::thread_order::permuted;
     calm::fill_normal(alone, one.view(), k, 5);
     calm::fill_normal(pair, two.view(), k, 5);
     BOOST_TEST(std::equal(one.begin(), one.end(), two.begin()));
@@ -83,19 +85,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, T, real_types) {
     BOOST_TEST(std::equal(one.begin(), one.end(), two.begin()));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, T, real_types) {
-    calm::context<calm::cpu> const ctx(1, 1);
+BOOST_AUTO_TEST_CASE_TEMPLATE(normals_of_a_tensor, on, calm::test::executors) {
+    using T = typename on::scalar;
+    typename on::context const ctx(1, 2);
+    for (std::uint64_t const first : starts)
+        for (index_t const n : {1, 2, 3, 4, 5, 20001}) {
+            typename on::vector x(vector_shape{n});
+            calm::fill_normal(ctx, x.view(), k, first);
+            double worst = 0.0;
+            for (index_t i = 0; i < n; ++i) {
+                double const want = calm::normal<double>(k, first + static_cast<std::uint64_t>(i));
+                worst = std::max(worst, std::abs(static_cast<double>(x[i]) - want));
+            }
+            BOOST_TEST(worst <= (sizeof(T) == 4 ? 1e-6 : 1e-14));
+        }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::executors) {
+    using T = typename on::scalar;
+    typename on::context const ctx(1, 1);
     for (std::uint64_t const first : starts) {
-        tensor<T, vector_shape> x(vector_shape(1001));
+        typename on::vector x(vector_shape(1001));
         calm::fill_uniform(ctx, x.view(), k, first, T(-0.5));
         for (index_t i = 0; i < x.size(); ++i)
             BOOST_REQUIRE(x[i] == static_cast<T>(calm::uniform(k, first + static_cast<std::uint64_t>(i))) - T(0.5));
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_what_is_not_dropped, T, real_types) {
-    calm::context<calm::cpu> const ctx(1, 1);
-    tensor<T, vector_shape> x(vector_shape(20001));
+BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_what_is_not_dropped, on, calm::test::executors) {
+    using T = typename on::scalar;
+    typename on::context const ctx(1, 1);
+    typename on::vector x(vector_shape(20001));
     calm::fill_bernoulli_keep(ctx, x.view(), k, 0.15F, T(1.25));
     index_t kept = 0;
     for (index_t i = 0; i < x.size(); ++i) {
@@ -118,9 +138,9 @@ BOOST_AUTO_TEST_CASE(complex_numbers_get_real_noise) {
     for (std::size_t i = 0; i < z.size(); ++i) BOOST_TEST((z[i] == std::complex<double>(x[i])));
 }
 
-BOOST_AUTO_TEST_CASE(empty_views_are_left_alone) {
-    calm::context<calm::cpu> const ctx(1, 1);
-    tensor<float, vector_shape> x(vector_shape(0));
+BOOST_AUTO_TEST_CASE_TEMPLATE(empty_views_are_left_alone, on, calm::test::executors) {
+    typename on::context const ctx(1, 1);
+    typename on::vector x(vector_shape(0));
     calm::fill_normal(ctx, x.view(), k);
     calm::fill_uniform(ctx, x.view(), k);
     calm::fill_bernoulli_keep(ctx, x.view(), k, 0.5F);

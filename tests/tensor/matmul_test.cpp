@@ -7,9 +7,8 @@ using namespace calm::test;
 namespace {
 
 using matrix_shape = extents<dyn, dyn>;
-template <class T> using matrix = tensor<T, matrix_shape>;
-template <class T> matrix<T> drawn_matrix(index_t rows, index_t columns, std::uint64_t seed) {
-    matrix<T> x{matrix_shape(rows, columns)};
+template <class On> auto drawn_matrix(index_t rows, index_t columns, std::uint64_t seed) {
+    typename On::template tensor<matrix_shape> x{matrix_shape(rows, columns)};
     draw(x, seed);
     return x;
 }
@@ -29,15 +28,16 @@ constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1}, 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, T, scalars) {
-    context<> ctx(1, 2);
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, on, executors) {
+    using T = typename on::scalar;
+    typename on::context ctx(1, 2);
     for (shape const& size : shapes) {
         index_t const m = size.m, n = size.n, k = size.k;
-        auto const a = drawn_matrix<T>(m, k, 1);
-        auto const at = drawn_matrix<T>(k, m, 2);
-        auto const b = drawn_matrix<T>(k, n, 3);
-        auto const bt = drawn_matrix<T>(n, k, 4);
-        auto c = drawn_matrix<T>(m, n, 5);
+        auto const a = drawn_matrix<on>(m, k, 1);
+        auto const at = drawn_matrix<on>(k, m, 2);
+        auto const b = drawn_matrix<on>(k, n, 3);
+        auto const bt = drawn_matrix<on>(n, k, 4);
+        auto c = drawn_matrix<on>(m, n, 5);
         auto const check = [&](char const* what, auto const& left, auto const& right, double start) {
             double worst = 0;
             for (index_t i = 0; i < m; ++i)
@@ -66,21 +66,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, 
         std::fill(c.begin(), c.end(), T{2});
         matmul(ctx, c, a, b, into::accumulate);
         check("2 + a b", plain_a, plain_b, 2);
-        tensor<T, extents<dyn>> bias{extents<dyn>(n)};
+        typename on::vector bias{extents<dyn>(n)};
         std::fill(bias.begin(), bias.end(), T{3});
         matmul(ctx, c, a, transposed(bt), bias.view());
         check("3 + a b^T", plain_a, turned_b, 3);
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_bias_stands_in_every_row) {
-    context<> ctx(1, 2);
-    auto const a = drawn_matrix<double>(70, 0, 1);
-    auto const b = drawn_matrix<double>(0, 90, 1);
-    auto c = drawn_matrix<double>(70, 90, 2);
-    tensor<double, extents<90>> bias;
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, executors) {
+    typename on::context ctx(1, 2);
+    auto const a = drawn_matrix<on>(70, 0, 1);
+    auto const b = drawn_matrix<on>(0, 90, 1);
+    auto c = drawn_matrix<on>(70, 90, 2);
+    typename on::template tensor<extents<90>> bias;
     draw(bias, 3);
-    tensor<double, extents<90>> const& read = bias;
+    typename on::template tensor<extents<90>> const& read = bias;
     matmul(ctx, c, a, b, read.view());
     bool good = true;
     for (index_t i = 0; i < 70; ++i)
@@ -88,11 +88,12 @@ BOOST_AUTO_TEST_CASE(a_bias_stands_in_every_row) {
     BOOST_TEST(good);
 }
 
-BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
-    context<> ctx(1, 1);
-    auto const wide = drawn_matrix<double>(5, 9, 1);
-    auto const b = drawn_matrix<double>(3, 4, 2);
-    auto c = drawn_matrix<double>(5, 10, 3);
+BOOST_AUTO_TEST_CASE_TEMPLATE(columns_of_a_wider_matrix, on, executors) {
+    using T = typename on::scalar;
+    typename on::context ctx(1, 1);
+    auto const wide = drawn_matrix<on>(5, 9, 1);
+    auto const b = drawn_matrix<on>(3, 4, 2);
+    auto c = drawn_matrix<on>(5, 10, 3);
     auto const before = copied(c);
     matmul(ctx, columns<6, 4>(c), columns<2, 3>(wide), b);
     for (index_t i = 0; i < 5; ++i)
@@ -101,11 +102,11 @@ BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
                                       : entry(
                                             3, [&](index_t l) { return wide[i * 9 + 2 + l]; },
                                             [&](index_t l) { return b[l * 4 + j - 6]; });
-            BOOST_TEST(near(c[i * 10 + j], want, 1e-14));
+            BOOST_TEST(near(c[i * 10 + j], want, rounding<T>));
         }
     // Columns of a transposed matrix are rows of the stored one.
-    auto d = drawn_matrix<double>(9, 4, 4);
-    auto const f = drawn_matrix<double>(2, 4, 5);
+    auto d = drawn_matrix<on>(9, 4, 4);
+    auto const f = drawn_matrix<on>(2, 4, 5);
     matmul(ctx, d, columns<3, 2>(transposed(wide)), f);
     for (index_t i = 0; i < 9; ++i)
         for (index_t j = 0; j < 4; ++j)
@@ -113,16 +114,17 @@ BOOST_AUTO_TEST_CASE(columns_of_a_wider_matrix) {
                 near(d[i * 4 + j],
                      entry(
                          2, [&](index_t l) { return wide[(3 + l) * 9 + i]; }, [&](index_t l) { return f[l * 4 + j]; }),
-                     1e-14));
+                     rounding<T>));
     BOOST_CHECK_EXCEPTION((columns<7, 3>(wide)), error,
                           says(errc::usage, "calm::columns: columns 7 to 10 of a matrix of 9"));
 }
 
-BOOST_AUTO_TEST_CASE(leading_dimensions_are_taken_together) {
-    context<> ctx(1, 1);
-    tensor<double, extents<dyn, dyn, 3>> x{extents<dyn, dyn, 3>(2, 5)};
-    tensor<double, extents<dyn, 2>> y{extents<dyn, 2>(10)};
-    tensor<double, extents<3, 2>> w;
+BOOST_AUTO_TEST_CASE_TEMPLATE(leading_dimensions_are_taken_together, on, executors) {
+    using T = typename on::scalar;
+    typename on::context ctx(1, 1);
+    typename on::template tensor<extents<dyn, dyn, 3>> x{extents<dyn, dyn, 3>(2, 5)};
+    typename on::template tensor<extents<dyn, 2>> y{extents<dyn, 2>(10)};
+    typename on::template tensor<extents<3, 2>> w;
     draw(x, 1);
     draw(w, 2);
     matmul(ctx, y, x, w);
@@ -130,15 +132,15 @@ BOOST_AUTO_TEST_CASE(leading_dimensions_are_taken_together) {
         BOOST_TEST(near(y[r * 2 + 1],
                         entry(
                             3, [&](index_t l) { return x[r * 3 + l]; }, [&](index_t l) { return w[l * 2 + 1]; }),
-                        1e-14));
+                        rounding<T>));
 }
 
 BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
     context<> ctx(1, 2);
     using complex = std::complex<double>;
-    auto a = drawn_matrix<complex>(3, 2, 1);
-    auto const b = drawn_matrix<complex>(3, 4, 2);
-    auto c = drawn_matrix<complex>(2, 4, 3);
+    auto a = drawn_matrix<executor<cpu, complex>>(3, 2, 1);
+    auto const b = drawn_matrix<executor<cpu, complex>>(3, 4, 2);
+    auto c = drawn_matrix<executor<cpu, complex>>(2, 4, 3);
     for (auto& v : a) v += complex(0, 2);
     matmul(ctx, c, transposed(a), b);  // transposed, not conjugated
     for (index_t i = 0; i < 2; ++i)
@@ -149,14 +151,16 @@ BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
-    for (auto const [m, n, k] : {shape{513, 70, 33}, shape{40, 1031, 65}, shape{200, 200, 300}}) {
-        auto const a = drawn_matrix<float>(m, k, 1);
-        auto const b = drawn_matrix<float>(n, k, 2);
-        std::vector<std::vector<float>> all;
-        for (int threads : {1, 2, 3}) {
-            context<> ctx(1, threads);
-            auto c = drawn_matrix<float>(m, n, 3);
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_change_no_bit, on, executors) {
+    using T = typename on::scalar;
+    for (auto const [m, n, k] : {shape{513, 70, 33}, shape{40, 1031, 65}, shape{130, 140, 150}}) {
+        auto const a = drawn_matrix<on>(m, k, 1);
+        auto const b = drawn_matrix<on>(n, k, 2);
+        std::vector<std::vector<T>> all;
+        for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted}) {
+            typename on::context ctx(1, 1 + static_cast<int>(order));
+            ctx.order = order;
+            auto c = drawn_matrix<on>(m, n, 3);
             matmul(ctx, c, a, transposed(b));
             matmul(ctx, c, a, transposed(b), into::accumulate);
             all.push_back(copied(c));
@@ -165,27 +169,27 @@ BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_all_three) {
-    context<> ctx(1, 1);
-    auto const a = drawn_matrix<float>(2, 3, 1);
-    auto const b = drawn_matrix<float>(4, 5, 2);
-    auto c = drawn_matrix<float>(2, 5, 3);
-    auto const fits = drawn_matrix<float>(3, 5, 4);
+BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three, on, executors) {
+    typename on::context ctx(1, 1);
+    auto const a = drawn_matrix<on>(2, 3, 1);
+    auto const b = drawn_matrix<on>(4, 5, 2);
+    auto c = drawn_matrix<on>(2, 5, 3);
+    auto const fits = drawn_matrix<on>(3, 5, 4);
     BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, b), error, says(errc::usage, "calm::matmul", "(2, 5) = (2, 3) (4, 5)"));
     BOOST_CHECK_EXCEPTION(matmul(ctx, c, transposed(a), b), error, says(errc::usage, "(3, 2) (4, 5)"));
     BOOST_CHECK_EXCEPTION(matmul(ctx, transposed(c), transposed(fits), transposed(a)), error,
                           says(errc::usage, "the destination", "transposed"));
-    tensor<float, extents<dyn>> bias{extents<dyn>(4)};
+    typename on::template tensor<extents<dyn>> bias{extents<dyn>(4)};
     BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error,
                           says(errc::usage, "expected a bias of 5, found 4"));
     ctx.rehearse(true);
     BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a rehearsal checks too
 }
 
-BOOST_AUTO_TEST_CASE(a_destination_that_overlaps_a_factor_is_refused) {
-    context<> ctx(1, 1);
-    auto a = drawn_matrix<float>(4, 4, 1);
-    auto const b = drawn_matrix<float>(4, 4, 2);
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, on, executors) {
+    typename on::context ctx(1, 1);
+    auto a = drawn_matrix<on>(4, 4, 1);
+    auto const b = drawn_matrix<on>(4, 4, 2);
     auto const refused = says(errc::usage, "calm::matmul: the destination overlaps a factor");
     BOOST_CHECK_EXCEPTION(matmul(ctx, a, a, b), error, refused);
     BOOST_CHECK_EXCEPTION(matmul(ctx, rows(a.view(), 1, 3), rows(b.view(), 0, 3), a), error, refused);
@@ -193,10 +197,10 @@ BOOST_AUTO_TEST_CASE(a_destination_that_overlaps_a_factor_is_refused) {
     matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // columns side by side share no element
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_writes_nothing) {
-    context<> ctx(1, 2);
-    auto const a = drawn_matrix<float>(40, 40, 1);
-    auto c = drawn_matrix<float>(40, 40, 2);
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_writes_nothing, on, executors) {
+    typename on::context ctx(1, 2);
+    auto const a = drawn_matrix<on>(40, 40, 1);
+    auto c = drawn_matrix<on>(40, 40, 2);
     auto const before = copied(c);
     ctx.rehearse(true);
     matmul(ctx, c, a, a);

@@ -69,3 +69,18 @@ BOOST_AUTO_TEST_CASE(wikitext_holds_out_ten_documents) {
     BOOST_TEST(all.documents() == 62U);
     BOOST_TEST(all.tokens() == 289'083U);
 }
+
+BOOST_AUTO_TEST_CASE(the_markov_source_has_a_vocabulary_of_its_own) {
+    auto const symbols = calm::tokenizer::markov();
+    auto const made = calm::build_corpus(strings{"markov:5000"}, symbols, {split::heldout});
+    BOOST_TEST(made.tokens() == 5000U);
+    BOOST_TEST(!made.specials().exist());
+    BOOST_TEST(symbols.decode(made.document(0)) == calm::markov_chain(1).text(split::heldout, 5000));
+    auto const words_for = [](strings const& specs, calm::tokenizer const& words) {
+        return sentence_of<calm::error>([&] { (void)calm::build_corpus(specs, words, {}); });
+    };
+    BOOST_TEST(words_for({"markov:100"}, {}).find("`markov`") != std::string::npos);
+    BOOST_TEST(words_for({"stories:100"}, symbols).find("markov:N") != std::string::npos);
+    auto const learned = sentence_of<calm::error>([] { (void)calm::train_tokenizer(strings{"markov:100"}, 300, {}); });
+    BOOST_TEST(learned.find("no vocabulary") != std::string::npos);
+}

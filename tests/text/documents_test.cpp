@@ -137,3 +137,17 @@ BOOST_AUTO_TEST_CASE(long_documents_are_split_for_training_only) {
     temporary_file const exact("exact.txt", text.substr(0, text.find(" w10000")));
     BOOST_TEST(visited({exact.path()}).size() == 1U);
 }
+
+BOOST_AUTO_TEST_CASE(markov_is_one_document_of_each_split) {
+    calm::markov_chain const chain(4);
+    auto const train = visited({"markov:20000"}, {split::train, {}, 4});
+    BOOST_REQUIRE(train.size() == 1u);  // however long it is
+    BOOST_TEST(train[0] == chain.text(split::train, 20000));
+    BOOST_TEST(visited({"markov:300"}, {split::heldout, {}, 4})[0] == chain.text(split::heldout, 300));
+    auto const tenth = calm::holdout::parse("10:4");
+    BOOST_TEST(visited({"markov:300"}, {split::train, tenth, 4})[0] == train[0].substr(0, 300));
+    BOOST_TEST(visited({"markov:300"}, {split::heldout, tenth, 4})[0] == chain.text(split::heldout, 300));
+    BOOST_TEST(has(complaint({"markov:300", "stories:10"}), "alone"));
+    BOOST_TEST(has(complaint({"markov:0"}), "markov:N"));
+    BOOST_TEST(calm::document_source::parse("markov:5").is_generated());
+}

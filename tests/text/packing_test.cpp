@@ -88,3 +88,38 @@ BOOST_AUTO_TEST_CASE(evaluation_is_the_whole_blocks_in_order) {
                        (void)calm::evaluation_blocks(documents, rule, bad);
                    }).find("no whole number of patches of 2") != std::string::npos);
 }
+
+BOOST_AUTO_TEST_CASE(a_mode_and_a_use_name_a_packing) {
+    using calm::packed_for;
+    using calm::packing;
+    calm::special_tokens const specials{bos, eos, pad};
+    calm::special_tokens const none{-1, -1, -1};
+    for (auto const use : {packed_for::autoencoder, packed_for::language_model}) {
+        BOOST_TEST((calm::packing_of("padded", use, specials) == packing::padded));
+        BOOST_TEST((calm::packing_of("padded", use, none) == packing::unbroken));
+        for (auto const* const mode : {"padded", "published"})
+            BOOST_TEST(calm::mode_name(calm::packing_of(mode, use, specials)) == mode);
+        BOOST_TEST(calm::mode_name(calm::packing_of("unbroken", use, none)) == "unbroken");
+    }
+    BOOST_TEST((calm::packing_of("published", packed_for::autoencoder, specials) == packing::published_autoencoder));
+    BOOST_TEST(
+        (calm::packing_of("published", packed_for::language_model, specials) == packing::published_language_model));
+    using calm::test::sentence_of;
+    for (auto const* const bad : {"pad", "", "unbroken"})
+        BOOST_TEST(sentence_of<calm::error>([&] {
+                       (void)calm::packing_of(bad, packed_for::autoencoder, specials);
+                   }).find("padded") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(symbols_are_packed_unbroken) {
+    calm::corpus symbols({-1, -1, -1});
+    symbols.add(ids{5, 6, 7, 8, 9, 10, 11});
+    calm::packing_rule const rule{.mode = calm::packing::unbroken, .K = 2};
+    BOOST_TEST(calm::packed_tokens(symbols, rule, 3) == (ids{5, 6, 7, 8, 9, 10, 11}));
+    BOOST_TEST(calm::evaluation_blocks(symbols, rule, 4) == (ids{5, 6, 7, 8}));
+    using calm::test::sentence_of;
+    auto const padded = [&] { (void)calm::evaluation_blocks(symbols, {.K = 2}, 4); };
+    BOOST_TEST(sentence_of<calm::error>(padded).find("unbroken") != std::string::npos);
+    auto const text = [&] { (void)calm::evaluation_blocks(corpus_of({"abcdef"}), rule, 4); };
+    BOOST_TEST(sentence_of<calm::error>(text).find("unbroken") != std::string::npos);
+}

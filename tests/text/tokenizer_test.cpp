@@ -265,3 +265,28 @@ BOOST_AUTO_TEST_CASE(malformed_files_name_path_line_and_cause) {
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)tokenizer::load("no-such-file"); }), "cannot be opened"));
     BOOST_CHECK_THROW((void)tokenizer::load("."), calm::error);
 }
+
+BOOST_AUTO_TEST_CASE(symbols_of_the_markov_source_are_its_tokens) {
+    auto const symbols = tokenizer::markov();
+    BOOST_TEST(symbols.is_markov());
+    BOOST_TEST(!tokenizer().is_markov());
+    BOOST_TEST(symbols.vocabulary_size() == 64);
+    BOOST_TEST(!symbols.specials().exist());
+    BOOST_TEST(tokenizer().specials().exist());
+    BOOST_TEST(symbols.encode("ABaz09+-") == (std::vector<token_id>{0, 1, 26, 51, 52, 61, 62, 63}));
+    std::vector<token_id> ids;
+    for (token_id id = 0; id < 64; ++id) ids.push_back(id);
+    BOOST_TEST(symbols.decode(ids) == calm::markov_alphabet);
+    BOOST_TEST(symbols.encode(symbols.decode(ids)) == ids);
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.encode("AB c"); }), "byte 2"));
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.bytes(64); }), "outside 0..63"));
+    // A file of it is known again, and the fingerprint is its own.
+    calm::test::temporary_file const file("symbols.model", "");
+    symbols.save(file.path());
+    auto const again = tokenizer::load(file.path());
+    BOOST_TEST(again.is_markov());
+    BOOST_TEST(again.fingerprint() == symbols.fingerprint());
+    BOOST_TEST(symbols.fingerprint() != tokenizer().fingerprint());
+    BOOST_TEST(symbols.pattern().empty());
+    BOOST_TEST(!tokenizer().pattern().empty());
+}

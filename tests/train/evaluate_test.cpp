@@ -124,6 +124,60 @@ BOOST_AUTO_TEST_CASE(the_score_is_that_of_the_samples) {
         BOOST_TEST((*e.brier)[n] == sum.sum[n] / static_cast<double>(sum.count), boost::test_tools::tolerance(1e-12));
 }
 
+BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto const blocks = random_blocks(20, 5, 3);
+    auto some = settings;
+    some.positions = 30;
+    auto const chosen = detail::choose_positions(blocks, some, K, special.pad).of_block;
+    auto const drawn = predictions(ctx, r.model, blocks, settings.samples);
+    brier_sequence sum;
+    std::span<token_id const> rest = drawn;
+    for (std::size_t b = 0; b < chosen.size(); ++b)
+        for (std::size_t p = 1; p < P; ++p, rest = rest.subspan(16))
+            if (std::count(chosen[b].begin(), chosen[b].end(), static_cast<index_t>(p) - 1) > 0)
+                sum.add(brier_position(rest.first(16), std::span(blocks).subspan(b * block_size + p * K, K)));
+    BOOST_TEST(sum.count == 30);
+    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, some);
+    BOOST_TEST(e.positions == 30);
+    for (std::size_t n = 0; n < 4; ++n)
+        BOOST_TEST((*e.brier)[n] == sum.sum[n] / 30, boost::test_tools::tolerance(1e-12));
+    // As many as there are, or more, are all.
+    auto const all = to_json(evaluate(ctx, r.model, blocks, special, nullptr, settings));
+    for (index_t const many : {100, 1000}) {
+        some.positions = many;
+        auto e_all = evaluate(ctx, r.model, blocks, special, nullptr, some);
+        BOOST_TEST(e_all.positions == 100);
+        e_all.energy_loss = evaluate(ctx, r.model, blocks, special, nullptr, settings).energy_loss;
+        BOOST_TEST(to_json(e_all) == all);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(every_position_is_as_likely_in_a_subset) {
+    auto blocks = random_blocks(4);
+    blocks[2 * K + 1] = special.pad;  // one that does not count
+    constexpr int rounds = 4000;
+    std::vector<double> taken(4 * (P - 1), 0.0);
+    auto some = settings;
+    some.positions = 5;
+    for (some.seed = 0; some.seed < rounds; ++some.seed) {
+        auto const chosen = detail::choose_positions(blocks, some, K, special.pad);
+        BOOST_TEST(chosen.skipped_pad == 1);
+        std::size_t count = 0;
+        for (std::size_t b = 0; b < 4; ++b) {
+            BOOST_TEST(std::is_sorted(chosen.of_block[b].begin(), chosen.of_block[b].end()));
+            for (auto const p : chosen.of_block[b]) taken[b * (P - 1) + static_cast<std::size_t>(p)] += 1;
+            count += chosen.of_block[b].size();
+        }
+        BOOST_TEST(count == 5u);
+    }
+    BOOST_TEST(taken[1] == 0.0);
+    double const share = 5.0 / 19;
+    for (std::size_t i = 0; i < taken.size(); ++i)
+        if (i != 1) BOOST_TEST(std::abs(taken[i] / rounds - share) < 5 * std::sqrt(share * (1 - share) / rounds));
+}
+
 BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
     random_model r;
     make_deterministic(r.model);
@@ -153,7 +207,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
         ctx.step = step;
         auto s = settings;
         s.batch = batch;
-        auto const e = evaluate(ctx, r.model, blocks, special, nullptr, s);
+        auto const e = evaluate(ctx, r.model, blocks, special, nullptr, s, energy_objective{});
         BOOST_TEST(ctx.seed == 77 + step);
         BOOST_TEST(ctx.step == step);
         BOOST_TEST(ctx.saved.used() == 0u);
@@ -169,7 +223,8 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
     auto other = settings;
     other.seed = 10;
     context<> ctx(1, 2);
-    BOOST_TEST((*evaluate(ctx, r.model, blocks, special, nullptr, other).energy_loss != *one.energy_loss));
+    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, other, energy_objective{});
+    BOOST_TEST((*e.energy_loss != *one.energy_loss));
 }
 
 BOOST_AUTO_TEST_CASE(the_energy_loss_is_that_of_training_at_step_0) {
@@ -183,6 +238,8 @@ BOOST_AUTO_TEST_CASE(the_energy_loss_is_that_of_training_at_step_0) {
     auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
     auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
     BOOST_TEST(*e.energy_loss == want, boost::test_tools::tolerance(1e-6));
+    // It is a number of the objective; without one there is none.
+    BOOST_TEST(!evaluate(ctx, r.model, blocks, special, nullptr, settings).energy_loss);
 }
 
 BOOST_AUTO_TEST_CASE(references_are_scored_at_the_same_positions) {
@@ -278,9 +335,31 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_evaluated_is_a_sentence) {
     auto wrong = blocks;
     wrong.back() = V;
     BOOST_TEST((code(wrong, settings) == errc::tokenizer));
-    random_model<two> narrow(101);
-    BOOST_TEST((static_cast<errc>(code_of([&] { evaluate(ctx, narrow.model, blocks, special, nullptr, settings); })) ==
-                errc::config));
+    BOOST_TEST((code(blocks, {.block_tokens = P * K, .positions = -1}) == errc::usage));
+}
+
+BOOST_AUTO_TEST_CASE(samples_at_a_temperature_are_the_samplers_and_are_counted) {
+    random_model r;
+    auto const blocks = random_blocks(2);
+    context<> ctx(1, 2);
+    auto const at = [&](sampler const& rule) {
+        return evaluate(ctx, r.model, blocks, special, nullptr,
+                        {.block_tokens = P * K, .samples = 3, .seed = 5, .sampler = rule});
+    };
+    auto const plain = at(sampler::adaptive({}));
+    BOOST_TEST(*plain.draws_a_patch == 1.0);
+    BOOST_TEST(plain.temperature == 1.0);
+    BOOST_TEST(to_json(at(sampler::noise({}))).starts_with(to_json(plain).substr(0, to_json(plain).find("sampler"))));
+    auto const half = temperature::of(0.5);
+    auto const batch = at(sampler::batch(half, 6));
+    BOOST_TEST(*batch.draws_a_patch == 6.0);
+    BOOST_TEST(batch.temperature == 0.5);
+    BOOST_TEST(batch.sampler == "batch");
+    auto const exact = at(sampler::exact(half, 4));
+    BOOST_TEST(*exact.draws_a_patch > 1.9);
+    BOOST_TEST(*exact.draws_a_patch <= 4.0);
+    BOOST_TEST((*exact.draws_a_patch == 2.0 || exact.capped > 0));
+    BOOST_TEST((*batch.brier != *plain.brier));
 }
 
 BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
@@ -297,7 +376,8 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
                R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
                R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
-               R"("energy_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null})");
+               R"("energy_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
+               R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);
     BOOST_TEST(table.find("bigram") == std::string::npos);

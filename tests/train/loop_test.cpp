@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "calm/model/resident.hpp"
 #include "calm/train/loop.hpp"
 
 using namespace calm;
@@ -28,33 +29,20 @@ struct counting_source {
     }
 };
 
-template <class Model> struct owned {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
-    Model model;
-    explicit owned(std::uint64_t seed) {
-        context<> const ctx(seed, 1);
-        allocate(model, values, &gradients);
-        initialise(ctx, model);
-    }
-    std::vector<float> weights() {
-        std::vector<float> all;
-        auto add = [&](std::string const&, auto& p) {
-            all.insert(all.end(), p.value.data(), p.value.data() + p.value.size());
-        };
-        model.visit(add);
-        return all;
-    }
-};
+// With drawn parameters, those of a frozen autoencoder too.
+template <class Model> resident<Model> drawn(std::uint64_t seed) {
+    resident<Model> own(small.autoencoder.vocab_size);
+    context<> const ctx(seed, 1);
+    initialise(ctx, own.model);
+    if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
+    return own;
+}
 
-struct owned_calm : owned<model_type> {
-    arena<> frozen{"autoencoder"};
-    explicit owned_calm(std::uint64_t seed) : owned(seed) {
-        context<> const ctx(seed, 1);
-        allocate(model.ae_model, frozen, static_cast<arena<>*>(nullptr));
-        initialise(ctx, model.ae_model);
-    }
-};
+template <class Model> std::vector<float> weights_of(Model& model) {
+    std::vector<float> all;
+    for (auto const& p : parameters_of(model)) all.insert(all.end(), p.value.begin(), p.value.end());
+    return all;
+}
 
 autoencoder_recipe autoencoder_steps(index_t steps, index_t accumulation = 1) {
     autoencoder_recipe r;
@@ -77,18 +65,18 @@ calm_recipe<energy_objective> calm_steps(index_t steps, index_t accumulation = 1
 }
 
 std::vector<float> autoencoder_after(autoencoder_recipe const& r, int threads, training_callbacks const& tell = {}) {
-    owned<autoencoder_type> own(3);
+    auto own = drawn<autoencoder_type>(3);
     context<> ctx(3, threads);
     train_autoencoder(ctx, own.model, counting_source{}, r, tell);
-    return own.weights();
+    return weights_of(own.model);
 }
 
 std::vector<float> calm_after(calm_recipe<energy_objective> const& r, int threads,
                               training_callbacks const& tell = {}) {
-    owned_calm own(3);
+    auto own = drawn<model_type>(3);
     context<> ctx(3, threads);
     train_calm(ctx, own.model, counting_source{}, r, tell);
-    return own.weights();
+    return weights_of(own.model);
 }
 
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
@@ -153,7 +141,7 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
 }
 
 BOOST_AUTO_TEST_CASE(the_plan_comes_first_and_a_step_stays_within_it) {
-    owned_calm own(1);
+    auto own = drawn<model_type>(1);
     context<> ctx(1, 2);
     memory_plan plan;
     std::size_t most = 0;
@@ -225,13 +213,13 @@ BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {
-    owned<autoencoder_type> own(3);
+    auto own = drawn<autoencoder_type>(3);
     own.model.hidden_to_latent.bias.value[8] = 1000;  // a log_std whose exp is infinite
-    auto const before = own.weights();
+    auto const before = weights_of(own.model);
     context<> ctx(3, 1);
     BOOST_CHECK_EXCEPTION(
         train_autoencoder(ctx, own.model, counting_source{}, autoencoder_steps(2)), error, [](error const& e) {
             return e.code() == errc::non_finite && std::string(e.what()).find("step 0") != std::string::npos;
         });
-    BOOST_TEST(same_bits(own.weights(), before));
+    BOOST_TEST(same_bits(weights_of(own.model), before));
 }

@@ -40,6 +40,15 @@ BOOST_AUTO_TEST_CASE(numbers_come_back_as_they_were) {
     BOOST_TEST(i == values.size());
 }
 
+BOOST_AUTO_TEST_CASE(whole_numbers_keep_every_digit_and_their_sign) {
+    std::vector<calm::metric> const metrics{{"seed", std::numeric_limits<std::uint64_t>::max()},
+                                            {"half", std::uint64_t{1} << 63},
+                                            {"least", std::numeric_limits<index_t>::min()},
+                                            {"one", 1}};
+    BOOST_TEST(calm::to_json(metrics) == "{\"seed\":18446744073709551615,\"half\":9223372036854775808,"
+                                         "\"least\":-9223372036854775808,\"one\":1}");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_finite_is_null) {
     double const inf = std::numeric_limits<double>::infinity();
     std::vector<calm::metric> const metrics{{"a", std::nan("")}, {"b", inf}, {"c", std::vector{-inf, 1.0}}};

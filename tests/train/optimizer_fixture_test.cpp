@@ -9,12 +9,25 @@
 
 using namespace calm;
 using namespace calm::test;
-using variants = boost::mpl::list<base_variant, two_variant>;
 
 namespace {
 
+// A variant of the fixtures on an executor.
+template <class Variant, class Backend> struct on {
+    static constexpr configuration value = Variant::value;
+    using backend = Backend;
+};
+using variants = boost::mpl::list<on<base_variant, cpu>, on<two_variant, cpu>, on<base_variant, emulated>,
+                                  on<two_variant, emulated>>;
+
+// The same memory as another executor of the host sees it.
+template <class Backend, class T, class E> view<T, E, Backend> seen_by(view<T, E> const& x) {
+    return {x.data(), x.extents()};
+}
+
 // Losses, norms and final parameters of ten steps; loss_of(i) computes the i-th loss and adds its gradients.
-template <class Model, class Loss> void ten_steps(context<>& ctx, Model& model, fixture const& f, Loss const& loss_of) {
+template <class Model, class Loss>
+void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture const& f, Loss const& loss_of) {
     adamw optimizer(model, {.beta1 = f.real("betas/0"),
                             .beta2 = f.real("betas/1"),
                             .eps = f.real("eps"),
@@ -32,10 +45,11 @@ template <class Model, class Loss> void ten_steps(context<>& ctx, Model& model, 
     };
     BOOST_TEST(relative(losses, f.floats<double>("out/losses"), 1e-5));
     BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-5));
-    named(model)([&](std::string const& name, auto& p) {
+    auto compare = [&](std::string const& name, auto& p) {
         auto const want = f.floats("out/param." + name);
         BOOST_TEST(close_to(span_of(p.read()), std::span(want.data(), want.size()), 5e-5, 0), name);
-    });
+    };
+    model.visit(compare);
 }
 
 // The i-th of the equal parts of a sequence.
@@ -49,13 +63,15 @@ template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, ind
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants) {
     if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
     constexpr configuration C = variant::value;
+    using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "train_autoencoder");
-    context<> ctx(1, 2);
-    memory m;
-    autoencoder<C.autoencoder> model(f.size("vocab_size"));
-    allocate(model, m.values, &m.gradients);
-    load_parameters(named(model), f);
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
+    autoencoder<C.autoencoder, float, backend> model(f.size("vocab_size"));
+    allocate(model, values, &gradients);
+    load_parameters(named_parameters(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -71,7 +87,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
         auto const e = part(eps, i, steps);
         auto const d = part(scale, i, steps);
         return model
-            .loss_and_gradient(ctx, as_vector(t), {as_vector(s), as_rows<float, L>(e), as_rows<float, L>(d)}, {})
+            .loss_and_gradient(ctx, seen_by<backend>(as_vector(t)),
+                               {seen_by<backend>(as_vector(s)), seen_by<backend>(as_rows<float, L>(e)),
+                                seen_by<backend>(as_rows<float, L>(d))},
+                               {})
             .loss;
     });
 }
@@ -79,16 +98,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants) {
     if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
     constexpr configuration C = variant::value;
+    using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "train_calm");
-    context<> ctx(1, 2);
-    memory m;
-    calm_model<C> model(f.size("vocab_size"));
-    allocate(model, m.values, &m.gradients);
-    load_parameters(named(model), f);
-    auto const frozen = [&](auto visitor) { model.visit_autoencoder(visitor); };
-    allocate(model.ae_model, m.values, static_cast<arena<>*>(nullptr));
-    load_parameters(frozen, f);
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
+    calm_model<C, float, backend> model(f.size("vocab_size"));
+    allocate(model, values, &gradients);
+    allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
+    load_parameters(named_parameters(model), f);
+    load_parameters(named_frozen_parameters(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -102,14 +122,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
         auto const t = part(tokens, i, steps);
         auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
         auto const e = part(eps, i, steps);
-        return model.train(ctx, as_vector(t), patches,
-                           [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-                               return model.generative_head.loss_and_gradient(
-                                          ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                                          as_rows<float, C.noise_size>(u),
-                                          seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L),
-                                          1.0 / static_cast<double>(positions)) /
-                                      static_cast<double>(positions);
-                           });
+        return model.train(
+            ctx, seen_by<backend>(as_vector(t)), patches,
+            [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+                return model.generative_head.loss_and_gradient(
+                           ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
+                           seen_by<backend>(as_rows<float, C.noise_size>(u)),
+                           seen_by<backend>(seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L)),
+                           1.0 / static_cast<double>(positions)) /
+                       static_cast<double>(positions);
+            });
     });
 }

@@ -80,6 +80,7 @@ struct calm_description {
     std::string configuration;
     std::optional<autoencoder_description> autoencoder;
     std::int64_t num_target_samples = 100;  // M
+    std::string input = "tokens";           // of the backbone: tokens, latents or both
     std::optional<data_description> data;
     std::optional<tokenizer_description> tokenizer;
     json_extras extras;
@@ -89,6 +90,7 @@ struct calm_description {
         key("configuration", self.configuration);
         key("autoencoder", self.autoencoder);
         key("num_target_samples", self.num_target_samples);
+        key("input", self.input);
         key("data", self.data);
         key("tokenizer", self.tokenizer);
     }

@@ -46,8 +46,7 @@ void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model)
     detail::require_match(C, model.vocabulary(), from);
     auto const file = safetensors_file::open(from.path(weights_file));
     if (from.autoencoder_directory.empty()) {
-        auto const frozen = [&](auto& visitor) { model.visit_autoencoder(visitor); };
-        load_weights(file, tied_names_of_calm, named_parameters(model), frozen);
+        load_weights(file, tied_names_of_calm, named_parameters(model), named_frozen_parameters(model));
     } else {
         load_weights(file, tied_names_of_calm, named_parameters(model));
         load_autoencoder(read_model_description(from.autoencoder_directory), model.ae_model);
@@ -56,24 +55,32 @@ void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model)
 
 // The objectives that a description states, for training on or measuring a loss.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
-    auto const ae = d.kind == model_kind::autoencoder ? d.autoencoder
-                    : d.calm && d.calm->autoencoder   ? *d.calm->autoencoder
-                                                      : autoencoder_description{};
+    auto const ae = detail::described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
 }
 inline energy_objective energy_objective_of(model_description const& d) {
     return {d.num_samples, d.calm ? d.calm->num_target_samples : 100, d.beta};
 }
 
+namespace detail {
+
+// Writes what the description of either kind of model says of its autoencoder: sizes into d, the rest into `own`.
+inline void describe(model_description& d, autoencoder_description& own, autoencoder_configuration const& c,
+                     index_t vocabulary, autoencoder_objective const& o) {
+    d.vocab_size = vocabulary;
+    visit_sizes(c, d, own, [](std::string_view, index_t size, std::int64_t& described) { described = size; });
+    own.ae_dropout = o.dropout;
+    own.kl_clamp = o.kl_clamp;
+    own.kl_weight = o.kl_weight;
+}
+
+}  // namespace detail
+
 // The config.json of a model to be saved; `ours` is our object in it: configuration's name, data, tokenizer.
 template <autoencoder_configuration C>
 model_description describe_autoencoder(index_t vocabulary, autoencoder_objective const& o, calm_description ours) {
     auto d = model_description::of(model_kind::autoencoder);
-    d.vocab_size = vocabulary;
-    d.patch_size = C.patch_size;
-    d.latent_size = C.latent_size;
-    d.autoencoder = {C.hidden_size, C.intermediate_size, C.num_encoder_layers, C.num_decoder_layers,
-                     o.dropout,     o.kl_clamp,          o.kl_weight,          {}};
+    detail::describe(d, d.autoencoder, C, vocabulary, o);
     d.calm = std::move(ours);
     return d;
 }
@@ -81,21 +88,14 @@ template <configuration C>
 model_description describe_calm(index_t vocabulary, energy_objective const& o, autoencoder_objective const& ae,
                                 calm_description ours) {
     auto d = model_description::of(model_kind::calm, std::string(detail::name_of(C.head)));
-    d.vocab_size = vocabulary;
-    d.patch_size = C.autoencoder.patch_size;
-    d.latent_size = C.autoencoder.latent_size;
-    d.hidden_size = C.hidden_size;
-    d.intermediate_size = C.intermediate_size;
-    d.num_hidden_layers = C.num_hidden_layers;
-    d.num_attention_heads = C.num_attention_heads;
-    d.num_key_value_heads = C.num_key_value_heads;
-    d.num_mlp_layers = C.num_mlp_layers;
-    d.noise_size = C.noise_size;
+    detail::describe(d, ours.autoencoder.emplace(), C.autoencoder, vocabulary, ae);
+    constexpr configuration sizes = C;
+    detail::visit_sizes(d, sizes, detail::copy_size);
     d.num_samples = o.samples;
     d.beta = o.beta;
     d.rope_theta = calm::rope_theta;
-    ours.autoencoder = describe_autoencoder<C.autoencoder>(vocabulary, ae, {}).autoencoder;
     ours.num_target_samples = o.targets;
+    ours.input = detail::name_of(C.input);
     d.calm = std::move(ours);
     return d;
 }
@@ -142,9 +142,8 @@ void save_calm(std::string const& directory, calm_model<C, T, Backend, Head>& mo
         expected.autoencoder.patch_size = C.autoencoder.patch_size;
         expected.autoencoder.latent_size = C.autoencoder.latent_size;
     }
-    auto const frozen = [&](auto& visitor) { model.visit_autoencoder(visitor); };
     detail::save_model<T>(directory, expected, model.vocabulary(), description, beside, existing,
-                          named_parameters(model), frozen);
+                          named_parameters(model), named_frozen_parameters(model));
 }
 
 }  // namespace calm

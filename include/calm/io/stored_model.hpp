@@ -40,6 +40,11 @@ constexpr std::string_view name_of(head_kind head) {
     return "";
 }
 
+constexpr std::string_view name_of(input_kind input) {
+    constexpr std::array<std::string_view, 3> names{"tokens", "latents", "both"};
+    return names[static_cast<std::size_t>(input)];
+}
+
 // The autoencoder's sizes follow from the shapes of its tensors, whose names begin with `prefix`.
 inline autoencoder_configuration autoencoder_sizes(safetensors_file const& file, std::string const& prefix) {
     auto const matrix = [&](std::string const& name) -> std::vector<index_t> const& {
@@ -65,32 +70,45 @@ inline autoencoder_configuration autoencoder_sizes(safetensors_file const& file,
     return c;
 }
 
-inline autoencoder_configuration autoencoder_sizes(model_description const& d, autoencoder_description const& ae) {
-    return {.vocab_size = d.vocab_size,
-            .patch_size = d.patch_size,
-            .hidden_size = ae.hidden_size,
-            .intermediate_size = ae.intermediate_size,
-            .num_encoder_layers = ae.num_encoder_layers,
-            .num_decoder_layers = ae.num_decoder_layers,
-            .latent_size = d.latent_size};
+// Calls f("patch_size", a.patch_size, b.patch_size) for every size of an autoencoder, the vocabulary apart. Here and
+// below a and b are configurations or descriptions, whose members have the same names; in a description of a CALM the
+// autoencoder's own sizes stand apart, in b_own.
+template <class A, class B, class Own, class F> void visit_sizes(A& a, B& b, Own& b_own, F const& f) {
+    f("patch_size", a.patch_size, b.patch_size);
+    f("latent_size", a.latent_size, b.latent_size);
+    f("autoencoder hidden_size", a.hidden_size, b_own.hidden_size);
+    f("autoencoder intermediate_size", a.intermediate_size, b_own.intermediate_size);
+    f("num_encoder_layers", a.num_encoder_layers, b_own.num_encoder_layers);
+    f("num_decoder_layers", a.num_decoder_layers, b_own.num_decoder_layers);
+}
+// The same for every size of a language model, the autoencoder's apart.
+template <class A, class B, class F> void visit_sizes(A& a, B& b, F const& f) {
+    f("hidden_size", a.hidden_size, b.hidden_size);
+    f("intermediate_size", a.intermediate_size, b.intermediate_size);
+    f("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
+    f("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
+    f("num_key_value_heads", a.num_key_value_heads, b.num_key_value_heads);
+    f("num_mlp_layers", a.num_mlp_layers, b.num_mlp_layers);
+    f("noise_size", a.noise_size, b.noise_size);
+}
+inline constexpr auto copy_size = [](std::string_view, index_t& to, index_t from) { to = from; };
+
+// The autoencoder's part of a config.json; a CALM's is known where our object says it, and otherwise the published one.
+inline autoencoder_description described_autoencoder(model_description const& d) {
+    if (d.kind == model_kind::autoencoder) return d.autoencoder;
+    return d.calm && d.calm->autoencoder ? *d.calm->autoencoder : autoencoder_description{};
 }
 
-// What a config.json says of sizes; a CALM's autoencoder is known where our object says it.
+// What a config.json says of sizes.
 inline configuration described_sizes(model_description const& d) {
     configuration c;
-    if (d.kind == model_kind::autoencoder)
-        c.autoencoder = autoencoder_sizes(d, d.autoencoder);
-    else if (d.calm && d.calm->autoencoder)
-        c.autoencoder = autoencoder_sizes(d, *d.calm->autoencoder);
-    c.autoencoder.patch_size = d.patch_size;
-    c.autoencoder.latent_size = d.latent_size;
-    c.hidden_size = d.hidden_size;
-    c.intermediate_size = d.intermediate_size;
-    c.num_hidden_layers = d.num_hidden_layers;
-    c.num_attention_heads = d.num_attention_heads;
-    c.num_key_value_heads = d.num_key_value_heads;
-    c.num_mlp_layers = d.num_mlp_layers;
-    c.noise_size = d.noise_size;
+    auto const own = described_autoencoder(d);
+    c.autoencoder.vocab_size = d.vocab_size;
+    visit_sizes(c.autoencoder, d, own, copy_size);
+    visit_sizes(c, d, copy_size);
+    if (d.calm)
+        for (auto const kind : {input_kind::latents, input_kind::both})
+            if (name_of(kind) == d.calm->input) c.input = kind;
     return c;
 }
 
@@ -101,22 +119,12 @@ public:
         if (expected != found) add(key, text(expected), text(found));
     }
     void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
-        compare("patch_size", a.patch_size, b.patch_size);
-        compare("latent_size", a.latent_size, b.latent_size);
-        compare("autoencoder hidden_size", a.hidden_size, b.hidden_size);
-        compare("autoencoder intermediate_size", a.intermediate_size, b.intermediate_size);
-        compare("num_encoder_layers", a.num_encoder_layers, b.num_encoder_layers);
-        compare("num_decoder_layers", a.num_decoder_layers, b.num_decoder_layers);
+        visit_sizes(a, b, b, [this](auto... size) { compare(size...); });
     }
     void compare(configuration const& a, configuration const& b) {
         compare(a.autoencoder, b.autoencoder);
-        compare("hidden_size", a.hidden_size, b.hidden_size);
-        compare("intermediate_size", a.intermediate_size, b.intermediate_size);
-        compare("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
-        compare("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
-        compare("num_key_value_heads", a.num_key_value_heads, b.num_key_value_heads);
-        compare("num_mlp_layers", a.num_mlp_layers, b.num_mlp_layers);
-        compare("noise_size", a.noise_size, b.noise_size);
+        visit_sizes(a, b, [this](auto... size) { compare(size...); });
+        compare("input", name_of(a.input), name_of(b.input));
     }
     std::vector<std::string> lines;
 
@@ -171,6 +179,9 @@ inline stored_model read_model_description(std::string const& directory) {
     auto const& d = m.description;
     m.sizes = detail::described_sizes(d);
     if (d.kind == model_kind::autoregressive) return m;
+    if (d.calm && d.calm->input != detail::name_of(m.sizes.input))
+        throw error(errc::model_file, m.path(config_file), "key \"calm/input\"",
+                    "expected tokens, latents or both, found '" + d.calm->input + "'");
 
     auto const file = safetensors_file::open(m.path(weights_file));
     detail::difference_list list;
@@ -181,7 +192,7 @@ inline stored_model read_model_description(std::string const& directory) {
         vocabulary("encoder.embed_tokens.weight");
         list.compare(m.sizes.autoencoder, detail::autoencoder_sizes(file, ""));
     } else {
-        vocabulary("transformer.embed_tokens.weight");
+        if (m.sizes.input != input_kind::latents) vocabulary("transformer.embed_tokens.weight");
         auto const described = m.sizes.autoencoder;
         bool const inside = file.find("ae_model.encoder.embed_tokens.weight") != nullptr;
         if (inside) {

@@ -33,6 +33,10 @@ inline constexpr std::array<tied_name, 2> tied_names_of_calm{
 template <class Model> auto named_parameters(Model& model) {
     return [&model](auto& visitor) { model.visit(visitor); };
 }
+// The same of the autoencoder that a language model holds frozen.
+template <class Model> auto named_frozen_parameters(Model& model) {
+    return [&model](auto& visitor) { model.visit_autoencoder(visitor); };
+}
 
 namespace detail {
 

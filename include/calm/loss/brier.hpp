@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "calm/tensor/error.hpp"
 #include "calm/text/token.hpp"
@@ -18,6 +20,11 @@ namespace calm {
 inline constexpr std::size_t brier_orders = 4;
 using brier_scores = std::array<double, brier_orders>;
 using brier_counts = std::array<std::int64_t, brier_orders>;
+
+// How many patches of K tokens hold the first four: for K < 4 a position is scored by several.
+constexpr std::size_t brier_patches(std::size_t K) {
+    return (brier_orders + K - 1) / K;
+}
 
 // Whether a position is scored: its target, the next max(K, 4) tokens, is whole and holds no PAD.
 inline bool is_counted(std::span<token_id const> target, token_id pad) {
@@ -83,6 +90,72 @@ inline brier_counts count_pairs(sample_rows samples) {
     brier_counts same{};
     for (std::size_t i = 1; i < samples.size(); ++i)
         for (std::size_t j = 0; j < i; ++j) detail::count_agreement(samples[i], samples[j], same);
+    return same;
+}
+
+// The hits of K < 4 tokens a patch, from the samples of ceil(4/K) positions, (N, K) of each one after another: those of
+// the position that is scored and of the ones after it, all drawn after the true text before them. Sample i hits the
+// first n tokens where its patches do at all these positions, which has the probability of the first n tokens.
+inline brier_counts count_hits(std::span<token_id const> positions, std::size_t K, std::span<token_id const> target) {
+    std::size_t const patches = brier_patches(K);
+    require(positions.size() % (patches * K) == 0 && !positions.empty(), errc::usage,
+            "calm::count_hits: expected samples of ceil(4/K) positions");
+    std::size_t const N = positions.size() / (patches * K);
+    std::vector<token_id> joined;
+    for (std::size_t i = 0; i < N; ++i)
+        for (std::size_t p = 0; p < patches; ++p) {
+            auto const patch = positions.subspan((p * N + i) * K, K);
+            joined.insert(joined.end(), patch.begin(), patch.end());
+        }
+    return count_hits(sample_rows(joined, patches * K), target);
+}
+
+namespace detail {
+
+// Counts the pairs among `patches` (m, K), which all follow `prefix`, and among what their equal ones go on with.
+template <class Draw>
+void count_branching_pairs(std::vector<token_id>& prefix, std::span<token_id const> patches, std::size_t K, Draw& draw,
+                           brier_counts& same) {
+    std::size_t const m = patches.size() / K;
+    std::size_t const begun = prefix.size();
+    auto const agreement = [&](std::size_t i, std::size_t j) {
+        std::size_t n = 0;
+        while (n < K && patches[i * K + n] == patches[j * K + n]) ++n;
+        return n;
+    };
+    std::vector<bool> taken(m, false);
+    for (std::size_t i = 0; i < m; ++i) {
+        std::size_t equal = 1;
+        for (std::size_t j = i + 1; j < m; ++j) {
+            std::size_t const n = agreement(i, j);
+            for (std::size_t k = 0; k < n && begun + k < brier_orders; ++k) ++same[begun + k];
+            if (n < K || taken[i]) continue;
+            taken[j] = true;
+            ++equal;
+        }
+        if (equal < 2 || begun + K >= brier_orders) continue;
+        auto const patch = patches.subspan(i * K, K);
+        prefix.insert(prefix.end(), patch.begin(), patch.end());
+        std::vector<token_id> next(equal * K);
+        draw(std::span<token_id const>(prefix), std::span<token_id>(next));
+        count_branching_pairs(prefix, next, K, draw, same);
+        prefix.resize(begun);
+    }
+}
+
+}  // namespace detail
+
+// The pairs of K < 4 tokens a patch, from the samples (N, K) of one position: every sample goes on along its own
+// tokens. `draw(prefix, out)` fills out (m, K) with independent patches after the text before the position and
+// `prefix`, whole patches of samples. It is asked only where two samples are still equal, a prefix right after the one
+// that it continues or after a sibling.
+template <class Draw>
+requires std::invocable<Draw&, std::span<token_id const>, std::span<token_id>>
+    brier_counts count_pairs(std::span<token_id const> samples, std::size_t K, Draw&& draw) {
+    require(K > 0 && samples.size() % K == 0, errc::usage, "calm::count_pairs: expected samples of K tokens");
+    brier_counts same{};
+    std::vector<token_id> prefix;
+    detail::count_branching_pairs(prefix, samples, K, draw, same);
     return same;
 }
 

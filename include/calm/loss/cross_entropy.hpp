@@ -2,11 +2,9 @@
 // The vocabulary: logits x E^T of rows x (R, D) against a table E (V, D). They are formed for a block of rows and a
 // chunk of the vocabulary at a time, and never stored whole.
 
-#include <limits>
-
+#include "calm/loss/block/cross_entropy.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/tensor/rows.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 
@@ -15,22 +13,15 @@ namespace detail {
 inline constexpr index_t vocabulary_rows = 256;    // a block
 inline constexpr index_t vocabulary_chunk = 4096;  // tokens of the vocabulary
 
-// Running logsumexp of a row over chunks.
-template <class T> struct running_sum {
-    double highest = -std::numeric_limits<double>::infinity();
-    T total{};
-    T target{};  // the target's logit
-
-    void add(T const* logits, index_t n) {
-        double const now = std::max(highest, largest(logits, n));
-        T const shift = static_cast<T>(now);
-        total = total * static_cast<T>(std::exp(highest - now)) + sum_packets<T>(n, [&]<class V>(index_t j) -> V {
-                    return math::exp(load<V>(logits + j) - splat<V>(shift));
-                });
-        highest = now;
-    }
-    [[nodiscard]] T log_sum() const { return static_cast<T>(highest) + math::log(total); }
-};
+// The sum with n more logits.
+template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t n) {
+    double const now = std::max(sum.highest, largest(logits, n));
+    T const shift = static_cast<T>(now);
+    sum.total =
+        sum.total * static_cast<T>(std::exp(sum.highest - now)) +
+        sum_packets<T>(n, [&]<class V>(index_t j) -> V { return math::exp(load<V>(logits + j) - splat<V>(shift)); });
+    sum.highest = now;
+}
 
 // The lowest index of the largest of n numbers.
 template <class T> index_t first_largest(T const* x, index_t n) {
@@ -47,28 +38,89 @@ template <class T> index_t first_largest(T const* x, index_t n) {
     return first;
 }
 
+// How the cpu does what loss/block/cross_entropy.hpp does for executors of blocks.
+template <class T>
+void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
+                   token_id const* targets) {
+    ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) {
+            T const* const row = z.logits + i * z.width;
+            if (z.first == 0) sums[i] = {};
+            add_logits(sums[i], row, z.width);
+            if (index_t const t = targets[i] - z.first; t >= 0 && t < z.width) sums[i].target = row[t];
+            loss[i] = sums[i].log_sum() - sums[i].target;
+        }
+    });
+}
+template <class T>
+void run_chunk_slopes(context<cpu> const& ctx, running_sum<T> const* sums, vocabulary_part<T> const& z,
+                      token_id const* targets, double scale) {
+    ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) {
+            T* const row = z.logits + i * z.width;
+            T const shift = sums[i].log_sum();
+            for_packets<T>(0, z.width, [&]<class V>(index_t j) {
+                store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
+            });
+            if (index_t const t = targets[i] - z.first; t >= 0 && t < z.width) row[t] -= static_cast<T>(scale);
+        }
+    });
+}
+template <class T>
+void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {
+    ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) {
+            T const* const row = z.logits + i * z.width;
+            index_t const j = first_largest(row, z.width);
+            if (z.first > 0 && !(real_part(row[j]) > real_part(best[i]))) continue;
+            best[i] = row[j];
+            tokens[i] = static_cast<token_id>(z.first + j);
+        }
+    });
+}
+
+template <class Backend, class T> view<T, extents<dyn, dyn>, Backend> logits_of(vocabulary_part<T> const& z) {
+    return {z.logits, extents<dyn, dyn>(z.rows, z.width)};
+}
+
+inline void require_one_a_row(char const* verb, char const* what, index_t found, index_t row_count) {
+    require(found == row_count, errc::usage, [&] {
+        return std::string(verb) + ": expected one " + what + " a row, found " + std::to_string(found) +
+               " places for " + std::to_string(row_count) + " rows";
+    });
+}
+template <class E> void require_shape_of(char const* gradient, E const& found, char const* what, E const& expected) {
+    require(found == expected, errc::usage, [&] {
+        return std::string("calm::cross_entropy: expected ") + gradient + " of the shape of " + what + ", " +
+               to_string(expected) + ", found " + to_string(found);
+    });
+}
+
 }  // namespace detail
 
 // Sum over the rows of -log softmax(x E^T)[target]; divide by R for the mean. loss (R) gets one value a row.
 // If dx (R, D) is not null it is overwritten, and dtable (V, D) accumulates, with the gradients of scale * sum of the
-// rows' losses. Throws errc::tokenizer for a target outside the vocabulary.
-template <class T, index_t D>
-void cross_entropy(context<cpu>& ctx, vector_view<T> const& loss, matrix_view<T, D> const& dx,
-                   matrix_view<T, D> const& dtable, matrix_view<T const, D> const& x,
-                   matrix_view<T const, D> const& table, vector_view<token_id const> const& targets, double scale) {
+// rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes that do not fit.
+template <class T, index_t D, class Backend>
+void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
+                   matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
+                   matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table,
+                   vector_view<token_id const, dyn, Backend> const& targets, double scale) {
 
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
-    require(targets.size() == x.extent(0), errc::usage, [&] {
-        return "calm::cross_entropy: expected one target a row, found " + std::to_string(targets.size()) +
-               " targets and " + std::to_string(x.extent(0)) + " rows";
+    detail::require_one_a_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
+    detail::require_one_a_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
+    if (backward) {
+        detail::require_shape_of("dx", dx.extents(), "x", x.extents());
+        detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
+    }
+    index_t const outside = detail::run_first_outside(ctx, targets.data(), targets.size(), vocabulary);
+    require(ctx.rehearsing() || outside == targets.size(), errc::tokenizer, [&] {
+        return "calm::cross_entropy: target " + std::to_string(fetch(ctx, targets.data() + outside)) +
+               " is outside a vocabulary of " + std::to_string(vocabulary) +
+               "; was the text encoded with another tokenizer?";
     });
-    if (!ctx.rehearsing())
-        for (token_id const t : targets)
-            require(t >= 0 && t < vocabulary, errc::tokenizer, [&] {
-                return "calm::cross_entropy: target " + std::to_string(t) + " is outside a vocabulary of " +
-                       std::to_string(vocabulary) + "; was the text encoded with another tokenizer?";
-            });
     arena_scope const scope(ctx.scratch);
     index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
     index_t const width = std::min(detail::vocabulary_chunk, vocabulary);
@@ -77,54 +129,38 @@ void cross_entropy(context<cpu>& ctx, vector_view<T> const& loss, matrix_view<T,
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
-        auto const chunk_of = [&](index_t v0) {
-            index_t const v = std::min(width, vocabulary - v0);
-            return view<T, extents<dyn, dyn>>(logits.data(), extents<dyn, dyn>(n, v));
+        token_id const* const of_rows = targets.data() + r0;
+        auto const part_of = [&](index_t v0) {
+            return detail::vocabulary_part<T>{logits.data(), n, std::min(width, vocabulary - v0), v0};
         };
-        ctx.parallel(1, [&](index_t) { std::fill_n(sums.data(), n, detail::running_sum<T>{}); });
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            auto const z = chunk_of(v0);
-            matmul(ctx, z, xr, transposed(rows(table, v0, z.extent(1))));
-            ctx.parallel_ranges(n, 16, [&](index_t begin, index_t end) {
-                for (index_t i = begin; i < end; ++i) {
-                    T const* const row = z.data() + i * z.extent(1);
-                    sums[i].add(row, z.extent(1));
-                    if (index_t const t = targets[r0 + i] - v0; t >= 0 && t < z.extent(1)) sums[i].target = row[t];
-                }
-            });
+            auto const z = part_of(v0);
+            matmul(ctx, detail::logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
+            detail::run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
         }
-        ctx.parallel(1, [&](index_t) {
-            for (index_t i = 0; i < n; ++i) loss[r0 + i] = sums[i].log_sum() - sums[i].target;
-        });
         if (!backward) continue;
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            auto const z = chunk_of(v0);
-            auto const e = rows(table, v0, z.extent(1));
-            if (vocabulary > width) matmul(ctx, z, xr, transposed(e));  // otherwise still there
-            ctx.parallel_ranges(n, 16, [&](index_t begin, index_t end) {
-                for (index_t i = begin; i < end; ++i) {
-                    T* const row = z.data() + i * z.extent(1);
-                    T const shift = sums[i].log_sum();
-                    detail::for_packets<T>(0, z.extent(1), [&]<class V>(index_t j) {
-                        store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
-                    });
-                    if (index_t const t = targets[r0 + i] - v0; t >= 0 && t < z.extent(1))
-                        row[t] -= static_cast<T>(scale);
-                }
-            });
-            matmul(ctx, rows(dx, r0, n), z, e, v0 == 0 ? into::overwrite : into::accumulate);
-            matmul(ctx, rows(dtable, v0, z.extent(1)), transposed(z), xr, into::accumulate);
+            auto const z = part_of(v0);
+            auto const e = rows(table, v0, z.width);
+            if (vocabulary > width)
+                matmul(ctx, detail::logits_of<Backend>(z), xr, transposed(e));  // otherwise still there
+            detail::run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
+            matmul(ctx, rows(dx, r0, n), detail::logits_of<Backend>(z), e,
+                   v0 == 0 ? into::overwrite : into::accumulate);
+            matmul(ctx, rows(dtable, v0, z.width), transposed(detail::logits_of<Backend>(z)), xr, into::accumulate);
         }
     }
 }
 
 // tokens (R) = argmax of x E^T, the lowest index where several are largest. Memory: one block of rows by one chunk.
-template <class T, index_t D>
-void argmax_token(context<cpu>& ctx, vector_view<token_id> const& tokens, matrix_view<T const, D> const& x,
-                  matrix_view<T const, D> const& table) {
+// Throws errc::usage for sizes that do not fit.
+template <class T, index_t D, class Backend>
+void argmax_token(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                  matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table) {
 
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
+    detail::require_one_a_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
     arena_scope const scope(ctx.scratch);
     index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
     index_t const width = std::min(detail::vocabulary_chunk, vocabulary);
@@ -133,17 +169,9 @@ void argmax_token(context<cpu>& ctx, vector_view<token_id> const& tokens, matrix
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            view<T, extents<dyn, dyn>> const z(logits.data(), extents<dyn, dyn>(n, std::min(width, vocabulary - v0)));
-            matmul(ctx, z, rows(x, r0, n), transposed(rows(table, v0, z.extent(1))));
-            ctx.parallel_ranges(n, 16, [&](index_t begin, index_t end) {
-                for (index_t i = begin; i < end; ++i) {
-                    T const* const row = z.data() + i * z.extent(1);
-                    index_t const j = detail::first_largest(row, z.extent(1));
-                    if (v0 > 0 && !(detail::real_part(row[j]) > detail::real_part(best[i]))) continue;
-                    best[i] = row[j];
-                    tokens[r0 + i] = static_cast<token_id>(v0 + j);
-                }
-            });
+            detail::vocabulary_part<T> const z{logits.data(), n, std::min(width, vocabulary - v0), v0};
+            matmul(ctx, detail::logits_of<Backend>(z), rows(x, r0, n), transposed(rows(table, v0, z.width)));
+            detail::run_best_of_chunk(ctx, tokens.data() + r0, best.data(), z);
         }
     }
 }

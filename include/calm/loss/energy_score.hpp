@@ -7,19 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "calm/loss/block/energy_score.hpp"
 #include "calm/tensor/fill.hpp"
 
 namespace calm {
-
-// Targets y_m = mean + exp(log_std) eps with eps drawn inside: that of target m of position r, element l, is
-// normal(key, ((first_position + r) M + m) L + l). So pieces of a batch draw what the whole batch does.
-struct drawn_targets {
-    calm::key key;
-    index_t first_position = 0;
-};
-
-// Targets with eps given, (M, R, L).
-template <class T> struct given_targets { view<T const, extents<dyn, dyn, dyn>> eps; };
 
 namespace detail {
 
@@ -177,6 +168,63 @@ template <class T> T* energy_workspace(index_t count) {
     return reinterpret_cast<T*>(space.data());
 }
 
+// How the cpu does what loss/block/energy_score.hpp does for executors of blocks: position after position, each in one
+// thread's workspace.
+template <class T, class Targets>
+void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targets const& targets) {
+    constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
+    index_t const N = p.N;
+    index_t const M = p.M;
+    index_t const L = p.L;
+    using V = packet<T>;
+    index_t const width = round_up(L, lanes<V>);
+    index_t const rows = round_up(N, 4);
+    constexpr index_t block = targets_at_once;
+    double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
+    double const crosses = static_cast<double>(N) * static_cast<double>(M);
+    index_t const grain = std::max<index_t>(1, 65536 / std::max<index_t>(1, N * (N + M) * width));
+    ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end) {
+        T* const samples = energy_workspace<T>((2 * rows + 2 + 2 * block) * width + block * rows);
+        T* const g = samples + rows * width;
+        T* const center = g + rows * width;
+        T* const spread = center + width;
+        T* const y = spread + width;
+        T* const eps = y + block * width;
+        distances<T> const apart{N, width, p.beta, eps + block * width};
+        for (index_t r = begin; r < end; ++r) {
+            std::fill(samples, y, T{});
+            copy_rows(samples, width, p.x + r * N * L, L, N);
+            std::copy_n(p.mean + r * L, L, center);
+            std::copy_n(p.log_std + r * L, L, spread);
+            for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
+
+            T* const gradient = p.dx == nullptr ? nullptr : g;
+            V within{};
+            V across{};
+            for (index_t n = 0; n < N; n += block)
+                apart.add(within, gradient, samples, samples + n * width, std::min(block, N - n),
+                          -2.0 * p.dscore / pairs);
+            for (index_t m = 0; m < M; m += block) {
+                index_t const count = std::min(block, M - m);
+                if constexpr (drawn) {
+                    auto const element = static_cast<std::uint64_t>(((targets.first_position + r) * M + m) * L);
+                    normals(eps, count * L, targets.key, element);
+                }
+                for (index_t i = 0; i < count; ++i) {
+                    T const* noise = eps + i * L;
+                    if constexpr (!drawn) noise = targets.eps.data() + ((m + i) * p.R + r) * L;
+                    shift_and_scale(y + i * width, center, spread, noise, L, width);
+                }
+                std::fill(y + count * width, y + round_up(count, 4) * width, T{});
+                apart.add(across, gradient, samples, y, count, 2.0 * p.dscore / crosses);
+            }
+            using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
+            p.score[r] = static_cast<T>(exact(sum(within)) / pairs - exact(sum(across)) * (2.0 / crosses));
+            if (gradient != nullptr) copy_rows(p.dx + r * N * L, L, g, width, N);
+        }
+    });
+}
+
 }  // namespace detail
 
 // score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta,
@@ -185,13 +233,16 @@ template <class T> T* energy_workspace(index_t count) {
 // or given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0.
 // float, double or std::complex<double>. The result does not depend on the number of threads. (spec 5)
 template <class Backend, class X, class Targets, class T = typename X::value_type>
-requires host_memory<Backend>
 void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,
                   std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> mean,
                   std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> log_std, Targets const& targets,
                   double beta, index_t M, double dscore = 1.0) {
     static_assert(X::extents_type::rank == 3, "calm::energy_score: the samples are of shape (R, N, L)");
+    constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
+    static_assert(
+        drawn || std::is_same_v<Targets, given_targets<T, Backend>>,
+        "calm::energy_score: targets are drawn_targets, or given_targets of the samples' numbers and backend");
     index_t const R = x.extent(0);
     index_t const N = x.extent(1);
     index_t const L = x.extent(2);
@@ -215,60 +266,15 @@ void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, exte
         return "calm::energy_score: the gradient " + to_string(dx.extents()) + " must have the shape of the samples, " +
                to_string(x.extents());
     });
-    constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
     if constexpr (!drawn)
         require(targets.eps.extents() == extents<dyn, dyn, dyn>(M, R, L), errc::usage, [&] {
             return "calm::energy_score: expected noise of shape (M, R, L) = " +
                    to_string(extents<dyn, dyn, dyn>(M, R, L)) + ", found " + to_string(targets.eps.extents());
         });
-
-    using V = packet<T>;
-    index_t const width = detail::round_up(L, lanes<V>);
-    index_t const rows = detail::round_up(N, 4);
-    constexpr index_t block = detail::targets_at_once;
-    double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
-    double const crosses = static_cast<double>(N) * static_cast<double>(M);
-    index_t const grain = std::max<index_t>(1, 65536 / std::max<index_t>(1, N * (N + M) * width));
-    ctx.parallel_ranges(R, grain, [&](index_t begin, index_t end) {
-        T* const samples = detail::energy_workspace<T>((2 * rows + 2 + 2 * block) * width + block * rows);
-        T* const g = samples + rows * width;
-        T* const center = g + rows * width;
-        T* const spread = center + width;
-        T* const y = spread + width;
-        T* const eps = y + block * width;
-        detail::distances<T> const distances{N, width, beta, eps + block * width};
-        for (index_t r = begin; r < end; ++r) {
-            std::fill(samples, y, T{});
-            detail::copy_rows(samples, width, x.data() + r * N * L, L, N);
-            std::copy_n(mean.data() + r * L, L, center);
-            std::copy_n(log_std.data() + r * L, L, spread);
-            for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
-
-            T* const gradient = dx.data() == nullptr ? nullptr : g;
-            V within{};
-            V across{};
-            for (index_t n = 0; n < N; n += block)
-                distances.add(within, gradient, samples, samples + n * width, std::min(block, N - n),
-                              -2.0 * dscore / pairs);
-            for (index_t m = 0; m < M; m += block) {
-                index_t const count = std::min(block, M - m);
-                if constexpr (drawn) {
-                    auto const element = static_cast<std::uint64_t>(((targets.first_position + r) * M + m) * L);
-                    normals(eps, count * L, targets.key, element);
-                }
-                for (index_t i = 0; i < count; ++i) {
-                    T const* noise = eps + i * L;
-                    if constexpr (!drawn) noise = targets.eps.data() + ((m + i) * R + r) * L;
-                    detail::shift_and_scale(y + i * width, center, spread, noise, L, width);
-                }
-                std::fill(y + count * width, y + detail::round_up(count, 4) * width, T{});
-                distances.add(across, gradient, samples, y, count, 2.0 * dscore / crosses);
-            }
-            using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
-            score[r] = static_cast<T>(exact(sum(within)) / pairs - exact(sum(across)) * (2.0 / crosses));
-            if (gradient != nullptr) detail::copy_rows(dx.data() + r * N * L, L, g, width, N);
-        }
-    });
+    detail::run_energy_score(ctx,
+                             detail::energy_problem<T>{score.data(), dx.data(), x.data(), mean.data(), log_std.data(),
+                                                       R, N, M, L, beta, dscore},
+                             targets);
 }
 
 }  // namespace calm

@@ -7,6 +7,7 @@
 
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/variational.hpp"
+#include "calm/model/block/tokens.hpp"
 #include "calm/model/config.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
@@ -66,6 +67,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         "calm::autoencoder: num_encoder_layers and num_decoder_layers must be even: half of the layers work on "
         "tokens, half on patches");
     using scalar = T;
+    using backend = Backend;
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
@@ -183,13 +185,9 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto const shown = ctx.saved.template take<token_id>(tokens.extents());
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
         auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        ctx.parallel_ranges(tokens.size(), 1024, [&](index_t begin, index_t end) {
-            for (index_t i = begin; i < end; ++i) {
-                bool const hidden =
-                    uniform(ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K + i)) < rate;
-                shown[i] = hidden ? 0 : tokens[i];
-            }
-        });
+        detail::run_tokens(ctx, detail::hide_tokens{shown.data(), tokens.data(), tokens.size(),
+                                                    ctx.random(stream::token_mask),
+                                                    static_cast<std::uint64_t>(first * K), rate});
         fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
         fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
                             static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));

@@ -61,7 +61,7 @@ struct transformer_block {
 
     // New positions behind the cached ones of S sequences: x and result (S T, D).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, attention_type::kv_width>& cache,
+                                      kv_cache<T, attention_type::kv_width, Backend>& cache,
                                       std::span<index_t const> sequences) const {
         auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta, sequences);
         evaluate(ctx, a, a + x);
@@ -86,18 +86,36 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     static_assert(check::head_size_is_even(C),
                   "calm::backbone: rotary embeddings need an even hidden_size / num_attention_heads");
     using scalar = T;
+    using backend = Backend;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);
     using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, T, Backend>;
-    using projection = chain<linear<K * D, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
-                             linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    static constexpr bool reads_tokens = C.input != input_kind::latents;
+    static constexpr bool reads_latents = C.input != input_kind::tokens;
+    template <index_t Width>
+    using projection_of = chain<linear<Width, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
+                                linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
+    using projection = projection_of<K * D>;
+    using latent_projection = projection_of<L>;
     using token_view = vector_view<token_id const, dyn, Backend>;
     using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
 
+    // What is read: tokens (R K) and, where latents are read, the latent vectors (R, L) of their patches. Tokens alone
+    // are enough for a backbone that reads no latents.
+    struct input {
+        token_view tokens;
+        matrix_view<T const, L, Backend> latents{nullptr, extents<dyn, L>(0)};
+        input(token_view const& t) requires(!reads_latents) : tokens(t) {}
+        input(token_view const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
+            require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected a latent vector a patch");
+        }
+    };
+
     // Keys and values of every layer, of B sequences that may differ in length.
     struct cache {
-        std::vector<kv_cache<T, block::attention_type::kv_width>> layers;
+        std::vector<kv_cache<T, block::attention_type::kv_width, Backend>> layers;
 
         [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
@@ -113,6 +131,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
 
     embedding<D, T, Backend> embed_tokens;  // (V, D)
     projection embed_proj;
+    latent_projection latent_proj;  // added to the tokens' where both are read
     std::array<block, depth> layers;
     rms_norm_layer<D, T, Backend> norm;
 
@@ -121,21 +140,25 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     struct saved {
         typename embedding<D, T, Backend>::saved embedded;
         typename projection::saved projected;
+        typename latent_projection::saved latents;
         std::array<typename block::saved, depth> layers;
         typename rms_norm_layer<D, T, Backend>::saved norm;
         hidden_view y;  // (R, D): position p has seen patches 0 .. p
     };
 
-    // tokens (B, P, K), flat; P positions a sequence.
-    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions) const {
+    // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence.
+    saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
-        s.embedded = embed_tokens.forward(ctx, tokens);
-        s.projected = embed_proj.forward(ctx, patches(s.embedded.y));
-        hidden_view x = s.projected.y;
+        hidden_view x = project(ctx, read, s);
         for (std::size_t i = 0; i < depth; ++i) x = (s.layers[i] = layers[i].forward(ctx, x, positions)).y;
         s.norm = norm.forward(ctx, x);
         s.y = s.norm.y;
         return s;
+    }
+
+    // The same from tokens alone.
+    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions) const requires(!reads_latents) {
+        return forward(ctx, input(tokens), positions);
     }
 
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
@@ -144,9 +167,15 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
         auto db = ctx.scratch.template take<T>(dy.extents());
         norm.backward(ctx, s.norm, dy, da);
         for (std::size_t i = depth; i-- > 0; std::swap(da, db)) layers[i].backward(ctx, s.layers[i], da, db);
-        auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
-        embed_proj.backward(ctx, s.projected, da, dembedded);
-        embed_tokens.backward(ctx, s.embedded, reshape(dembedded, extents<dyn, D>(dy.extent(0) * K)));
+        if constexpr (reads_tokens) {
+            auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
+            embed_proj.backward(ctx, s.projected, da, dembedded);
+            embed_tokens.backward(ctx, s.embedded, reshape(dembedded, extents<dyn, D>(dy.extent(0) * K)));
+        }
+        if constexpr (reads_latents) {  // the autoencoder is frozen: its gradient is not used
+            auto const dlatents = ctx.scratch.template take<T>(extents<dyn, L>(dy.extent(0)));
+            latent_proj.backward(ctx, s.latents, da, dlatents);
+        }
     }
 
     // An empty cache for B sequences of at most `capacity` patches.
@@ -156,28 +185,42 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
         return c;
     }
 
-    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
-    // S sequences are named once each. In ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
-                       std::span<index_t const> sequences) const {
-        hidden_view x = embed_proj.forward(ctx, patches(embed_tokens.forward(ctx, tokens).y)).y;
+    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat and their latents, each behind those of its sequence
+    // in the cache; the S sequences are named once each. In ctx.saved.
+    hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
+        saved s{};
+        hidden_view x = project(ctx, read, s);
         for (std::size_t i = 0; i < depth; ++i) x = layers[i].extend(ctx, x, c.layers[i], sequences);
         return norm.forward(ctx, x).y;
     }
     // The same for every sequence of the cache: tokens (B, T, K).
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
-        return extend(ctx, tokens, c, c.layers.front().all());
+    hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {
+        return extend(ctx, read, c, c.layers.front().all());
     }
 
-    // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it.
+    // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it, and so
+    // does latent_proj where it is used.
     template <class Visitor> void visit(Visitor& visitor) {
-        visit_as("transformer.embed_tokens", embed_tokens, visitor);
+        if constexpr (reads_tokens) visit_as("transformer.embed_tokens", embed_tokens, visitor);
         for (std::size_t i = 0; i < depth; ++i) visit_as("transformer.layers." + std::to_string(i), layers[i], visitor);
         visit_as("transformer.norm", norm, visitor);
-        visit_as("embed_proj", embed_proj, visitor);
+        if constexpr (reads_tokens) visit_as("embed_proj", embed_proj, visitor);
+        if constexpr (reads_latents) visit_as("latent_proj", latent_proj, visitor);
     }
 
 private:
+    // (R, D): what the first block is given.
+    hidden_view project(context<Backend>& ctx, input const& read, saved& s) const {
+        if constexpr (reads_tokens) {
+            s.embedded = embed_tokens.forward(ctx, read.tokens);
+            s.projected = embed_proj.forward(ctx, patches(s.embedded.y));
+        }
+        if constexpr (reads_latents) s.latents = latent_proj.forward(ctx, read.latents);
+        if constexpr (!reads_tokens) return s.latents.y;
+        if constexpr (reads_tokens && reads_latents) evaluate(ctx, s.projected.y, s.projected.y + s.latents.y);
+        return s.projected.y;
+    }
+
     static matrix_view<T const, K * D, Backend> patches(hidden_view const& embedded) {
         require(embedded.extent(0) % K == 0, errc::usage, [&] {
             return "calm::backbone: expected whole patches of " + std::to_string(K) + " tokens, found " +

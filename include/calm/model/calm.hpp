@@ -2,6 +2,9 @@
 // The language model: frozen autoencoder, backbone, generative head. Another head is another type with the same members
 // as energy_head; nothing here changes. Sizes: B sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
 
+#include <span>
+#include <vector>
+
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/heads/energy.hpp"
@@ -21,6 +24,7 @@ struct calm_model {
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
+    using backend = Backend;
     using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;
     using backbone_type = backbone<C, T, Backend>;
     using head_type = Head;
@@ -60,11 +64,18 @@ struct calm_model {
         index_t const sequences = tokens.size() / (patches * K);
         auto const inputs = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
         auto const labels = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
-        ctx.parallel(sequences, [&](index_t b) {
-            std::copy_n(tokens.data() + b * patches * K, length, inputs.data() + b * length);
-            std::copy_n(tokens.data() + b * patches * K + K, length, labels.data() + b * length);
-        });
+        detail::run_tokens(
+            ctx, detail::shift_tokens{inputs.data(), labels.data(), tokens.data(), inputs.size(), patches * K, K});
         return {inputs, labels};
+    }
+
+    // What the backbone reads of tokens (R K), whole patches: the latent vector of a patch is the mean of its
+    // posterior, in training as in generation, where patches come as tokens. In ctx.saved.
+    typename backbone_type::input read(context<Backend>& ctx, token_view const& tokens) const {
+        if constexpr (backbone_type::reads_latents)
+            return {tokens, ae_model.posterior(ctx, tokens).mean};
+        else
+            return tokens;
     }
 
     // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to
@@ -87,7 +98,7 @@ struct calm_model {
         arena_scope const scope(ctx.scratch);
         auto const t = shift(ctx, tokens, patches);
         auto const posterior = ae_model.posterior(ctx, t.labels);
-        auto const s = transformer.forward(ctx, t.inputs, patches - 1);
+        auto const s = transformer.forward(ctx, read(ctx, t.inputs), patches - 1);
         auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
         double const loss = head_loss(matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
         transformer.backward(ctx, s, dhidden);
@@ -102,20 +113,30 @@ struct calm_model {
         return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
     }
 
-    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D). Position i draws as element first
-    // + i of `draws`.
+    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
+    // their samples, times noise_scale.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
-                        index_t first) const {
+                        matrix_view<T const, D, Backend> const& hidden, index_t samples,
+                        std::span<noise_place const> places, double noise_scale = 1) const {
         arena_scope const scope(ctx.scratch);
         index_t const chunk = std::max<index_t>(1, 2048 / samples);
         auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, 0, n * samples);
-            generative_head.sample(ctx, zr, rows(hidden, r0, n), draws, first + r0);
+            generative_head.sample(ctx, zr, rows(hidden, r0, n),
+                                   places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)),
+                                   noise_scale);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
         }
+    }
+    // The same with all noise from one key: sample n of row r is number (first + r) N + n of `draws`.
+    void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
+                        index_t first) const {
+        std::vector<noise_place> places;
+        for (index_t r = 0; r < hidden.extent(0); ++r) places.push_back({draws, (first + r) * samples});
+        sample_patches(ctx, tokens, hidden, samples, places);
     }
 };
 

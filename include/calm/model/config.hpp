@@ -8,6 +8,8 @@ namespace calm {
 
 enum class head_kind { energy };
 enum class precision { fp32, fp64 };
+// What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
+enum class input_kind { tokens, latents, both };
 
 // Names and meanings of the published config.json (spec 3).
 struct autoencoder_configuration {
@@ -34,6 +36,7 @@ struct configuration {
     index_t noise_size = 64;
     head_kind head = head_kind::energy;
     calm::precision precision = calm::precision::fp32;
+    input_kind input = input_kind::tokens;
 
     friend constexpr bool operator==(configuration const&, configuration const&) = default;
 };

@@ -33,13 +33,16 @@ constexpr double decoder(autoencoder_configuration const& c, index_t V) {
            product(c.num_decoder_layers / 2 * (c.patch_size + 1), c.hidden_size, 3 * c.intermediate_size) +
            product(1, c.hidden_size, c.patch_size * c.hidden_size) + product(c.patch_size, c.hidden_size, V);
 }
-// `attended`: to how many positions a position attends on average.
+// Without the encoder, which reads every patch once more where latents are read. `attended`: to how many positions a
+// position attends on average.
 constexpr double backbone(configuration const& c, double attended) {
     index_t const D = c.hidden_size;
     index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
     double const layer =
         product(2, D, D) + product(2, D, kv) + 2 * attended * product(1, D, 1) + product(3, D, c.intermediate_size);
-    return product(1, c.autoencoder.patch_size * D, 2 * D) + product(1, 2 * D, D) +
+    double const tokens = product(1, c.autoencoder.patch_size * D, 2 * D) + product(1, 2 * D, D);
+    double const latents = product(1, c.autoencoder.latent_size, 2 * D) + product(1, 2 * D, D);
+    return (c.input != input_kind::latents ? tokens : 0) + (c.input != input_kind::tokens ? latents : 0) +
            static_cast<double>(c.num_hidden_layers) * layer;
 }
 // The energy head: what depends on the position alone, and one sample (CALM, appendix on the generative head).
@@ -61,7 +64,7 @@ constexpr double train_autoencoder(autoencoder_configuration const& c, index_t V
 }
 // In sequences of P positions with N samples a position; the frozen encoder runs forward only.
 constexpr double train_calm(configuration const& c, index_t P, index_t N) {
-    return encoder(c.autoencoder) +
+    return (c.input != input_kind::tokens ? 2 : 1) * encoder(c.autoencoder) +
            3 * (backbone(c, static_cast<double>(P + 1) / 2) + head_shared(c) + static_cast<double>(N) * head_sample(c));
 }
 

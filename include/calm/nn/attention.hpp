@@ -5,43 +5,21 @@
 
 #include "calm/nn/kv_cache.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/tensor/block/attention.hpp"
+#include "calm/tensor/block/rotate.hpp"
+#ifndef __CUDACC__  // Eigen stays out of nvcc
 #include "calm/tensor/cpu/attention.hpp"
+#endif
 
 namespace calm {
 
 // Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
 // position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient.
-template <class T, index_t Width>
-void rotate(context<cpu>& ctx, matrix_view<T, Width> const& x, index_t head_size, index_t period, index_t first,
-            double theta, double direction = 1) {
-    index_t const half = head_size / 2;
-    arena_scope const scope(ctx.scratch);
-    auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(period, 2, half));  // cos, sin
-    ctx.parallel_ranges(period, 64, [&](index_t begin, index_t end) {
-        for (index_t p = begin; p < end; ++p)
-            for (index_t i = 0; i < half; ++i) {
-                // The published tables are computed in single precision.
-                float const frequency =
-                    std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
-                float const angle = static_cast<float>(first + p) * frequency;
-                table[(p * 2) * half + i] = static_cast<T>(std::cos(angle));
-                table[(p * 2 + 1) * half + i] = static_cast<T>(direction * static_cast<double>(std::sin(angle)));
-            }
-    });
-    index_t const width = x.extent(1);
-    ctx.parallel_ranges(x.extent(0), 64, [&](index_t begin, index_t end) {
-        for (index_t r = begin; r < end; ++r) {
-            T const* const c = table.data() + (r % period) * 2 * half;
-            T const* const s = c + half;
-            for (T* a = x.data() + r * width; a < x.data() + (r + 1) * width; a += head_size)
-                detail::for_packets<T>(0, half, [&]<class V>(index_t i) {
-                    V const u = load<V>(a + i);
-                    V const w = load<V>(a + half + i);
-                    store(a + i, u * load<V>(c + i) - w * load<V>(s + i));
-                    store(a + half + i, w * load<V>(c + i) + u * load<V>(s + i));
-                });
-        }
-    });
+template <class T, index_t Width, class Backend>
+void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, index_t head_size, index_t period,
+            index_t first, double theta, double direction = 1) {
+    detail::run_rotate(ctx, x.data(),
+                       detail::rotation{x.extent(0), x.extent(1), head_size, period, first, theta, direction});
 }
 
 template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
@@ -79,15 +57,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        auto const a = shape(rows, positions);
-        ctx.parallel(a.sequences * Heads, [&](index_t task) {
-            index_t const b = task / Heads;
-            index_t const h = task % Heads;
-            index_t const at = b * a.q_sequence + h * head_size;
-            index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
-            detail::attention_head(a, mixed.data() + at, lse.data() + task * positions, q.y.data() + at,
-                                   k.y.data() + kv, v.y.data() + kv);
-        });
+        detail::run_attention(ctx, shape(rows, positions), mixed.data(), lse.data(), q.y.data(), k.y.data(),
+                              v.y.data());
         auto const o = o_proj.forward(ctx, mixed);
         return {positions, q, k, v, o, lse, o.y};
     }
@@ -101,22 +72,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         auto const dk = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         auto const dv = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         o_proj.backward(ctx, s.o, dy, dmixed);
-        auto const a = shape(rows, s.positions);
-        ctx.parallel(a.sequences * KvHeads, [&](index_t task) {
-            index_t const b = task / KvHeads;
-            index_t const kv = b * a.kv_sequence + task % KvHeads * head_size;
-            for (index_t p = 0; p < s.positions; ++p) {
-                std::fill_n(dk.data() + kv + p * kv_width, head_size, T{});
-                std::fill_n(dv.data() + kv + p * kv_width, head_size, T{});
-            }
-            constexpr index_t group = Heads / KvHeads;
-            for (index_t h = task % KvHeads * group; h < (task % KvHeads + 1) * group; ++h) {
-                index_t const at = b * a.q_sequence + h * head_size;
-                detail::attention_head_back(a, dq.data() + at, dk.data() + kv, dv.data() + kv, dmixed.data() + at,
-                                            s.o.x.data() + at, s.lse.data() + (b * Heads + h) * s.positions,
-                                            s.q.y.data() + at, s.k.y.data() + kv, s.v.y.data() + kv);
-            }
-        });
+        detail::run_attention_back(ctx, shape(rows, s.positions), dq.data(), dk.data(), dv.data(), dmixed.data(),
+                                   s.o.x.data(), s.lse.data(), s.q.y.data(), s.k.y.data(), s.v.y.data());
         rotate(ctx, dq, head_size, s.positions, 0, theta, -1);
         rotate(ctx, dk, head_size, s.positions, 0, theta, -1);
         q_proj.backward(ctx, s.q, dq, dx);
@@ -130,7 +87,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
     // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
     // rows are no whole sequences or the cache is full.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, kv_width>& cache, double theta,
+                                      kv_cache<T, kv_width, Backend>& cache, double theta,
                                       std::span<index_t const> sequences) const {
         auto const count = static_cast<index_t>(sequences.size());
         require(count > 0 && x.extent(0) % count == 0, errc::usage, [&] {
@@ -146,27 +103,19 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
             auto const keys = rows(k.y, i * fresh, fresh);
             rotate(ctx, rows(q.y, i * fresh, fresh), head_size, fresh, cache.length(b), theta);
             rotate(ctx, keys, head_size, fresh, cache.length(b), theta);
-            cache.append(b, keys.data(), rows(v.y, i * fresh, fresh).data(), fresh);
+            cache.append(ctx, b, keys.data(), rows(v.y, i * fresh, fresh).data(), fresh);
         }
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        index_t const capacity = cache.capacity();
-        ctx.parallel(count * Heads, [&](index_t task) {
-            index_t const i = task / Heads;
-            index_t const h = task % Heads;
-            index_t const b = sequences[static_cast<std::size_t>(i)];
-            detail::attention_shape const a{count,     fresh, cache.length(b), Heads,    KvHeads,
-                                            head_size, D,     fresh * D,       kv_width, capacity * kv_width};
-            index_t const at = i * a.q_sequence + h * head_size;
-            index_t const kv = b * a.kv_sequence + h / (Heads / KvHeads) * head_size;
-            detail::attention_head(a, mixed.data() + at, lse.data() + task * fresh, q.y.data() + at,
-                                   cache.keys.data() + kv, cache.values.data() + kv);
-        });
+        detail::attention_shape const a{count,     fresh, 0,         Heads,    KvHeads,
+                                        head_size, D,     fresh * D, kv_width, cache.capacity() * kv_width};
+        detail::run_cached_attention(ctx, a, sequences, std::span<index_t const>(cache.lengths), mixed.data(),
+                                     lse.data(), q.y.data(), cache.keys.data(), cache.values.data());
         return o_proj.forward(ctx, mixed).y;
     }
     // The same for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, kv_width>& cache, double theta) const {
+                                      kv_cache<T, kv_width, Backend>& cache, double theta) const {
         return extend(ctx, x, cache, theta, cache.all());
     }
 

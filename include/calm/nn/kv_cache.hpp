@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
 
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size.
-template <class T, index_t Width> struct kv_cache {
-    tensor<T, extents<dyn, dyn, Width>> keys;    // (B, capacity, Width)
-    tensor<T, extents<dyn, dyn, Width>> values;  // (B, capacity, Width)
-    std::vector<index_t> lengths;                // (B): positions of each that are filled
+template <class T, index_t Width, class Backend = cpu> struct kv_cache {
+    tensor<T, extents<dyn, dyn, Width>, Backend> keys;    // (B, capacity, Width)
+    tensor<T, extents<dyn, dyn, Width>, Backend> values;  // (B, capacity, Width)
+    std::vector<index_t> lengths;                         // (B): positions of each that are filled
 
     kv_cache(index_t sequences, index_t capacity) :
         keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)),
@@ -43,15 +44,15 @@ template <class T, index_t Width> struct kv_cache {
     }
 
     // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full.
-    void append(index_t sequence, T const* key, T const* value, index_t count) {
+    void append(context<Backend> const& ctx, index_t sequence, T const* key, T const* value, index_t count) {
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
         require(now + count <= capacity(), errc::usage, [&] {
             return "calm::kv_cache: the cache holds " + std::to_string(capacity()) + " positions, " +
                    std::to_string(now + count) + " were asked for; make it larger";
         });
         index_t const at = (sequence * capacity() + now) * Width;
-        std::copy_n(key, count * Width, keys.data() + at);
-        std::copy_n(value, count * Width, values.data() + at);
+        detail::run_copy(ctx, keys.data() + at, key, count * Width);
+        detail::run_copy(ctx, values.data() + at, value, count * Width);
         now += count;
     }
 };

@@ -3,6 +3,8 @@
 // counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all walk it.
 
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "calm/tensor/expr.hpp"
@@ -44,17 +46,21 @@ param<T, Extents, Backend> make_param(role starts, Extents const& shape = Extent
 }
 
 // Calls visitor("prefix.name", p) where a layer says visitor("name", p). One type whatever the depth: a layer's visit
-// is compiled once for a visitor.
+// is compiled once for a visitor, and for size: walks are rare.
 template <class Visitor> struct prefixed {
     std::string prefix;
     Visitor& visitor;
-    template <class Param> void operator()(std::string const& name, Param& p) { visitor(prefix + name, p); }
+    template <class Param> [[gnu::cold]] void operator()(std::string const& name, Param& p) {
+        visitor(prefix + name, p);
+    }
 };
-template <class Layer, class Visitor> void visit_as(std::string const& name, Layer& layer, Visitor& visitor) {
+template <class Layer, class Visitor>
+[[gnu::cold]] void visit_as(std::string const& name, Layer& layer, Visitor& visitor) {
     prefixed<Visitor> inner{name + ".", visitor};
     layer.visit(inner);
 }
-template <class Layer, class Visitor> void visit_as(std::string const& name, Layer& layer, prefixed<Visitor>& outer) {
+template <class Layer, class Visitor>
+[[gnu::cold]] void visit_as(std::string const& name, Layer& layer, prefixed<Visitor>& outer) {
     prefixed<Visitor> inner{outer.prefix + name + ".", outer.visitor};
     layer.visit(inner);
 }
@@ -84,29 +90,40 @@ struct scalar_of_model<Model> {
 };
 }  // namespace detail
 
+namespace detail {
+
+// The visitor that collects them: one type for all models of a scalar, so that layers they share are visited by the
+// same code.
+template <class T, class Backend> struct parameter_list {
+    std::vector<any_parameter<T, Backend>> all;
+
+    template <class U, class E> [[gnu::cold]] void operator()(std::string const& name, param<U, E, Backend>& p) {
+        static_assert(std::is_same_v<T, U>,
+                      "calm::parameters_of: a model of other numbers than float names them as `scalar`");
+        add(name, p.value.data(), p.grad.data(), p.value.size(), p.starts, param<U, E, Backend>::decays,
+            &p.received_gradient, &p, [](void* owner, T* value, T* grad) {
+                auto& self = *static_cast<param<U, E, Backend>*>(owner);
+                self.value = {value, self.value.extents()};
+                self.grad = {grad, self.grad.extents()};
+            });
+    }
+
+private:
+    [[gnu::noinline]] void add(std::string const& name, T* value, T* grad, index_t size, role starts, bool decays,
+                               bool* received, void* owner, void (*bind)(void*, T*, T*)) {
+        extents<dyn> const shape(size);
+        all.push_back({name, {value, shape}, {grad, shape}, starts, decays, received, owner, bind});
+    }
+};
+
+}  // namespace detail
+
 // All parameters of a model, in the order of visit. The scalar type is Model::scalar, or float where it names none.
 template <class Backend = cpu, class Model, class T = typename detail::scalar_of_model<Model>::type>
 std::vector<any_parameter<T, Backend>> parameters_of(Model& model) {
-    std::vector<any_parameter<T, Backend>> all;
-    auto add = [&]<class U, class E>(std::string const& name, param<U, E, Backend>& p) {
-        static_assert(std::is_same_v<T, U>,
-                      "calm::parameters_of: a model of other numbers than float names them as `scalar`");
-        extents<dyn> const size(p.value.size());
-        all.push_back({name,
-                       {p.value.data(), size},
-                       {p.grad.data(), size},
-                       p.starts,
-                       param<U, E, Backend>::decays,
-                       &p.received_gradient,
-                       &p,
-                       [](void* owner, T* value, T* grad) {
-                           auto& self = *static_cast<param<U, E, Backend>*>(owner);
-                           self.value = {value, self.value.extents()};
-                           self.grad = {grad, self.grad.extents()};
-                       }});
-    };
-    model.visit(add);
-    return all;
+    detail::parameter_list<T, Backend> list;
+    model.visit(list);
+    return std::move(list.all);
 }
 
 // Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
@@ -115,7 +132,7 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
         using T = typename std::remove_cvref_t<decltype(p)>::scalar;
         auto const zeros = [&](arena<Backend>& memory) {
             auto const taken = memory.template take<T>(p.value.extents());
-            std::fill_n(taken.data(), taken.size(), T{});
+            detail::memory_of<Backend>::clear(taken.data(), static_cast<std::size_t>(taken.size()) * sizeof(T));
             return taken.data();
         };
         T* const value = zeros(values);
@@ -130,7 +147,7 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
         using T = typename std::remove_cvref_t<decltype(p)>::scalar;
         if (p.starts == role::weight) {
             fill_normal(ctx, p.value, key{ctx.seed, stream::initialise, 0}, first);
-            p.value = p.value * 0.02;
+            evaluate(ctx, p.value, p.value * 0.02);
             first += static_cast<std::uint64_t>((p.value.size() + 3) / 4 * 4);
         } else {
             fill(ctx, p.value, p.starts == role::gain ? T{1} : T{});

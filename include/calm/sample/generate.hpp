@@ -1,6 +1,6 @@
 #pragma once
-// A prompt goes on: patch after patch, each from the hidden state of all before it (spec 10). Sizes: P patches, K
-// tokens a patch, D hidden.
+// Prompts go on: patch after patch, each from the hidden state of all before it. CALM, inference. Sizes: K tokens a
+// patch.
 
 #include <algorithm>
 #include <concepts>
@@ -8,24 +8,25 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
-#include "calm/model/calm.hpp"
-#include "calm/sample/temperature.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/sample/sample_next.hpp"
+#include "calm/sample/sampler.hpp"
+#include "calm/sample/session.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/utf8_stream.hpp"
 
 namespace calm {
 
 // What decides the text, beside the model and the prompt.
 struct generation_settings {
-    batch_sampler sampler{.n = 2, .pool = 200};  // T = 1/n, N
-    index_t max_tokens = 256;                    // new tokens, exactly, unless EOS comes first
-    bool pad_left = true;                        // right: as the published code does
+    calm::sampler sampler = {};  // adaptive at T = 1/2
+    index_t max_tokens = 256;    // new tokens, exactly, unless EOS comes first
+    bool pad_left = true;        // right: as the published code does
     std::uint64_t seed = 1;
-    std::uint32_t prompt_number = 0;  // decides the noise, wherever the prompt stands in a batch (design 6)
+    std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt stands in a batch
+    index_t at_once = 16;             // texts that are written at the same time: memory and speed, not results
+    std::int64_t round = 0;           // draws a text at a time; 0: by the machine. Speed, not results
 };
 
 struct generation_result {
@@ -33,143 +34,146 @@ struct generation_result {
     bool stopped_at_eos = false;
     index_t patches = 0;  // that were sampled
     index_t draws = 0;    // patches drawn from the head to sample them
+    index_t capped = 0;   // patches at which the exact rule gave up
 };
 
-// A prompt filled up with PAD to whole patches of K tokens.
-inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, index_t K, token_id pad, bool left) {
-    auto const size = static_cast<std::size_t>(K);
-    std::size_t const missing = (size - prompt.size() % size) % size;
-    std::vector<token_id> tokens(prompt.begin(), prompt.end());
-    tokens.insert(left ? tokens.begin() : tokens.end(), missing, pad);
+namespace detail {
+
+// A prompt behind BOS, where the vocabulary has one.
+inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
+    std::size_t const begin = special.exist() ? 1 : 0;
+    std::vector<token_id> tokens(begin + prompt.size(), special.bos);
+    std::copy(prompt.begin(), prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
     return tokens;
 }
 
-// One sequence in the making: the cache of its patches and the hidden state of the last. Model and context outlive it.
-// What a step needs of the context's arenas is given back, so a long text needs no more memory than its cache.
-template <class Model, class Backend = cpu> class generation_session {
-public:
-    using T = typename Model::scalar;
-    static constexpr index_t K = Model::K;
-    static constexpr index_t D = Model::D;
+// Adds a sampled patch to a text: what of it is new, up to EOS or max_tokens.
+inline std::span<token_id const> add_patch(generation_result& text, std::span<token_id const> patch,
+                                           sampled const& took, token_id eos, index_t max_tokens) {
+    text.draws += took.draws;
+    text.capped += took.capped ? 1 : 0;
+    ++text.patches;
+    auto const left = static_cast<std::size_t>(max_tokens) - text.tokens.size();
+    auto const wanted = patch.first(std::min(patch.size(), left));
+    auto const end = std::find(wanted.begin(), wanted.end(), eos);
+    text.stopped_at_eos = end != wanted.end();
+    auto const fresh = wanted.first(static_cast<std::size_t>(end - wanted.begin()));
+    text.tokens.insert(text.tokens.end(), fresh.begin(), fresh.end());
+    return fresh;
+}
 
-    // Reads at least one whole patch; `more` patches can follow. Throws errc::usage for tokens that are no whole
-    // patches, errc::tokenizer for an id outside the vocabulary.
-    generation_session(context<Backend>& ctx, Model const& model, std::span<token_id const> patches, index_t more) :
-        ctx_(ctx), model_(model),
-        cache_(model.transformer.make_cache(1, static_cast<index_t>(patches.size()) / K + more)),
-        hidden_(extents<dyn, D>(1)) {
-        require(!patches.empty(), errc::usage, "calm::generation_session: expected a prompt of at least one patch");
-        append(patches);
+// What on_tokens answers, true where it answers nothing.
+template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std::span<token_id const> fresh) {
+    if constexpr (std::same_as<std::invoke_result_t<OnTokens&, std::size_t, std::span<token_id const>>, bool>)
+        return on_tokens(prompt, fresh);
+    else
+        on_tokens(prompt, fresh);
+    return true;
+}
+
+}  // namespace detail
+
+// Continues every prompt (ids without BOS), each after BOS of its own; the results are in the order of the prompts.
+// After a patch on_tokens(number of the prompt in the list, new tokens) is called; if it returns a bool, false ends
+// that text. A text ends at EOS, which with the rest of its patch is dropped, or after exactly max_tokens. The same
+// settings give the same tokens at any number of threads, texts at once and draws a round: patch p of prompt i has
+// number p in stream::generation at step prompt_number + i. A text that has ended gives its place to the next prompt.
+template <class Model, class Backend, class OnTokens>
+requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::vector<generation_result>
+generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
+         special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
+    constexpr auto K = static_cast<std::size_t>(Model::K);
+    require(settings.max_tokens >= 0 && settings.at_once >= 1, errc::usage, [&] {
+        return "calm::generate: expected max_tokens of at least 0 and at least 1 text at once, found " +
+               std::to_string(settings.max_tokens) + " and " + std::to_string(settings.at_once);
+    });
+    std::vector<generation_result> results(prompts.size());
+    if (settings.max_tokens == 0 || prompts.empty()) return results;
+    index_t const steps = (settings.max_tokens + Model::K - 1) / Model::K;
+    std::size_t longest = 0;
+    for (auto const& prompt : prompts) longest = std::max(longest, prompt.size() + 1);
+    auto const texts = std::min(settings.at_once, static_cast<index_t>(prompts.size()));
+    generation_session<Model, Backend> session(ctx, model, texts,
+                                               static_cast<index_t>((longest + K - 1) / K) + steps - 1);
+
+    std::size_t next = 0;  // prompt to begin
+    auto const begin = [&](index_t row) {
+        session.begin(
+            row, padded_prompt(detail::after_bos(special, prompts[next]), Model::K, special.pad, settings.pad_left));
+        return next++;
+    };
+    std::vector<index_t> active;                                          // rows of the session, in order
+    std::vector<std::size_t> prompt_of(static_cast<std::size_t>(texts));  // of every row
+    for (index_t row = 0; row < texts; ++row) {
+        prompt_of[static_cast<std::size_t>(row)] = begin(row);
+        active.push_back(row);
     }
 
-    // (1, D), of all patches so far; it decides the next one.
-    [[nodiscard]] matrix_view<T const, D, Backend> hidden() const { return hidden_.view(); }
-
-    // Goes on by whole patches. Throws errc::usage where they are more than was planned for.
-    void append(std::span<token_id const> patches) {
-        require(patches.size() % static_cast<std::size_t>(K) == 0, errc::usage, [&] {
-            return "calm::generation_session: expected whole patches of " + std::to_string(K) + " tokens, found " +
-                   std::to_string(patches.size()) + " tokens";
-        });
-        auto const count = static_cast<index_t>(patches.size());
-        if (count == 0) return;
-        arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
-        auto const states = model_.transformer.extend(
-            ctx_, vector_view<token_id const, dyn, Backend>(patches.data(), extents<dyn>(count)), cache_);
-        copy(ctx_, hidden_.view(), rows(states, count / K - 1, 1));
+    std::vector<token_id> patches;  // (active, K)
+    std::vector<patch_place> places;
+    std::vector<index_t> go_on;    // rows whose text gets its patch
+    std::vector<index_t> still;    // they, and those whose next text has begun
+    std::vector<token_id> onward;  // (go_on, K)
+    while (!active.empty()) {
+        places.clear();
+        for (index_t const row : active) {
+            std::size_t const prompt = prompt_of[static_cast<std::size_t>(row)];
+            key const draws{settings.seed, stream::generation,
+                            settings.prompt_number + static_cast<std::uint32_t>(prompt)};
+            places.push_back({row, {draws, results[prompt].patches}});
+        }
+        patches.resize(active.size() * K);
+        auto const took = sample_next(ctx, model, std::span<token_id>(patches), session.hidden(), settings.sampler,
+                                      std::span<patch_place const>(places), settings.round);
+        go_on.clear();
+        still.clear();
+        onward.clear();
+        for (std::size_t i = 0; i < active.size(); ++i) {
+            index_t const row = active[i];
+            std::size_t const prompt = prompt_of[static_cast<std::size_t>(row)];
+            auto const patch = std::span<token_id const>(patches).subspan(i * K, K);
+            auto& text = results[prompt];
+            auto const fresh = detail::add_patch(text, patch, took[i], special.eos, settings.max_tokens);
+            bool const wanted = fresh.empty() || detail::tell(on_tokens, prompt, fresh);
+            if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings.max_tokens) {
+                go_on.push_back(row);
+                onward.insert(onward.end(), patch.begin(), patch.end());
+            } else if (next < prompts.size()) {
+                prompt_of[static_cast<std::size_t>(row)] = begin(row);
+            } else {
+                continue;
+            }
+            still.push_back(row);
+        }
+        if (!go_on.empty()) session.append(go_on, onward);
+        active.swap(still);
     }
+    return results;
+}
 
-    // Fills `tokens` (N, K) with N patches drawn at T = 1 for the next position. Draw n uses noise first N + n of
-    // `draws`.
-    void draw(std::span<token_id> tokens, key draws, index_t first) {
-        auto const count = static_cast<index_t>(tokens.size());
-        model_.sample_patches(ctx_, vector_view<token_id, dyn, Backend>(tokens.data(), extents<dyn>(count)), hidden(),
-                              count / K, draws, first);
-    }
+// The same, all at once.
+template <class Model, class Backend>
+std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
+                                        std::span<std::vector<token_id> const> prompts, special_tokens const& special,
+                                        generation_settings const& settings) {
+    return generate(ctx, model, prompts, special, settings, [](std::size_t, std::span<token_id const>) {});
+}
 
-private:
-    context<Backend>& ctx_;
-    Model const& model_;
-    typename Model::backbone_type::cache cache_;
-    tensor<T, extents<dyn, D>, Backend> hidden_;
-};
-
-// Continues BOS and the prompt (ids without BOS). After every patch on_tokens(new tokens) is called; if it returns a
-// bool, false ends the text. The new text ends at EOS, which with the rest of its patch is dropped, or after exactly
-// max_tokens. The same settings give the same tokens at any number of threads: patch p of the prompt draws its noise at
-// position p of stream::generation, and its choice at position p 2^32 of stream::choice.
+// One prompt, with on_tokens(new tokens).
 template <class Model, class Backend, class OnTokens>
 requires std::invocable<OnTokens&, std::span<token_id const>>
     generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                                special_tokens const& special, generation_settings const& settings,
                                OnTokens&& on_tokens) {
-    constexpr index_t K = Model::K;
-    require(settings.max_tokens >= 0, errc::usage, [&] {
-        return "calm::generate: expected max_tokens of at least 0, found " + std::to_string(settings.max_tokens);
-    });
-    generation_result result;
-    if (settings.max_tokens == 0) return result;
-    std::vector<token_id> begun{special.bos};
-    begun.insert(begun.end(), prompt.begin(), prompt.end());
-    index_t const steps = (settings.max_tokens + K - 1) / K;
-    generation_session<Model, Backend> session(ctx, model, padded_prompt(begun, K, special.pad, settings.pad_left),
-                                               steps - 1);
-
-    std::vector<token_id> patch(static_cast<std::size_t>(K));
-    for (index_t p = 0; p < steps; ++p) {
-        index_t first = p;  // a further round of the same patch draws elsewhere
-        auto const draw = [&](std::span<token_id> out) {
-            session.draw(out, {settings.seed, stream::generation, settings.prompt_number}, first);
-            first += index_t{1} << 32;
-        };
-        random_sequence choice({settings.seed, stream::choice, settings.prompt_number}, static_cast<std::uint64_t>(p)
-                                                                                            << 32);
-        result.draws += settings.sampler(draw, std::span<token_id>(patch), choice).draws;
-        ++result.patches;
-
-        auto const left = static_cast<std::size_t>(settings.max_tokens) - result.tokens.size();
-        auto const wanted = std::span<token_id const>(patch).first(std::min(patch.size(), left));
-        auto const eos = std::find(wanted.begin(), wanted.end(), special.eos);
-        result.stopped_at_eos = eos != wanted.end();
-        auto const fresh = wanted.first(static_cast<std::size_t>(eos - wanted.begin()));
-        result.tokens.insert(result.tokens.end(), fresh.begin(), fresh.end());
-        bool go_on = true;
-        if constexpr (std::same_as<std::invoke_result_t<OnTokens&, std::span<token_id const>>, bool>)
-            go_on = fresh.empty() || on_tokens(fresh);
-        else if (!fresh.empty())
-            on_tokens(fresh);
-        if (!go_on || result.stopped_at_eos) break;
-        if (p + 1 < steps) session.append(patch);
-    }
-    return result;
+    std::vector<std::vector<token_id>> const prompts{{prompt.begin(), prompt.end()}};
+    return generate(ctx, model, std::span(prompts), special, settings,
+                    [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
+        .front();
 }
-
-// The same, all at once.
 template <class Model, class Backend>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, generation_settings const& settings) {
     return generate(ctx, model, prompt, special, settings, [](std::span<token_id const>) {});
 }
-
-// The text of tokens as they come, never ending within a character. The vocabulary, a tokenizer, says the bytes of a
-// token (none for BOS, EOS, PAD) and outlives it.
-template <class Vocabulary> class streamed_text {
-public:
-    explicit streamed_text(Vocabulary const& vocabulary) : vocabulary_(vocabulary) {}
-
-    // What can be printed after these tokens.
-    [[nodiscard]] std::string push(std::span<token_id const> tokens) {
-        std::string bytes;
-        for (token_id const id : tokens) bytes += vocabulary_.bytes(id);
-        return stream_.push(bytes);
-    }
-    // What is left at the end: an unfinished character, as its bytes.
-    [[nodiscard]] std::string flush() { return stream_.flush(); }
-
-private:
-    Vocabulary const& vocabulary_;
-    utf8_stream stream_;
-};
 
 }  // namespace calm

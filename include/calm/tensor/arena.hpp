@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "calm/tensor/memory.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {
 
 template <class Backend = cpu> class arena {
-    static_assert(host_memory<Backend>, "calm::arena: this backend keeps its memory elsewhere");
-    static constexpr std::size_t alignment = 64;
+    using memory = detail::memory_of<Backend>;
+    static constexpr std::size_t alignment = detail::memory_alignment;
+    static constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 2 - alignment;
 
 public:
     // The name is a literal, or outlives the arena: making an arena allocates nothing.
@@ -24,9 +26,16 @@ public:
     arena(arena&&) noexcept = default;
     arena& operator=(arena&&) noexcept = default;
 
-    // Uninitialised memory for the shape, valid until the arena is rewound past it.
+    // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory where there is
+    // not enough, and for a shape of more elements than can be counted.
     template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
-        return {static_cast<T*>(take_bytes(static_cast<std::size_t>(shape.size()) * sizeof(T))), shape};
+        std::size_t bytes = sizeof(T);
+        for (std::size_t r = 0; r < Extents::rank; ++r) {
+            auto const size = static_cast<std::size_t>(shape[r]);
+            if (size > 0 && bytes > most_bytes / size) fail_for(to_string(shape), sizeof(T));
+            bytes *= size;
+        }
+        return {static_cast<T*>(take_bytes(bytes)), shape};
     }
 
     struct mark {
@@ -54,27 +63,32 @@ public:
 
 private:
     struct release {
-        void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
+        void operator()(std::byte* p) const { memory::release(p); }
     };
     struct block {
         std::unique_ptr<std::byte[], release> bytes;
         std::size_t size = 0;
     };
 
+    [[noreturn]] void fail_for(std::string const& shape, std::size_t element) const {
+        throw error(errc::memory, "calm::arena '" + name() + "': expected a shape that memory can hold, found " +
+                                      shape + " of " + std::to_string(element) +
+                                      " bytes each; use smaller batches or shorter "
+                                      "blocks");
+    }
+
     void add_block(std::size_t size) {
-        try {
-            blocks_.push_back({std::unique_ptr<std::byte[], release>(
-                                   static_cast<std::byte*>(::operator new (size, std::align_val_t{alignment}))),
-                               size});
-        } catch (std::bad_alloc const&) {
-            throw error(errc::memory, "calm::arena '" + name() + "': expected " + std::to_string(size) +
-                                          " bytes of free memory; use smaller batches or shorter blocks");
-        }
+        block b{std::unique_ptr<std::byte[], release>(static_cast<std::byte*>(memory::allocate(size))), size};
+        require(b.bytes != nullptr, errc::memory, [&] {
+            return "calm::arena '" + name() + "': expected " + std::to_string(size) +
+                   " bytes of free memory; use smaller batches or shorter blocks";
+        });
+        blocks_.push_back(std::move(b));
     }
 
     void* take_bytes(std::size_t bytes) {
         bytes = (bytes + alignment - 1) / alignment * alignment;
-        while (blocks_.empty() || used_ + bytes > blocks_[current_].size) {
+        while (blocks_.empty() || bytes > blocks_[current_].size - used_) {
             if (!blocks_.empty() && current_ + 1 < blocks_.size()) {
                 ++current_;
             } else {

@@ -7,10 +7,11 @@ namespace calm {
 
 struct cpu {};       // packets, Eigen, OpenMP
 struct emulated {};  // the portable block kernels of the GPU, run on the host
+struct cuda {};      // an NVIDIA GPU: the same kernels, compiled by nvcc (calm/cuda.hpp)
 
 // Runs portable block kernels (kernel.hpp).
 template <class Backend>
-concept block_executor = std::is_same_v<Backend, emulated>;
+concept block_executor = std::is_same_v<Backend, emulated> || std::is_same_v<Backend, cuda>;
 
 template <class Backend>
 concept host_memory = std::is_same_v<Backend, cpu> || std::is_same_v<Backend, emulated>;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <thread>
 
 #if defined(__SSE__)
@@ -42,6 +43,24 @@ private:
 #endif
 };
 
+// Calls f(data, task) for every task. Compiled once, whatever the tasks do, and what they do is compiled once too.
+inline void run_tasks([[maybe_unused]] int threads, index_t tasks, void (*f)(void const* data, index_t task),
+                      void const* data) {
+#ifdef _OPENMP
+    if (int const n = static_cast<int>(std::min<index_t>(threads, tasks)); n > 1 && !omp_in_parallel()) {
+#pragma omp parallel num_threads(n)
+        {
+            flush_denormals const guard;
+#pragma omp for schedule(dynamic, 1)
+            for (index_t task = 0; task < tasks; ++task) f(data, task);
+        }
+        return;
+    }
+#endif
+    flush_denormals const guard;
+    for (index_t task = 0; task < tasks; ++task) f(data, task);
+}
+
 }  // namespace detail
 
 // In which order `emulated` runs the threads of a block. Equal bits in all of them, or a barrier is missing.
@@ -75,19 +94,8 @@ public:
     // depend on each other, and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (rehearsing_ || tasks <= 0) return;
-#ifdef _OPENMP
-        if (int const n = static_cast<int>(std::min<index_t>(threads_, tasks)); n > 1 && !omp_in_parallel()) {
-#pragma omp parallel num_threads(n)
-            {
-                detail::flush_denormals const guard;
-#pragma omp for schedule(dynamic, 1)
-                for (index_t task = 0; task < tasks; ++task) f(task);
-            }
-            return;
-        }
-#endif
-        detail::flush_denormals const guard;
-        for (index_t task = 0; task < tasks; ++task) f(task);
+        detail::run_tasks(
+            threads_, tasks, [](void const* g, index_t task) { (*static_cast<F const*>(g))(task); }, std::addressof(f));
     }
 
     // The same over ranges [begin, end) of n items, `grain` items a task: the ranges don't depend on the threads.

@@ -1,8 +1,8 @@
 #pragma once
-// How an executor runs a tree over n elements: forward into y, backward from dy, or summed.
+// How the cpu runs a tree over n elements: forward into y, backward from dy, or summed. Executors of blocks do the same
+// in block/elementwise.hpp.
 
-#include "calm/tensor/kernel.hpp"
-#include "calm/tensor/tree.hpp"
+#include "calm/tensor/block/elementwise.hpp"
 
 namespace calm::detail {
 
@@ -48,55 +48,8 @@ void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, i
     });
 }
 
-// ---- the same in portable block form
-
-template <class Tree, class T> struct evaluate_kernel {
-    static constexpr int threads = 256;
-    struct shared {};
-    Tree tree;
-    T* y;
-    index_t n;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) y[i] = tree.template forward<T>(i).value;
-        });
-    }
-};
-
-// dy is a tensor, or (null) the constant `scale`.
-template <class Tree, class T> struct differentiate_kernel {
-    static constexpr int threads = 256;
-    struct shared {};
-    Tree tree;
-    T const* dy;
-    T scale;
-    index_t n;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) tree.template backward<T>(tree.template forward<T>(i), i, dy != nullptr ? dy[i] : scale);
-        });
-    }
-};
-
-template <class Tree, class T> void run_evaluate(context<emulated> const& ctx, Tree const& tree, T* y, index_t n) {
-    launch(ctx, (n + 255) / 256, evaluate_kernel<Tree, T>{tree, y, n});
-}
-template <class Tree, class T>
-void run_differentiate(context<emulated> const& ctx, Tree const& tree, T const* dy, index_t n) {
-    launch(ctx, (n + 255) / 256, differentiate_kernel<Tree, T>{tree, dy, T{}, n});
-}
-template <class Tree, class T>
-void run_differentiate_sum(context<emulated> const& ctx, Tree const& tree, T scale, index_t n) {
-    launch(ctx, (n + 255) / 256, differentiate_kernel<Tree, T>{tree, nullptr, scale, n});
-}
-
 // Sums in chunks of fixed size, each in a fixed order, then over the chunks: the threads change nothing.
-template <class T> struct accumulator { using type = T; };
-template <> struct accumulator<float> { using type = double; };
-
-template <class Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
+template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t n) {
     using T = typename Tree::scalar;
     using wide = typename accumulator<T>::type;
     constexpr index_t chunk = 4096;

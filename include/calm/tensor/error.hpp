@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace calm {
@@ -20,6 +21,7 @@ enum class errc : int {
     non_finite = 8,   // NaN or infinity where a number was needed
     distributed = 9,  // collectives
     storage = 10,     // reading, writing, renaming
+    device = 11,      // a GPU that is missing or fails
 };
 
 // An error with a code, a sentence and, where a file is to blame, its path and the place in it ("line 3", "byte 17").
@@ -40,17 +42,27 @@ private:
     std::string place_;
 };
 
+namespace detail {
+// Apart from the code that asks, and compiled for size: what builds a sentence is longer than what runs.
+template <class Sentence> [[noreturn, gnu::cold, gnu::noinline]] void throw_error(errc code, Sentence const& sentence) {
+    if constexpr (std::is_invocable_v<Sentence const&>)
+        throw error(code, sentence());
+    else
+        throw error(code, sentence);
+}
+}  // namespace detail
+
 // Throws error(code, sentence) unless the condition holds. The sentence is built only when it is needed: pass a
 // callable returning a string where building it costs.
 inline void require(bool condition, errc code, char const* sentence) {
     if (!condition) [[unlikely]]
-        throw error(code, sentence);
+        detail::throw_error(code, sentence);
 }
 template <class Sentence>
 requires std::is_invocable_r_v<std::string, Sentence>
 void require(bool condition, errc code, Sentence&& sentence) {
     if (!condition) [[unlikely]]
-        throw error(code, sentence());
+        detail::throw_error(code, sentence);
 }
 
 }  // namespace calm

@@ -315,6 +315,9 @@ template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a
 template <class T, class Extents, class Backend> template <class Expression>
 requires detail::is_expression<std::remove_cvref_t<Expression>> view<T, Extents, Backend>
 const& view<T, Extents, Backend>::operator=(Expression&& a) const {
+    static_assert(host_memory<Backend>,
+                  "calm: y = expression runs on the calling thread: for memory of a device write evaluate(ctx, y, "
+                  "expression)");
     context<Backend> const here(0, 1);
     evaluate(here, *this, std::forward<Expression>(a));
     return *this;

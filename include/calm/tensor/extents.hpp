@@ -79,11 +79,19 @@ private:
     [[no_unique_address]] storage dynamic_{};
 };
 
+namespace detail {
+[[gnu::cold]] inline std::string text_of_sizes(index_t const* sizes, std::size_t rank) {
+    std::string text = "(";
+    for (std::size_t r = 0; r < rank; ++r) text += (r > 0 ? ", " : "") + std::to_string(sizes[r]);
+    return text + ")";
+}
+}  // namespace detail
+
 // "(2, 3, 768)"
 template <index_t... Sizes> std::string to_string(extents<Sizes...> const& e) {
-    std::string text = "(";
-    for (std::size_t r = 0; r < sizeof...(Sizes); ++r) text += (r > 0 ? ", " : "") + std::to_string(e[r]);
-    return text + ")";
+    std::array<index_t, sizeof...(Sizes) + 1> sizes{};
+    for (std::size_t r = 0; r < sizeof...(Sizes); ++r) sizes[r] = e[r];
+    return detail::text_of_sizes(sizes.data(), sizeof...(Sizes));
 }
 
 // The checked way from dynamic to static sizes; throws errc::usage with both shapes.

@@ -1,10 +1,11 @@
 #pragma once
-// Arrays of random numbers, sixteen Philox blocks at a time. Element i is the function of key and i that random.hpp
-// defines; it does not depend, in any bit, on where a range starts or who draws it.
+// Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i that
+// random.hpp defines; it does not depend, in any bit, on where a range starts or who draws it.
 
 #include <algorithm>
 #include <concepts>
 
+#include "calm/tensor/block/fill.hpp"
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/math.hpp"
 #include "calm/tensor/view.hpp"
@@ -223,36 +224,48 @@ template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 
         [out](index_t i, draw_type value) { out[i] = static_cast<T>(value); });
 }
 
+namespace detail {
+
+template <class T> void run_fill_normal(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first) {
+    ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
+        normals(x + begin, end - begin, k, first + static_cast<std::uint64_t>(begin));
+    });
+}
+template <class T> void run_fill_uniform(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first, T low) {
+    ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
+        draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
+                    [to = x + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
+    });
+}
+template <class T>
+void run_fill_bernoulli_keep(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first, float rate,
+                             T value) {
+    ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
+        draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
+                    [to = x + begin, rate, value](index_t i, float u) { to[i] = u >= rate ? value : T{}; });
+    });
+}
+
+}  // namespace detail
+
 // x[i] = normal(k, first + i), to 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
-requires host_memory<Backend>
 void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0) {
-    ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
-        normals(x.data() + begin, end - begin, k, first + static_cast<std::uint64_t>(begin));
-    });
+    detail::run_fill_normal(ctx, x.data(), x.size(), k, first);
 }
 
 // x[i] = low + uniform(k, first + i): in [low, low + 1). The head's noise has low = -1/2 (spec 5).
 template <class Backend, class T, class Extents>
-requires host_memory<Backend>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0,
                   std::type_identity_t<T> low = T{}) {
-    ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
-        detail::draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64<float>,
-                            [to = x.data() + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
-    });
+    detail::run_fill_uniform(ctx, x.data(), x.size(), k, first, low);
 }
 
 // x[i] = value where uniform(k, first + i) >= rate, else 0: with value = 1 / (1 - rate) the mask of dropout.
 template <class Backend, class T, class Extents>
-requires host_memory<Backend>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
                          std::type_identity_t<T> value = T(1), std::uint64_t first = 0) {
-    ctx.parallel_ranges(x.size(), detail::fill_grain, [&](index_t begin, index_t end) {
-        detail::draw<float>(
-            end - begin, k, first + static_cast<std::uint64_t>(begin), detail::uniforms64<float>,
-            [to = x.data() + begin, rate, value](index_t i, float u) { to[i] = u >= rate ? value : T{}; });
-    });
+    detail::run_fill_bernoulli_keep(ctx, x.data(), x.size(), k, first, rate, value);
 }
 
 }  // namespace calm

@@ -27,13 +27,13 @@ template <int N> struct host_block {
         T values[N];
         CALM_HD T& operator[](int t) { return values[t]; }
     };
-    template <class F> void phase(F const& f) {
+    template <class F> CALM_HD void phase(F const& f) {
         for (int i = 0; i < N; ++i) f(thread(i));
     }
 
 private:
     // 5 and N share no factor, so that every thread has its turn.
-    [[nodiscard]] int thread(int i) const {
+    [[nodiscard]] CALM_HD int thread(int i) const {
         static_assert(N % 5 != 0);
         switch (order) {
         case thread_order::descending:
@@ -55,7 +55,17 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     });
 }
 
+// What lies at p, on the host; waits for a device. T{} in a rehearsal.
+template <host_memory Backend, class T> T fetch(context<Backend> const& ctx, T const* p) {
+    return ctx.rehearsing() ? T{} : *p;
+}
+
 namespace detail {
+
+// How many blocks of `each` items hold n of them.
+CALM_HD constexpr index_t blocks_for(index_t n, index_t each) {
+    return (n + each - 1) / each;
+}
 
 // The sum of partial (Threads, a power of two) in a fixed tree, left in partial[0]. Ends in a barrier.
 template <int Threads, class Block, class T> CALM_HD void sum_tree(Block& b, T* partial) {

@@ -8,8 +8,10 @@
 #include <concepts>
 #include <limits>
 
-#ifdef __SSE2__
+#ifdef __AVX__
 #include <immintrin.h>
+#elif defined(__SSE2__)  // a twentieth of the time to compile
+#include <emmintrin.h>
 #endif
 
 #include "calm/tensor/packet.hpp"

@@ -1,7 +1,10 @@
 #pragma once
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
+#ifndef __CUDACC__  // Eigen stays out of nvcc
 #include "calm/tensor/cpu/gemm.hpp"
+#endif
+#include "calm/tensor/block/product.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {

@@ -26,6 +26,9 @@ enum class stream : std::uint32_t {
     story = 11,           // the stories grammar
     random_patches = 12,  // uniformly random tokens shown to the autoencoder
     dropout = 13,         // the dropout layer
+    markov_chain = 14,    // weights of the markov source
+    markov_text = 15,     // its symbols
+    positions = 16,       // which positions an evaluation scores
 };
 
 // A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.
@@ -75,15 +78,23 @@ CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {
     return static_cast<std::uint32_t>((std::uint64_t{word} * n) >> 32);
 }
 
+// Two standard normals from two words, by Box-Muller: radius times the cosine and the sine of the angle.
+// u1 = (w0 + 1) 2^-32, u2 = w1 2^-32.
+struct box_muller {
+    double radius;
+    double angle;
+    CALM_HD box_muller(std::uint32_t w0, std::uint32_t w1) :
+        radius(std::sqrt(-2.0 * std::log((static_cast<double>(w0) + 1.0) * 0x1p-32))),
+        angle(6.283185307179586 * (static_cast<double>(w1) * 0x1p-32)) {}
+};
+
 // Element i of the keyed sequence of standard normals: Box-Muller on the words of block i / 4, pairs (0, 1) and (2, 3),
-// cosine then sine, u1 = (w0 + 1) 2^-32, u2 = w1 2^-32.
+// cosine then sine.
 template <class T = float> CALM_HD T normal(key k, std::uint64_t i) {
     philox_block const b = philox(k, i / 4);
     auto const pair = static_cast<std::size_t>(i % 4) / 2;
-    double const u1 = (static_cast<double>(b.v[2 * pair]) + 1.0) * 0x1p-32;
-    double const angle = 6.283185307179586 * (static_cast<double>(b.v[2 * pair + 1]) * 0x1p-32);
-    double const radius = std::sqrt(-2.0 * std::log(u1));
-    return static_cast<T>(radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+    box_muller const two(b.v[2 * pair], b.v[2 * pair + 1]);
+    return static_cast<T>(two.radius * (i % 2 == 0 ? std::cos(two.angle) : std::sin(two.angle)));
 }
 
 // A sequential reader of one keyed stream, for code that draws as it goes (text generators, shuffles, choices).

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/elementwise.hpp"
 
 namespace calm {
@@ -77,10 +78,53 @@ template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, i
     });
 }
 
+// How the cpu runs the verbs below; executors of blocks do it in block/rows.hpp.
+template <class T, class U> void run_copy(context<cpu> const& ctx, T* y, U const* x, index_t n) {
+    ctx.parallel_ranges(n, elementwise_grain,
+                        [&](index_t begin, index_t end) { std::copy(x + begin, x + end, y + begin); });
+}
+template <class T> void run_fill(context<cpu> const& ctx, T* x, index_t n, T value) {
+    ctx.parallel_ranges(n, elementwise_grain,
+                        [&](index_t begin, index_t end) { std::fill(x + begin, x + end, value); });
+}
+template <class T> void run_add_row_sums(context<cpu>& ctx, T* total, T const* x, index_t count, index_t width) {
+    reduce_rows(ctx, count, width, total, [&](index_t r, T* partial) { add_into(partial, x + r * width, width); });
+}
+template <class T, class Id>
+void run_gather_rows(context<cpu>& ctx, T* y, T const* table, Id const* ids, index_t count, index_t width) {
+    ctx.parallel_ranges(count, 256, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r)
+            std::copy_n(table + static_cast<index_t>(ids[r]) * width, width, y + r * width);
+    });
+}
+template <class T, class Id>
+void run_scatter_add_rows(context<cpu>& ctx, T* table, T const* dy, Id const* ids, index_t count, index_t width) {
+    constexpr index_t tasks = 16;
+    ctx.parallel(tasks, [&](index_t task) {
+        for (index_t r = 0; r < count; ++r)
+            if (auto const id = static_cast<index_t>(ids[r]); id % tasks == task)
+                add_into(table + id * width, dy + r * width, width);
+    });
+}
+template <class Id> index_t run_first_outside(context<cpu> const& ctx, Id const* ids, index_t n, index_t V) {
+    if (ctx.rehearsing()) return n;
+    return std::find_if(ids, ids + n, [V](Id id) { return id < 0 || id >= V; }) - ids;
+}
+
 template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
     require(found[0] == ids && found[1] == width, errc::usage, [&] {
         return verb + (": expected one row an id, " + to_string(extents<dyn, dyn>(ids, width))) + ", found " +
                to_string(found);
+    });
+}
+
+// Nothing in a rehearsal, which knows no ids.
+template <class Backend, class Id>
+void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> const& ids, index_t V) {
+    index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
+    require(ctx.rehearsing() || first == ids.size(), errc::tokenizer, [&] {
+        return "calm: token id " + std::to_string(fetch(ctx, ids.data() + first)) + " is outside a vocabulary of " +
+               std::to_string(V) + "; was the text encoded with another tokenizer?";
     });
 }
 
@@ -93,77 +137,50 @@ void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, 
         return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " +
                to_string(src.extents());
     });
-    ctx.parallel_ranges(dst.size(), detail::elementwise_grain, [&](index_t begin, index_t end) {
-        std::copy(src.data() + begin, src.data() + end, dst.data() + begin);
-    });
+    detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 
 template <class T, class E, class Backend>
 void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
-    ctx.parallel_ranges(x.size(), detail::elementwise_grain,
-                        [&](index_t begin, index_t end) { std::fill(x.data() + begin, x.data() + end, value); });
+    detail::run_fill(ctx, x.data(), x.size(), value);
 }
 
 // total (D) += sum over the rows of x (R, D).
-template <class T, index_t R, index_t D>
-void add_row_sums(context<cpu>& ctx, view<T, extents<D>> const& total, view<T const, extents<R, D>> const& x) {
-    index_t const width = x.extent(1);
-    detail::reduce_rows(ctx, x.extent(0), width, total.data(),
-                        [&](index_t r, T* partial) { detail::add_into(partial, x.data() + r * width, width); });
+template <class T, index_t R, index_t D, class Backend>
+void add_row_sums(context<Backend>& ctx, view<T, extents<D>, Backend> const& total,
+                  view<T const, extents<R, D>, Backend> const& x) {
+    detail::run_add_row_sums(ctx, total.data(), x.data(), x.extent(0), x.extent(1));
 }
 
-namespace detail {
-template <class Id> void check_ids(view<Id const, extents<dyn>> const& ids, index_t V) {
-    for (Id const id : ids)
-        require(id >= 0 && id < V, errc::tokenizer, [&] {
-            return "calm: token id " + std::to_string(id) + " is outside a vocabulary of " + std::to_string(V) +
-                   "; was the text encoded with another tokenizer?";
-        });
-}
-}  // namespace detail
-
-// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1.
-template <class T, index_t D, class Id>
-void gather_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& y, view<T const, extents<dyn, D>> const& table,
-                 view<Id const, extents<dyn>> const& ids) {
+// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1; to know it waits for a
+// device.
+template <class T, index_t D, class Id, class Backend>
+void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& y,
+                 view<T const, extents<dyn, D>, Backend> const& table,
+                 view<Id const, extents<dyn>, Backend> const& ids) {
     index_t const width = table.extent(1);
     detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
-    if (!ctx.rehearsing()) detail::check_ids(ids, table.extent(0));
-    ctx.parallel_ranges(ids.size(), 256, [&](index_t begin, index_t end) {
-        for (index_t r = begin; r < end; ++r)
-            std::copy_n(table.data() + static_cast<index_t>(ids[r]) * width, width, y.data() + r * width);
-    });
+    detail::check_ids(ctx, ids, table.extent(0));
+    detail::run_gather_rows(ctx, y.data(), table.data(), ids.data(), ids.size(), width);
 }
 
 // dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order.
-template <class T, index_t D, class Id>
-void scatter_add_rows(context<cpu>& ctx, view<T, extents<dyn, D>> const& dtable,
-                      view<T const, extents<dyn, D>> const& dy, view<Id const, extents<dyn>> const& ids) {
-    constexpr index_t tasks = 16;
+template <class T, index_t D, class Id, class Backend>
+void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& dtable,
+                      view<T const, extents<dyn, D>, Backend> const& dy,
+                      view<Id const, extents<dyn>, Backend> const& ids) {
     index_t const width = dtable.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
-    ctx.parallel(tasks, [&](index_t task) {
-        for (index_t r = 0; r < ids.size(); ++r)
-            if (auto const id = static_cast<index_t>(ids[r]); id % tasks == task)
-                detail::add_into(dtable.data() + id * width, dy.data() + r * width, width);
-    });
+    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width);
 }
 
-// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number
-// of ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there
-// can be.
-template <class Id>
-vector_view<Id const> distinct_rows(context<cpu>& ctx, vector_view<Id const> const& ids, index_t V,
-                                    vector_view<Id> const& places) {
-    auto const most = std::min(V, ids.size());
-    auto const distinct = ctx.saved.template take<Id>(extents<dyn>(most));
-    arena_scope const scope(ctx.scratch);
-    auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
-    if (ctx.rehearsing()) return distinct;
-    detail::check_ids(ids, V);
-    std::fill_n(numbers.data(), V, Id{-1});
+namespace detail {
+
+// In order of appearance into distinct; the number of ids[i] among them into places[i]. numbers (V) is scratch.
+template <class Id> index_t number_ids(Id const* ids, index_t n, index_t V, Id* distinct, Id* places, Id* numbers) {
+    std::fill_n(numbers, V, Id{-1});
     index_t count = 0;
-    for (index_t i = 0; i < ids.size(); ++i) {
+    for (index_t i = 0; i < n; ++i) {
         Id& number = numbers[ids[i]];
         if (number < 0) {
             distinct[count] = ids[i];
@@ -171,7 +188,24 @@ vector_view<Id const> distinct_rows(context<cpu>& ctx, vector_view<Id const> con
         }
         places[i] = number;
     }
-    return rows(distinct, 0, count);
+    return count;
+}
+
+}  // namespace detail
+
+// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number
+// of ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there
+// can be. Their number decides the shapes of what follows, so the host counts them.
+template <class Id, host_memory Backend>
+vector_view<Id const, dyn, Backend> distinct_rows(context<Backend>& ctx, vector_view<Id const, dyn, Backend> const& ids,
+                                                  index_t V, vector_view<Id, dyn, Backend> const& places) {
+    auto const distinct = ctx.saved.template take<Id>(extents<dyn>(std::min(V, ids.size())));
+    arena_scope const scope(ctx.scratch);
+    auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
+    detail::check_ids(ctx, ids, V);
+    if (ctx.rehearsing()) return distinct;
+    return rows(distinct, 0,
+                detail::number_ids(ids.data(), ids.size(), V, distinct.data(), places.data(), numbers.data()));
 }
 
 }  // namespace calm

@@ -2,15 +2,16 @@
 // A tensor owns its memory and only moves. Pass views.
 
 #include <memory>
-#include <new>
 
+#include "calm/tensor/memory.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {
 
 template <class T, class Extents, class Backend = cpu> class tensor {
-    static_assert(host_memory<Backend>, "calm::tensor: this backend keeps its memory elsewhere");
     static_assert(std::is_trivially_copyable_v<T>, "calm::tensor: elements must be trivially copyable");
+
+    using memory = detail::memory_of<Backend>;
 
 public:
     using element_type = T;
@@ -18,10 +19,13 @@ public:
     using extents_type = Extents;
     using backend = Backend;
 
-    // Zeros of the shape.
+    // Zeros of the shape. Throws errc::memory where there is not enough of it.
     explicit tensor(Extents const& shape = Extents()) :
-        data_(static_cast<T*>(::operator new (bytes(shape), std::align_val_t{64}))), extents_(shape) {
-        std::uninitialized_fill_n(data_.get(), shape.size(), T{});
+        data_(static_cast<T*>(memory::allocate(bytes(shape)))), extents_(shape) {
+        require(data_ != nullptr, errc::memory, [&] {
+            return "calm::tensor: expected memory for a shape of " + to_string(shape) + "; use smaller shapes";
+        });
+        memory::clear(data_.get(), bytes(shape));
     }
     tensor(tensor&&) noexcept = default;
     tensor& operator=(tensor&&) noexcept = default;
@@ -38,12 +42,14 @@ public:
     [[nodiscard]] Extents const& extents() const { return extents_; }
     [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }
     [[nodiscard]] index_t size() const { return extents_.size(); }
-    T& operator[](index_t i) { return data_[static_cast<std::size_t>(i)]; }
-    T const& operator[](index_t i) const { return data_[static_cast<std::size_t>(i)]; }
-    T* begin() { return data(); }
-    T* end() { return data() + size(); }
-    T const* begin() const { return data(); }
-    T const* end() const { return data() + size(); }
+
+    // Elements of what lives in host memory.
+    T& operator[](index_t i) requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
+    T const& operator[](index_t i) const requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
+    T* begin() requires host_memory<Backend> { return data(); }
+    T* end() requires host_memory<Backend> { return data() + size(); }
+    T const* begin() const requires host_memory<Backend> { return data(); }
+    T const* end() const requires host_memory<Backend> { return data() + size(); }
 
     [[nodiscard]] calm::view<T, Extents, Backend> view() { return {data(), extents_}; }
     [[nodiscard]] calm::view<T const, Extents, Backend> view() const { return {data(), extents_}; }
@@ -56,10 +62,11 @@ public:
 
 private:
     static std::size_t bytes(Extents const& shape) {
-        return (static_cast<std::size_t>(shape.size()) * sizeof(T) + 63) / 64 * 64;
+        constexpr std::size_t unit = detail::memory_alignment;
+        return (static_cast<std::size_t>(shape.size()) * sizeof(T) + unit - 1) / unit * unit;
     }
     struct release {
-        void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
+        void operator()(T* p) const { memory::release(p); }
     };
     std::unique_ptr<T[], release> data_;
     [[no_unique_address]] Extents extents_;

@@ -99,3 +99,11 @@ template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, 
 }
 
 }  // namespace calm::tree
+
+namespace calm::detail {
+
+// What sums of T go on in.
+template <class T> struct accumulator { using type = T; };
+template <> struct accumulator<float> { using type = double; };
+
+}  // namespace calm::detail

@@ -13,10 +13,20 @@
 
 namespace calm {
 
+// Whether the SPECs are the markov source, whose symbols are its tokens.
+[[nodiscard]] inline bool is_markov(std::span<std::string const> specs) {
+    return !specs.empty() && specs.front().starts_with("markov:");
+}
+
 // The selected documents of a list of SPECs as ids; documents are streamed, ids kept. Throws errc::data if no document
-// is selected, else as visit_documents.
+// is selected, errc::tokenizer where only one of source and vocabulary is markov's, else as visit_documents.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
                                          document_selection const& selection) {
+    require(is_markov(specs) == words.is_markov(), errc::tokenizer, [&] {
+        return words.is_markov()
+                   ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
+                   : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text";
+    });
     corpus made(words.specials());
     visit_documents(specs, selection, [&](std::string_view document) {
         return made.add([&](std::vector<token_id>& ids) { words.encode(document, ids); });
@@ -34,6 +44,7 @@ namespace calm {
 // tokenizer::train and visit_documents.
 [[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
                                                document_selection const& selection) {
+    require(!is_markov(specs), errc::usage, "the symbols of markov:N are its tokens: there is no vocabulary to learn");
     bpe_trainer trainer;
     visit_documents(specs, selection, [&](std::string_view document) {
         trainer.add(document);

@@ -1,5 +1,5 @@
 #pragma once
-// Where documents come from: files of text, files of JSON lines, and the stories generator.
+// Where documents come from: files of text, files of JSON lines, and the generators of stories and of markov's symbols.
 
 #include <charconv>
 #include <cstddef>
@@ -18,6 +18,7 @@
 #include "calm/tensor/error.hpp"
 #include "calm/text/holdout.hpp"
 #include "calm/text/json_lines.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/text/stories.hpp"
 
 namespace calm {
@@ -37,21 +38,23 @@ struct document_selection {
 // Takes a document and returns how many tokens it made of it: a generated source of N tokens ends when N are reached.
 using document_visitor = std::function<std::size_t(std::string_view document)>;
 
-// One source: a .txt file (one document), a .jsonl or .json file (one object with "text" a line), or `stories:N`.
+// One source: a .txt file (one document), a .jsonl or .json file (one object with "text" a line), `stories:N`, or
+// `markov:N` (one document of N symbols; of each split its own, whatever the holdout).
 class document_source {
 public:
-    enum class kind { text, json, stories };
+    enum class kind { text, json, stories, markov };
 
     // Reads a SPEC. Throws errc::usage for one that is none and errc::data for a file that is missing or empty.
     [[nodiscard]] static document_source parse(std::string const& spec) {
         if (spec.starts_with("stories:")) return {kind::stories, spec, tokens_of(spec)};
+        if (spec.starts_with("markov:")) return {kind::markov, spec, tokens_of(spec)};
         auto const suffix = std::filesystem::path(spec).extension().string();
         if (suffix != ".txt" && suffix != ".jsonl" && suffix != ".json")
             throw error(
                 errc::usage, spec, "",
                 "unknown kind of text" + (suffix.empty() ? "" : " \"" + suffix + "\"") +
                     ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" a line), "
-                    "or stories:N for N generated tokens");
+                    "stories:N for N tokens of generated stories, or markov:N for N symbols of a Markov chain");
         std::error_code failure;
         if (!std::filesystem::exists(spec, failure))
             throw error(errc::data, spec, "", "there is no such file: check the path");
@@ -64,6 +67,8 @@ public:
     }
 
     [[nodiscard]] kind type() const { return kind_; }
+    // Whether it makes its documents, by the data seed.
+    [[nodiscard]] bool is_generated() const { return kind_ == kind::stories || kind_ == kind::markov; }
     [[nodiscard]] std::string const& spec() const { return spec_; }
 
     // Visits the selected documents in order. The documents of files are numbered on from `number`, which moves past
@@ -91,6 +96,9 @@ public:
                 if (selection.takes(i)) made += visitor(story(selection.data_seed, own, i));
             return;
         }
+        case kind::markov:
+            visitor(markov_chain(selection.data_seed).text(selection.use, static_cast<std::size_t>(tokens_)));
+            return;
         }
     }
 
@@ -99,12 +107,15 @@ private:
         kind_(type), spec_(std::move(spec)), tokens_(tokens) {}
 
     [[nodiscard]] static std::uint64_t tokens_of(std::string const& spec) {
-        std::string_view const digits = std::string_view(spec).substr(8);
+        std::string_view const digits = std::string_view(spec).substr(spec.find(':') + 1);
         std::uint64_t tokens = 0;
         auto const result = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
-        require(
-            result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
-            [&] { return "\"" + spec + "\": expected stories:N with N > 0 tokens to generate, e.g. stories:400000"; });
+        require(result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
+                [&] {
+                    auto const name = spec.substr(0, spec.find(':'));
+                    return "\"" + spec + "\": expected " + name + ":N with N > 0 tokens to generate, e.g. " + name +
+                           ":400000";
+                });
         return tokens;
     }
 
@@ -142,11 +153,15 @@ inline void visit_documents(std::span<std::string const> specs, document_selecti
                             document_visitor const& visitor) {
     std::vector<document_source> sources;
     std::size_t generated = 0;
+    bool symbols = false;
     for (auto const& spec : specs) {
         sources.push_back(document_source::parse(spec));
         generated += sources.back().type() == document_source::kind::stories;
+        symbols = symbols || sources.back().type() == document_source::kind::markov;
     }
     require(!sources.empty(), errc::usage, "there is no text: give a file or stories:N");
+    require(!symbols || sources.size() == 1, errc::usage,
+            "markov:N is one unbroken stream of symbols, not text: give it alone");
     require(generated <= 1, errc::usage,
             "stories:N is given more than once, which would repeat the same stories: give it once with the sum");
     document_visitor const in_pieces = [&](std::string_view document) { return visit_pieces(document, visitor); };

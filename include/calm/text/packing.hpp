@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calm/tensor/error.hpp"
@@ -18,6 +19,7 @@ enum class packing {
     padded,                    // PAD^o BOS document EOS PAD^r, offset o uniform in 0..K-1, r up to a multiple of K
     published_autoencoder,     // BOS document EOS PAD^r
     published_language_model,  // BOS document
+    unbroken,                  // document: of a source without specials
 };
 
 // A way of packing and the streams it draws from.
@@ -35,6 +37,7 @@ struct packing_rule {
 
     // The length in tokens of a packed document of `size` ids at an offset.
     [[nodiscard]] std::size_t packed_size(std::size_t size, std::size_t offset) const {
+        if (mode == packing::unbroken) return size;
         return mode == packing::published_language_model ? size + 1 : (offset + size + 2 + K - 1) / K * K;
     }
 
@@ -44,13 +47,36 @@ struct packing_rule {
         auto const ids = documents.document(i);
         std::size_t const left = offset(epoch, i);
         std::size_t const end = out.size() + packed_size(ids.size(), left);
+        bool const whole = mode == packing::padded || mode == packing::published_autoencoder;
         out.insert(out.end(), left, pad);
-        out.push_back(bos);
+        if (mode != packing::unbroken) out.push_back(bos);
         out.insert(out.end(), ids.begin(), ids.end());
-        if (mode != packing::published_language_model) out.push_back(eos);
+        if (whole) out.push_back(eos);
         out.resize(end, pad);
     }
 };
+
+// What a model is trained for decides how mode `published` packs.
+enum class packed_for { autoencoder, language_model };
+
+// The packing of a mode's name, "padded" or "published", for documents of these specials; without specials it is
+// unbroken. Throws errc::usage for another name.
+[[nodiscard]] inline packing packing_of(std::string_view mode, packed_for use, special_tokens const& specials) {
+    require(mode == "padded" || mode == "published" || mode == "unbroken", errc::usage, [&] {
+        return "packing '" + std::string(mode) +
+               "': expected padded, or published as the published models were trained";
+    });
+    if (!specials.exist()) return packing::unbroken;
+    require(mode != "unbroken", errc::usage,
+            "packing 'unbroken' is for a source without BOS, EOS and PAD: choose padded");
+    if (mode == "padded") return packing::padded;
+    return use == packed_for::autoencoder ? packing::published_autoencoder : packing::published_language_model;
+}
+
+// The name of a packing's mode, for config.json.
+[[nodiscard]] inline std::string_view mode_name(packing p) {
+    return p == packing::padded ? "padded" : p == packing::unbroken ? "unbroken" : "published";
+}
 
 // All documents packed for an epoch, in the order of the corpus.
 [[nodiscard]] inline std::vector<token_id> packed_tokens(corpus const& documents, packing_rule const& rule,
@@ -63,6 +89,8 @@ struct packing_rule {
 namespace detail {
 // A corpus must fill a block in every epoch, whatever the offsets.
 inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
+    require(documents.specials().exist() != (rule.mode == packing::unbroken), errc::usage,
+            "calm::packing_rule: symbols without BOS, EOS and PAD are packed unbroken, and nothing else is");
     require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, [&] {
         return "a block of " + std::to_string(block_tokens) + " tokens is no whole number of patches of " +
                std::to_string(rule.K) + " tokens: choose a positive multiple of " + std::to_string(rule.K);

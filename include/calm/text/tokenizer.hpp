@@ -1,6 +1,6 @@
 #pragma once
 // Byte-level BPE (spec 2): the published Llama-3 vocabulary, or one trained here. Any byte string survives the round
-// trip.
+// trip. Or the symbols of the markov source, a character each.
 
 #include <array>
 #include <charconv>
@@ -18,6 +18,7 @@
 #include "calm/text/base64.hpp"
 #include "calm/text/bpe.hpp"
 #include "calm/text/bpe_trainer.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/sha256.hpp"
 #include "calm/text/special_tokens.hpp"
@@ -25,8 +26,8 @@
 
 namespace calm {
 
-// A vocabulary of V tokens: ranks, then BOS, EOS and PAD, which follow from the number of ranks. A value; const members
-// may be called from any number of threads.
+// A vocabulary of V tokens: ranks, then BOS, EOS and PAD, which follow from the number of ranks; symbols have no
+// specials. A value; const members may be called from any number of threads.
 class tokenizer {
 public:
     static constexpr std::string_view bos_name = "<|begin_of_text|>";
@@ -37,6 +38,13 @@ public:
 
     // The byte vocabulary, V = 259.
     tokenizer() : tokenizer(bpe_trainer().train(0)) {}
+
+    // The vocabulary of the markov source: its 64 symbols and nothing else, V = 64. Any other text is refused.
+    [[nodiscard]] static tokenizer markov() {
+        token_table table;
+        for (std::size_t i = 0; i < markov_alphabet.size(); ++i) table.add(markov_alphabet.substr(i, 1));
+        return tokenizer(std::move(table));
+    }
 
     // V tokens learned from what the trainer was given. Throws errc::usage for V < 259 and errc::tokenizer if the text
     // has fewer merges than asked.
@@ -64,16 +72,24 @@ public:
         return train(trainer, vocabulary);
     }
 
-    // Reads `base64 rank` lines. Throws errc::tokenizer with path and line for a malformed file, errc::storage if it
-    // cannot be read.
+    // Reads `base64 rank` lines; those of markov().save() give markov(). Throws errc::tokenizer with path and line for
+    // a malformed file, errc::storage if it cannot be read.
     [[nodiscard]] static tokenizer load(std::string const& path);
 
     // Writes `base64 rank` lines, one a rank. Throws errc::storage if it cannot.
     void save(std::string const& path) const {
         std::ofstream file(path, std::ios::binary);
-        for (token_id id = 0; id < table_.size(); ++id) file << base64_encode(table_.bytes(id)) << ' ' << id << '\n';
+        file << lines();
         file.flush();
         if (!file) throw error(errc::storage, path, "", "cannot be written: check that the folder exists and has room");
+    }
+
+    // What save writes.
+    [[nodiscard]] std::string lines() const {
+        std::string text;
+        for (token_id id = 0; id < table_.size(); ++id)
+            text += base64_encode(table_.bytes(id)) + ' ' + std::to_string(id) + '\n';
+        return text;
     }
 
     // The ids of a text, without specials: their names inside a text are text.
@@ -82,8 +98,20 @@ public:
         encode(text, ids);
         return ids;
     }
-    // The same, appended to `ids`.
+    // The same, appended to `ids`. Of the markov source's vocabulary: throws errc::tokenizer for a character that is no
+    // symbol.
     void encode(std::string_view text, std::vector<token_id>& ids) const {
+        if (is_markov()) {
+            for (std::size_t i = 0; i < text.size(); ++i) {
+                token_id const id = table_.find(text.substr(i, 1));
+                require(id >= 0, errc::tokenizer, [&] {
+                    return "byte " + std::to_string(i) + " of the text is no symbol of the markov source: expected " +
+                           std::string(markov_alphabet);
+                });
+                ids.push_back(id);
+            }
+            return;
+        }
         pattern_->cut(text, [&](std::string_view piece) { bpe_merge(table_, piece, ids); });
     }
 
@@ -105,10 +133,13 @@ public:
     }
 
     // V, specials included.
-    [[nodiscard]] token_id vocabulary_size() const { return pad() + 1; }
-    [[nodiscard]] token_id bos() const { return table_.size(); }
-    [[nodiscard]] token_id eos() const { return table_.size() + 1; }
-    [[nodiscard]] token_id pad() const { return table_.size() + (is_llama3() ? 256 : 2); }
+    [[nodiscard]] token_id vocabulary_size() const { return is_markov() ? table_.size() : pad() + 1; }
+    // -1 where there are no specials.
+    [[nodiscard]] token_id bos() const { return is_markov() ? -1 : table_.size(); }
+    [[nodiscard]] token_id eos() const { return is_markov() ? -1 : table_.size() + 1; }
+    [[nodiscard]] token_id pad() const { return is_markov() ? -1 : table_.size() + (is_llama3() ? 256 : 2); }
+    // Whether it is the vocabulary of the markov source. Every other has the 256 bytes.
+    [[nodiscard]] bool is_markov() const { return table_.size() < 256; }
 
     // All three.
     [[nodiscard]] special_tokens specials() const { return {bos(), eos(), pad()}; }
@@ -124,15 +155,16 @@ public:
         };
         for (token_id id = 0; id < vocabulary_size(); ++id) sized(bytes(id));
         for (auto const& [name, id] : {std::pair{bos_name, bos()}, {eos_name, eos()}, {pad_name, pad()}}) {
+            if (id < 0) continue;
             sized(name);
             hash.add_u32(static_cast<std::uint32_t>(id));
         }
-        hash.add(piece_pattern);
+        hash.add(pattern());
         return hash.hex();
     }
 
-    // The pattern of a piece, for config.json.
-    [[nodiscard]] static std::string_view pattern() { return piece_pattern; }
+    // The pattern of a piece, for config.json; symbols have none.
+    [[nodiscard]] std::string_view pattern() const { return is_markov() ? std::string_view() : piece_pattern; }
 
 private:
     explicit tokenizer(token_table table) : table_(std::move(table)) {}
@@ -178,6 +210,11 @@ inline tokenizer tokenizer::load(std::string const& path) {
                  std::to_string(table.find(*token)) + " again: remove one of them and renumber");
     }
     if (!file.eof()) throw error(errc::storage, path, "", "reading failed before the end of the file");
+    if (tokenizer symbols = markov(); table.size() == symbols.table_.size()) {
+        bool equal = true;
+        for (token_id id = 0; id < table.size(); ++id) equal = equal && table.bytes(id) == symbols.table_.bytes(id);
+        if (equal) return symbols;
+    }
     for (int byte = 0; byte < 256; ++byte)
         if (table.find(std::string(1, static_cast<char>(byte))) < 0)
             throw error(

@@ -3,12 +3,10 @@
 // accuracy (spec 3, 8). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <limits>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,45 +16,18 @@
 #include "calm/model/calm.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/train/metrics.hpp"
+#include "calm/train/branches.hpp"
+#include "calm/train/evaluation.hpp"
 
 namespace calm {
 
 struct evaluation_settings {
-    index_t block_tokens = 256;  // P K; BrierLM depends on it
-    index_t samples = 8;         // N, at least 2
-    std::uint64_t seed = 1;      // of all noise
-    index_t batch = 8;           // blocks computed at once: memory, not results
-};
-
-struct autoencoder_evaluation {
-    double token_accuracy = 0;            // of the posterior's mean; PAD is not counted
-    double token_accuracy_posterior = 0;  // of a draw from the posterior
-    double posterior_std = 0;             // mean of exp(log_std)
-    double cross_entropy = 0;             // of that draw, mean over all tokens: the evaluation loss of spec 3
-};
-
-// What does not apply is empty.
-struct evaluation {
-    std::optional<brier_scores> brier;
-    std::optional<brier_scores> brier_se;  // nothing with a single sequence
-    std::optional<double> brier_lm;
-    std::optional<double> brier_lm_se;
-    index_t positions = 0;    // scored
-    index_t sequences = 0;    // blocks with a scored position
-    index_t skipped_pad = 0;  // positions left out for PAD in their target
-    index_t block = 0;        // tokens
-    index_t samples = 0;
-    std::uint64_t seed = 0;
-    std::optional<brier_scores> unigram_brier;
-    std::optional<brier_scores> bigram_brier;
-    std::optional<double> bigram_brier_lm;
-    std::optional<brier_scores> optimal_brier;  // where the source is known
-    std::optional<double> optimal_brier_lm;
-    std::optional<double> energy_loss;  // mean over all predictions
-    std::optional<double> token_accuracy;
-    std::optional<double> token_accuracy_posterior;
-    std::optional<double> posterior_std;
+    index_t block_tokens = 256;                           // P K; BrierLM depends on it
+    index_t samples = 8;                                  // N, at least 2
+    std::uint64_t seed = 1;                               // of all noise
+    index_t positions = 0;                                // score a random subset of so many positions; 0: all
+    index_t batch = 8;                                    // blocks computed at once: memory, not results
+    calm::sampler sampler = calm::sampler::adaptive({});  // of the samples: T = 1, the model as it is
 };
 
 namespace detail {
@@ -98,6 +69,62 @@ inline void add_autoencoder(evaluation& e, autoencoder_evaluation const& a) {
     e.token_accuracy = a.token_accuracy;
     e.token_accuracy_posterior = a.token_accuracy_posterior;
     e.posterior_std = a.posterior_std;
+}
+
+// Which predictions 0 .. P - 2 of every block are scored, ascending.
+struct chosen_positions {
+    std::vector<std::vector<index_t>> of_block;
+    index_t skipped_pad = 0;
+};
+
+// All whose target is whole and holds no PAD, or s.positions of them, every subset equally likely (stream::positions).
+inline chosen_positions choose_positions(std::span<token_id const> blocks, evaluation_settings const& s, index_t K,
+                                         token_id pad) {
+    auto const k = static_cast<std::size_t>(K);
+    auto const length = static_cast<std::size_t>(s.block_tokens);
+    chosen_positions chosen{std::vector<std::vector<index_t>>(blocks.size() / length), 0};
+    index_t counted = 0;
+    for (std::size_t b = 0; b < chosen.of_block.size(); ++b)
+        for (std::size_t at = k; at < length; at += k) {
+            auto const target = brier_target(blocks.subspan(b * length, length), at, k);
+            if (target.empty()) continue;
+            if (!is_counted(target, pad)) {
+                ++chosen.skipped_pad;
+                continue;
+            }
+            chosen.of_block[b].push_back(static_cast<index_t>(at / k) - 1);
+            ++counted;
+        }
+    if (s.positions == 0 || s.positions >= counted) return chosen;
+    random_sequence random({s.seed, stream::positions, 0});
+    index_t wanted = s.positions;
+    for (auto& positions : chosen.of_block)
+        std::erase_if(positions, [&](index_t) {
+            bool const take = random.below(static_cast<std::uint32_t>(counted--)) < wanted;
+            wanted -= take;
+            return !take;
+        });
+    return chosen;
+}
+
+// The rows (n, P - 1) of a batch of blocks that are drawn: of every position that is scored and the patches after it
+// that score it too; or all.
+inline std::vector<token_id> rows_to_draw(std::span<std::vector<index_t> const> chosen, index_t P, index_t K,
+                                          bool all) {
+    auto const patches = static_cast<index_t>(brier_patches(static_cast<std::size_t>(K)));
+    std::vector<token_id> rows;
+    for (std::size_t b = 0; b < chosen.size(); ++b) {
+        auto const first = static_cast<index_t>(b) * (P - 1);
+        index_t next = 0;
+        for (index_t const p : chosen[b])
+            for (next = std::max(next, p); next < p + patches; ++next)
+                rows.push_back(static_cast<token_id>(first + next));
+    }
+    if (all) {
+        rows.resize(chosen.size() * static_cast<std::size_t>(P - 1));
+        std::iota(rows.begin(), rows.end(), 0);
+    }
+    return rows;
 }
 
 // Sums of the references' scores at the scored positions.
@@ -175,23 +202,23 @@ evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& mod
     return e;
 }
 
-// Whole blocks through a language model. All P - 1 predictions of a block are drawn N times and scored, but those whose
-// target holds PAD; a block is a sequence of the jackknife. Prediction p of block b has position b (P - 1) + p in
-// stream::evaluation (and, for the energy loss, in the streams of training at step 0), so results do not depend on the
-// batch. The references are scored at the same positions, where a table is given. Throws errc::config for K < 4 and
-// blocks that are no whole patches, errc::data where nothing can be scored, errc::tokenizer for ids of another
-// vocabulary.
+// Whole blocks through a language model. The P - 1 predictions of a block are drawn N times and scored, but those whose
+// target, the next max(K, 4) tokens, holds PAD or runs past the block; a block is a sequence of the jackknife. With
+// fewer than 4 tokens a patch every sample goes on along its own tokens (count_pairs). Prediction p of block b has
+// number b (P - 1) + p in stream::evaluation, so results do not depend on the batch, nor a score on what else is
+// scored; its further patches draw at step 1. The energy loss is that of the objective given, and none without one (of
+// a stored model, energy_objective_of says it): the mean over all predictions that are drawn, with the noise of
+// training at step 0. The references are scored at the same positions, where a table is given. Throws
+// errc::config for blocks that are no whole patches, errc::data where nothing can be scored, errc::tokenizer for ids of
+// another vocabulary.
 template <class Model, class Backend>
 evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                     special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
-                    typename Model::objective const& objective = {}) {
+                    std::optional<typename Model::objective> const& objective = {}) {
     constexpr index_t K = Model::K;
     constexpr auto k = static_cast<std::size_t>(K);
-    require(k >= brier_orders, errc::config, [&] {
-        return "calm::evaluate: expected patches of at least 4 tokens, found " + std::to_string(K) +
-               ": BrierLM scores 4 tokens of one patch; evaluate a configuration with patch_size >= 4";
-    });
-    require(settings.samples >= 2 && settings.batch >= 1, errc::usage,
+    constexpr auto patches = brier_patches(k);
+    require(settings.samples >= 2 && settings.batch >= 1 && settings.positions >= 0, errc::usage,
             "calm::evaluate: expected at least 2 samples a position and 1 block at a time");
     require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
         return "calm::evaluate: expected a bigram table of the model's vocabulary of " +
@@ -201,57 +228,89 @@ evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id cons
     index_t const B = detail::count_blocks(blocks, settings, K);
     index_t const P = settings.block_tokens / K;
     index_t const N = settings.samples;
+    auto const chosen = detail::choose_positions(blocks, settings, K, special.pad);
     std::vector<brier_sequence> sequences(static_cast<std::size_t>(B));
     detail::reference_sums references;
-    std::vector<token_id> samples;  // (n, P - 1, N, K)
+    branches<Model, Backend> on(ctx, model, patches > 1 ? P - 1 : 0, static_cast<index_t>(patches) - 1);
     double energy = 0;
+    index_t drawn = 0;  // predictions
+    sampled_together took;
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     for (index_t b0 = 0; b0 < B; b0 += settings.batch) {
-        arena_scope const saved(ctx.saved);
-        arena_scope const scratch(ctx.scratch);
         index_t const n = std::min(settings.batch, B - b0);
-        index_t const first = b0 * (P - 1);
-        typename Model::token_view const tokens(blocks.data() + b0 * P * K, extents<dyn>(n * P * K));
-        auto const t = model.shift(ctx, tokens, P);
-        auto const hidden = model.transformer.forward(ctx, t.inputs, P - 1).y;
-        energy += model.loss_sum(ctx, hidden, t.labels, objective, first);
-        samples.resize(static_cast<std::size_t>(n * (P - 1) * N * K));
-        model.sample_patches(ctx,
-                             vector_view<token_id, dyn, Backend>(samples.data(), extents<dyn>(n * (P - 1) * N * K)),
-                             hidden, N, ctx.random(stream::evaluation), first);
-        std::span<token_id const> rest = samples;
-        for (index_t b = b0; b < b0 + n; ++b) {
+        auto const here = std::span(chosen.of_block).subspan(static_cast<std::size_t>(b0), static_cast<std::size_t>(n));
+        auto const rows = detail::rows_to_draw(here, P, K, settings.positions == 0);
+        auto const R = static_cast<index_t>(rows.size());
+        if (R == 0) continue;
+        auto const samples = [&] {  // (R, N, K)
+            arena_scope const saved(ctx.saved);
+            arena_scope const scratch(ctx.scratch);
+            typename Model::token_view const tokens(blocks.data() + b0 * P * K, extents<dyn>(n * P * K));
+            auto const t = model.shift(ctx, tokens, P);
+            auto const all = model.transformer.forward(ctx, model.read(ctx, t.inputs), P - 1).y;
+            auto const hidden = ctx.saved.template take<typename Model::scalar>(extents<dyn, Model::D>(R));
+            vector_view<token_id const, dyn, Backend> const ids(rows.data(), extents<dyn>(R));
+            gather_rows(ctx, hidden, matrix_view<typename Model::scalar const, Model::D, Backend>(all), ids);
+            auto const labels = ctx.saved.template take<token_id>(extents<dyn>(R * K));
+            std::vector<noise_place> places;
+            for (index_t r = 0; r < R; ++r) {
+                std::copy_n(t.labels.data() + ids[r] * K, K, labels.data() + r * K);
+                places.push_back({ctx.random(stream::evaluation), (b0 * (P - 1) + ids[r]) * N});
+            }
+            if (objective) energy += model.loss_sum(ctx, hidden, labels, *objective, drawn);
+            std::vector<token_id> made(rows.size() * static_cast<std::size_t>(N) * k);
+            sample_many(ctx, model, std::span<token_id>(made),
+                        matrix_view<typename Model::scalar const, Model::D, Backend>(hidden), N, settings.sampler,
+                        places, took);
+            return made;
+        }();
+        drawn += R;
+        auto row = rows.size();
+        for (index_t b = b0 + n; b-- > b0;) {
             auto const block = blocks.subspan(static_cast<std::size_t>(b * P * K), static_cast<std::size_t>(P * K));
-            for (std::size_t at = k; at < block.size(); at += k) {
-                auto const drawn = rest.first(static_cast<std::size_t>(N) * k);
-                rest = rest.subspan(drawn.size());
-                auto const target = brier_target(block, at, k);
-                if (!is_counted(target, special.pad)) continue;
-                sequences[static_cast<std::size_t>(b)].add(brier_position(drawn, target));
-                if (table != nullptr) references.add(*table, block[at - 1], target);
+            auto const& positions = here[static_cast<std::size_t>(b - b0)];
+            if (patches > 1 && !positions.empty()) on.read(block.first(block.size() - k));
+            for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
+                index_t const p = *at;
+                while (rows[row - 1] != (b - b0) * (P - 1) + p) --row;
+                auto const size = static_cast<std::size_t>(N) * k;
+                std::span<token_id const> const own = std::span(samples).subspan((row - 1) * size, patches * size);
+                auto const first = static_cast<std::size_t>(p + 1) * k;
+                auto const target = brier_target(block, first, k);
+                auto& sum = sequences[static_cast<std::size_t>(b)];
+                if constexpr (patches > 1) {
+                    noise_place place{{settings.seed, stream::evaluation, 1},
+                                      (b * (P - 1) + p) * static_cast<index_t>(patches - 1) * N};
+                    auto const go_on = [&](std::span<token_id const> prefix, std::span<token_id> out) {
+                        on.draw(p, prefix, out, place, settings.sampler, took);
+                        place.first += static_cast<index_t>(out.size()) / K;
+                    };
+                    sum.add(brier_of(count_hits(own, k, target), count_pairs(own.first(size), k, go_on),
+                                     static_cast<std::size_t>(N)));
+                } else {
+                    sum.add(brier_position(own, target));
+                }
+                if (table != nullptr) references.add(*table, block[first - 1], target);
             }
         }
     }
     auto const report = report_brier(sequences);
-    evaluation e{.brier = report.brier,
-                 .brier_se = report.brier_error,
-                 .brier_lm = report.brier_lm,
-                 .brier_lm_se = report.brier_lm_error,
-                 .positions = report.positions,
-                 .sequences = report.sequences,
-                 .skipped_pad = B * (P - 1) - report.positions,
-                 .block = settings.block_tokens,
-                 .samples = N,
-                 .seed = settings.seed,
-                 .unigram_brier = {},
-                 .bigram_brier = {},
-                 .bigram_brier_lm = {},
-                 .optimal_brier = {},
-                 .optimal_brier_lm = {},
-                 .energy_loss = energy / static_cast<double>(B * (P - 1)),
-                 .token_accuracy = {},
-                 .token_accuracy_posterior = {},
-                 .posterior_std = {}};
+    evaluation e;
+    e.brier = report.brier;
+    e.brier_se = report.brier_error;
+    e.brier_lm = report.brier_lm;
+    e.brier_lm_se = report.brier_lm_error;
+    e.positions = report.positions;
+    e.sequences = report.sequences;
+    e.skipped_pad = chosen.skipped_pad;
+    e.block = settings.block_tokens;
+    e.samples = N;
+    e.temperature = settings.sampler.T;
+    e.sampler = settings.sampler.name();
+    e.draws_a_patch = static_cast<double>(took.draws) / static_cast<double>(std::max<index_t>(1, took.patches));
+    e.capped = took.capped;
+    e.seed = settings.seed;
+    if (objective) e.energy_loss = energy / static_cast<double>(drawn);
     if (table != nullptr) {
         e.unigram_brier = report_brier(std::span(&references.unigram, 1)).brier;
         e.bigram_brier = report_brier(std::span(&references.bigram, 1)).brier;
@@ -259,71 +318,6 @@ evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id cons
     }
     detail::add_autoencoder(e, evaluate_autoencoder(ctx, model.ae_model, blocks, special.pad, settings.seed));
     return e;
-}
-
-// One JSON object on one line, the keys in their documented order; null where nothing applies.
-inline std::string to_json(evaluation const& e) {
-    using value = decltype(metric::value);
-    constexpr double null = std::numeric_limits<double>::quiet_NaN();
-    auto const one = [&](std::optional<double> const& x) -> value { return x.value_or(null); };
-    auto const four = [&](std::optional<brier_scores> const& x) -> value {
-        return x ? value(std::vector<double>(x->begin(), x->end())) : value(null);
-    };
-    auto const scored = [&](index_t x) -> value { return e.brier ? value(x) : value(null); };
-    std::array const metrics{metric{"brier", four(e.brier)},
-                             metric{"brier_se", four(e.brier_se)},
-                             metric{"brier_lm", one(e.brier_lm)},
-                             metric{"brier_lm_se", one(e.brier_lm_se)},
-                             metric{"positions", scored(e.positions)},
-                             metric{"sequences", scored(e.sequences)},
-                             metric{"skipped_pad", scored(e.skipped_pad)},
-                             metric{"block", e.block},
-                             metric{"mode", std::string_view("padded")},
-                             metric{"samples", scored(e.samples)},
-                             metric{"seed", static_cast<index_t>(e.seed)},
-                             metric{"unigram_brier", four(e.unigram_brier)},
-                             metric{"bigram_brier", four(e.bigram_brier)},
-                             metric{"bigram_brier_lm", one(e.bigram_brier_lm)},
-                             metric{"optimal_brier", four(e.optimal_brier)},
-                             metric{"optimal_brier_lm", one(e.optimal_brier_lm)},
-                             metric{"energy_loss", one(e.energy_loss)},
-                             metric{"token_accuracy", one(e.token_accuracy)},
-                             metric{"token_accuracy_posterior", one(e.token_accuracy_posterior)},
-                             metric{"posterior_std", one(e.posterior_std)}};
-    return to_json(std::span<metric const>(metrics));
-}
-
-// The same for people: some lines, the last without its end.
-inline std::string to_table(evaluation const& e) {
-    std::string text;
-    auto const say = [&text](char const* format, auto... values) {
-        char line[256];
-        std::snprintf(line, sizeof line, format, values...);
-        text += line;
-    };
-    auto const scores = [&](char const* name, std::optional<brier_scores> const& x, std::optional<double> const& lm) {
-        if (!x) return;
-        say("%-10s %9.4f %9.4f %9.4f %9.4f", name, (*x)[0], (*x)[1], (*x)[2], (*x)[3]);
-        if (lm) say(" %9.2f", *lm);
-        text += '\n';
-    };
-    if (e.brier) {
-        say("%-10s %9s %9s %9s %9s %9s\n", "", "Brier-1", "Brier-2", "Brier-3", "Brier-4", "BrierLM");
-        scores("model", e.brier, e.brier_lm);
-        scores("  error", e.brier_se, e.brier_lm_se);
-        scores("optimum", e.optimal_brier, e.optimal_brier_lm);
-        scores("bigram", e.bigram_brier, e.bigram_brier_lm);
-        scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
-        say("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
-            static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
-            static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
-    }
-    if (e.energy_loss) say("energy loss %.5f\n", *e.energy_loss);
-    if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
-        say("autoencoder: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
-            100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior, *e.posterior_std);
-    if (!text.empty()) text.pop_back();
-    return text;
 }
 
 }  // namespace calm

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "calm/model/calm.hpp"
+#include "calm/model/flops.hpp"
 #include "calm/text/token.hpp"
 #include "calm/train/metrics.hpp"
 #include "calm/train/optimizer.hpp"
-#include "calm/train/peak.hpp"
 #include "calm/train/schedule.hpp"
 
 namespace calm {
@@ -233,9 +233,9 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
         now.kl += share * losses.kl;
         now.posterior_std += share * losses.posterior_std;
     };
-    double const flops = step_flops::autoencoder(C, model.vocabulary()) * static_cast<double>(recipe.batch_tokens) /
-                         static_cast<double>(K);
-    detail::train(ctx, model, recipe, tell, recipe.batch_tokens, flops, 0, micro);
+    double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
+                        static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
+    detail::train(ctx, model, recipe, tell, recipe.batch_tokens, work, 0, micro);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (spec 4, 5, 11). The source is asked for
@@ -260,9 +260,9 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
-    double const flops =
-        step_flops::calm(C, patches, recipe.objective.samples) * static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, flops,
+    double const work = flops::train_calm(C, patches - 1, recipe.objective.samples) *
+                        static_cast<double>(recipe.sequences * (patches - 1));
+    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, work,
                   detail::parameter_bytes(model.ae_model), micro);
 }
 

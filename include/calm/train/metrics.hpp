@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -26,7 +27,7 @@ namespace calm {
 // One key of a line: a number, a word, or a list of numbers.
 struct metric {
     std::string_view name;
-    std::variant<double, index_t, bool, std::string_view, std::vector<double>> value;
+    std::variant<double, index_t, std::uint64_t, bool, std::string_view, std::vector<double>> value;
 };
 
 namespace detail {
@@ -40,6 +41,9 @@ inline void append_json(std::string& line, double value) {
     line.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 inline void append_json(std::string& line, index_t value) {
+    line += std::to_string(value);
+}
+inline void append_json(std::string& line, std::uint64_t value) {
     line += std::to_string(value);
 }
 inline void append_json(std::string& line, bool value) {

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/elementwise.hpp"
-#include "calm/tensor/math.hpp"
-#include "calm/tensor/packet.hpp"
+#include "calm/train/block/adamw.hpp"
 
 namespace calm {
 
@@ -27,39 +26,24 @@ struct adamw_settings {
 
 namespace detail {
 
-// The numbers of one update that are the same for every element.
-struct adamw_update {
-    double gradient_scale;
-    double keep;  // 1 - rate * weight_decay, for parameters that decay
-    double beta1;
-    double beta2;
-    double rate;         // over the first moment's bias correction
-    double second_root;  // of the second moment's bias correction
-    double eps;
-};
-
-// One parameter's memory, its element type erased.
-struct adamw_slot {
-    std::string name;
-    void* value;
-    void* gradient;
-    void* first;
-    void* second;
-    bool* received;
-    bool decays;
-    double (*squares)(adamw_slot const&, index_t begin, index_t end);
-    void (*update)(adamw_slot const&, adamw_update const&, index_t begin, index_t end);
+template <class Model> struct backend_of_model { using type = cpu; };
+template <class Model>
+requires requires {
+    typename Model::backend;
+}
+struct backend_of_model<Model> {
+    using type = typename Model::backend;
 };
 
 // A packet of doubles from as many elements.
-[[gnu::always_inline]] inline packet<double> widened(double const* p) {
-    return load<packet<double>>(p);
-}
-[[gnu::always_inline]] inline packet<double> widened(float const* p) {
-    using half __attribute__((vector_size(32))) = float;
-    half h;
-    std::memcpy(&h, p, sizeof(h));
-    return __builtin_convertvector(h, packet<double>);
+template <class T> [[gnu::always_inline]] inline packet<double> widened(T const* p) {
+    if constexpr (std::is_same_v<T, double>)
+        return load<packet<double>>(p);
+    else {
+        typename vectors_of<T>::half half;
+        std::memcpy(&half, p, sizeof(half));
+        return __builtin_convertvector(half, packet<double>);
+    }
 }
 
 // The sum of squares of g[begin .. end), in double and in a fixed order.
@@ -80,87 +64,79 @@ template <class T> double sum_of_squares(T const* g, index_t begin, index_t end)
     return sum(a + b) + rest;
 }
 
-// AdamW on elements [begin, end) of one parameter; its gradient is zero afterwards.
-template <class T> void adamw_elements(adamw_slot const& slot, adamw_update const& u, index_t begin, index_t end) {
-    auto* const value = static_cast<T*>(slot.value);
-    auto* const gradient = static_cast<T*>(slot.gradient);
-    auto* const first = static_cast<T*>(slot.first);
-    auto* const second = static_cast<T*>(slot.second);
-    auto const scale = static_cast<T>(u.gradient_scale);
-    auto const keep = static_cast<T>(slot.decays ? u.keep : 1.0);
-    auto const towards = static_cast<T>(1 - u.beta1);
-    auto const beta2 = static_cast<T>(u.beta2);
-    auto const rest2 = static_cast<T>(1 - u.beta2);
-    auto const rate = static_cast<T>(u.rate);
-    auto const root = static_cast<T>(1 / u.second_root);
-    auto const eps = static_cast<T>(u.eps);
-    for_packets<T>(begin, end, [&]<class V>(index_t i) {
-        V const g = load<V>(gradient + i) * splat<V>(scale);
-        V const m0 = load<V>(first + i);
-        V const m = m0 + (g - m0) * splat<V>(towards);
-        V const v = load<V>(second + i) * splat<V>(beta2) + g * g * splat<V>(rest2);
-        V const p =
-            load<V>(value + i) * splat<V>(keep) - splat<V>(rate) * m / (math::sqrt(v) * splat<V>(root) + splat<V>(eps));
-        store(first + i, m);
-        store(second + i, v);
-        store(value + i, p);
-        store(gradient + i, V{});
+// The sum of x[begin .. end) by halves.
+inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end) {
+    if (end - begin <= 1) return end > begin ? x[begin] : 0;
+    std::size_t const middle = begin + (end - begin) / 2;
+    return sum_by_halves(x, begin, middle) + sum_by_halves(x, middle, end);
+}
+
+// How the cpu does what train/block/adamw.hpp does for executors of blocks.
+template <class T>
+double run_sums_of_squares(context<cpu> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
+                           std::vector<adamw_range> const& ranges) {
+    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
+        auto const& part = ranges[static_cast<std::size_t>(r)];
+        sums[1 + r] = sum_of_squares(slots[part.slot].gradient, part.begin, part.end);
+    });
+    return sum_by_halves(sums + 1, 0, ranges.size());
+}
+template <class T, class F>
+void run_adamw(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const& ranges,
+               F const& step_of) {
+    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
+        auto const& part = ranges[static_cast<std::size_t>(r)];
+        adamw_step<T> const step = step_of(slots[part.slot]);
+        for_packets<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
     });
 }
 
 }  // namespace detail
 
 // AdamW: decoupled decay, then the step along the corrected moments, as torch.optim.AdamW does. It keeps the addresses
-// of the model's parameters: the model must stay where it is as long as the optimizer lives.
-class adamw {
+// of the model's parameters: the model must stay where it is as long as the optimizer lives. `adamw optimizer(model)`
+// takes the numbers T, float or double, and the backend from the model.
+template <class T = float, class Backend = cpu> class adamw {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
+                  "calm::adamw: parameters must be float or double");
+
 public:
     // All parameters need memory for value and gradient; throws errc::usage naming the first that has none, or the
     // setting that cannot be.
     template <class Model> explicit adamw(Model& model, adamw_settings const& settings = {}) : settings_(settings) {
         check(settings);
-        for (auto const& p : parameters_of(model)) {
-            using T = typename std::remove_cvref_t<decltype(p)>::scalar;
-            static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
-                          "calm::adamw: parameters must be float or double");
+        for (auto const& p : parameters_of<Backend>(model)) {
             require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage, [&] {
                 return "calm::adamw: expected memory for value and gradient of " + p.name +
                        ", found none; call calm::allocate with an arena for each first";
             });
             auto const moment = [&] {
-                auto const zeros = moments_.take<T>(p.value.extents());
-                std::fill_n(zeros.data(), zeros.size(), T{});
-                return static_cast<void*>(zeros.data());
+                auto const zeros = moments_.template take<T>(p.value.extents());
+                detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
+                return zeros.data();
             };
-            void* const first = moment();
-            void* const second = moment();
+            T* const first = moment();
+            T* const second = moment();
             add_ranges(p.value.size());
-            slots_.push_back({p.name, p.value.data(), p.grad.data(), first, second, p.received_gradient, p.decays,
-                              [](detail::adamw_slot const& s, index_t begin, index_t end) {
-                                  return detail::sum_of_squares(static_cast<T const*>(s.gradient), begin, end);
-                              },
-                              &detail::adamw_elements<T>});
+            slots_.push_back(
+                {p.name, p.value.data(), p.grad.data(), first, second, p.value.size(), p.received_gradient, p.decays});
         }
-        partial_.resize(ranges_.size());
+        sums_ = moments_.template take<double>(extents<dyn>(1 + static_cast<index_t>(ranges_.size())));
     }
     adamw(adamw const&) = delete;
     adamw& operator=(adamw const&) = delete;
 
     // The norm of all gradients together, summed in double over ranges that do not depend on the threads. Not finite
     // where some gradient is not.
-    template <class Backend> double gradient_norm(context<Backend> const& ctx) {
-        ctx.parallel(static_cast<index_t>(ranges_.size()), [this](index_t r) {
-            auto const& part = ranges_[static_cast<std::size_t>(r)];
-            auto const& slot = slots_[part.slot];
-            partial_[static_cast<std::size_t>(r)] = slot.squares(slot, part.begin, part.end);
-        });
-        return std::sqrt(sum_partials(0, partial_.size()));
+    double gradient_norm(context<Backend> const& ctx) {
+        return ctx.rehearsing() ? 0 : std::sqrt(detail::run_sums_of_squares(ctx, sums_.data(), slots_, ranges_));
     }
 
     // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
     // step, to be checked with them. Returns the norm of the gradients before clipping. Throws errc::usage naming the
     // first parameter that received no gradient, and errc::non_finite naming the first bad tensor and ctx.step; no
     // weight and no moment has then changed. In a rehearsal only the former is checked.
-    template <class Backend> double step(context<Backend> const& ctx, double rate, double loss = 0) {
+    double step(context<Backend> const& ctx, double rate, double loss = 0) {
         for (auto const& slot : slots_)
             require(*slot.received, errc::usage, [&] {
                 return "calm::adamw: step " + std::to_string(ctx.step) +
@@ -173,7 +149,7 @@ public:
         double norm = 0;
         if (!ctx.rehearsing()) {
             norm = gradient_norm(ctx);
-            require_finite(ctx.step, rate, loss, norm);
+            require_finite(ctx, rate, loss, norm);
             update(ctx, rate, norm);
         }
         for (auto const& slot : slots_) *slot.received = false;
@@ -183,17 +159,10 @@ public:
     // Updates made so far: the bias corrections follow from it.
     [[nodiscard]] index_t updates() const { return updates_; }
     [[nodiscard]] adamw_settings const& settings() const { return settings_; }
-    // The memory of both moments, for the plan.
-    [[nodiscard]] arena<cpu> const& moments() const { return moments_; }
+    // The memory of both moments and of the partial sums, for the plan.
+    [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
 private:
-    static constexpr index_t grain = 16384;  // elements a task
-    struct range {
-        std::size_t slot;
-        index_t begin;
-        index_t end;
-    };
-
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
             require(holds, errc::usage, [&] {
@@ -208,24 +177,17 @@ private:
     }
 
     void add_ranges(index_t n) {
-        for (index_t begin = 0; begin < n; begin += grain)
-            ranges_.push_back({slots_.size(), begin, std::min(n, begin + grain)});
+        for (index_t begin = 0; begin < n; begin += detail::adamw_grain)
+            ranges_.push_back({slots_.size(), begin, std::min(n, begin + detail::adamw_grain)});
     }
 
-    // The sum of partial_[begin .. end) by halves.
-    [[nodiscard]] double sum_partials(std::size_t begin, std::size_t end) const {
-        if (end - begin <= 1) return end > begin ? partial_[begin] : 0;
-        std::size_t const middle = begin + (end - begin) / 2;
-        return sum_partials(begin, middle) + sum_partials(middle, end);
-    }
-
-    void require_finite(std::uint32_t at, double rate, double loss, double norm) const {
+    void require_finite(context<Backend> const& ctx, double rate, double loss, double norm) const {
         auto const fail = [&](std::string const& what) {
-            throw error(errc::non_finite, "step " + std::to_string(at) + ": " + what +
+            throw error(errc::non_finite, "step " + std::to_string(ctx.step) + ": " + what +
                                               "; no weight was changed. Try a lower rate or a longer warm-up");
         };
         for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(norm); ++r)
-            if (!std::isfinite(partial_[r]))
+            if (!std::isfinite(fetch(ctx, sums_.data() + 1 + r)))
                 fail("expected finite gradients, the first that is not is that of " + slots_[ranges_[r].slot].name);
         if (!std::isfinite(norm))
             fail("expected a finite norm of all gradients together, found " + std::to_string(norm));
@@ -233,28 +195,36 @@ private:
         if (!std::isfinite(rate)) fail("expected a finite rate, found " + std::to_string(rate));
     }
 
-    template <class Backend> void update(context<Backend> const& ctx, double rate, double norm) {
+    void update(context<Backend> const& ctx, double rate, double norm) {
         auto const count = static_cast<double>(++updates_);
-        detail::adamw_update const u{settings_.clip > 0 ? std::min(1.0, settings_.clip / (norm + 1e-6)) : 1.0,
-                                     1 - rate * settings_.weight_decay,
-                                     settings_.beta1,
-                                     settings_.beta2,
-                                     rate / (1 - std::pow(settings_.beta1, count)),
-                                     std::sqrt(1 - std::pow(settings_.beta2, count)),
-                                     settings_.eps};
-        ctx.parallel(static_cast<index_t>(ranges_.size()), [&](index_t r) {
-            auto const& part = ranges_[static_cast<std::size_t>(r)];
-            auto const& slot = slots_[part.slot];
-            slot.update(slot, u, part.begin, part.end);
+        double const scale = settings_.clip > 0 ? std::min(1.0, settings_.clip / (norm + 1e-6)) : 1.0;
+        double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
+        detail::run_adamw(ctx, slots_, ranges_, [&](detail::adamw_slot<T> const& slot) {
+            return detail::adamw_step<T>{slot.value,
+                                         slot.gradient,
+                                         slot.first,
+                                         slot.second,
+                                         static_cast<T>(scale),
+                                         static_cast<T>(slot.decays ? 1 - rate * settings_.weight_decay : 1),
+                                         static_cast<T>(1 - settings_.beta1),
+                                         static_cast<T>(settings_.beta2),
+                                         static_cast<T>(1 - settings_.beta2),
+                                         static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
+                                         static_cast<T>(1 / second_root),
+                                         static_cast<T>(settings_.eps)};
         });
     }
 
     adamw_settings settings_;
-    arena<cpu> moments_{"moments"};
-    std::vector<detail::adamw_slot> slots_;  // in the order of visit
-    std::vector<range> ranges_;
-    std::vector<double> partial_;  // a sum of squares a range
+    arena<Backend> moments_{"moments"};
+    std::vector<detail::adamw_slot<T>> slots_;  // in the order of visit
+    std::vector<detail::adamw_range> ranges_;
+    view<double, extents<dyn>, Backend> sums_;  // of squares: all, then each range's
     index_t updates_ = 0;
 };
+
+template <class Model>
+adamw(Model&, adamw_settings const& = {})
+    -> adamw<typename detail::scalar_of_model<Model>::type, typename detail::backend_of_model<Model>::type>;
 
 }  // namespace calm

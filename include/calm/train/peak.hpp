@@ -1,10 +1,9 @@
 #pragma once
-// How fast the machine multiplies matrices, measured, and how many operations a step asks of it, counted.
+// How fast the machine multiplies matrices, measured. How many operations a step asks of it stands in model/flops.hpp.
 
 #include <algorithm>
 #include <chrono>
 
-#include "calm/model/config.hpp"
 #include "calm/tensor/matmul.hpp"
 
 namespace calm {
@@ -33,40 +32,5 @@ inline double measure_peak(context<cpu>& ctx, double seconds = 0.05) {
     }
     return 2.0 * static_cast<double>(rows * width * width) / best;
 }
-
-// Floating-point operations of the matrix products in one training step, a patch: forward, and twice as many backward.
-// Norms, activations and random numbers are not counted. V vocabulary, P positions a sequence, N samples.
-struct step_flops {
-    // Encoder alone, forward.
-    static constexpr double encoder(autoencoder_configuration const& c) {
-        return product(c.num_encoder_layers / 2 * (c.patch_size + 1), c.hidden_size, 3 * c.intermediate_size) +
-               product(1, c.patch_size * c.hidden_size, c.hidden_size) + product(1, c.hidden_size, 2 * c.latent_size);
-    }
-    static constexpr double autoencoder(autoencoder_configuration const& c, index_t V) {
-        double const decoder =
-            product(1, c.latent_size, c.hidden_size) +
-            product(c.num_decoder_layers / 2 * (c.patch_size + 1), c.hidden_size, 3 * c.intermediate_size) +
-            product(1, c.hidden_size, c.patch_size * c.hidden_size) + product(c.patch_size, c.hidden_size, V);
-        return 3 * (encoder(c) + decoder);
-    }
-    // The frozen encoder runs forward only; the energy head's shared part counts once a position.
-    static constexpr double calm(configuration const& c, index_t P, index_t N) {
-        index_t const D = c.hidden_size;
-        index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
-        double const projection = product(1, c.autoencoder.patch_size * D, 2 * D) + product(1, 2 * D, D);
-        double const layer =
-            product(2, D, D) + product(2, D, kv) + product(P, D, 1) + product(1, D, 3 * c.intermediate_size);
-        double const shared = product(1 + c.num_mlp_layers, D, D);
-        double const sample = product(1, c.noise_size, D) + product(5 * c.num_mlp_layers + 1, D, D) +
-                              product(1, D, c.autoencoder.latent_size);
-        return encoder(c.autoencoder) + 3 * (projection + static_cast<double>(c.num_hidden_layers) * layer + shared +
-                                             static_cast<double>(N) * sample);
-    }
-
-private:
-    static constexpr double product(index_t m, index_t k, index_t n) {
-        return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
-    }
-};
 
 }  // namespace calm

@@ -1,5 +1,5 @@
 #pragma once
-// What a program holds while it trains: models in memory of their own, text that never ends, short recipes.
+// What a program holds while it trains: models made ready, text that never ends, short recipes.
 
 #include <algorithm>
 #include <concepts>
@@ -9,28 +9,12 @@
 #include <vector>
 
 #include "calm/model/calm.hpp"
+#include "calm/model/resident.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/train/loop.hpp"
 
 namespace calm {
-
-// What a model is held for: training needs a gradient beside every value that is trained.
-enum class held_for { use, training };
-
-// A model and the memory of its parameters, all zero at first; the frozen autoencoder of a language model has its
-// values here too. It may be moved, but not while an optimizer knows its model.
-template <class Model> struct resident {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
-    Model model;
-
-    // V tokens of vocabulary. Throws errc::memory.
-    explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {
-        allocate(model, values, purpose == held_for::training ? &gradients : nullptr);
-        if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
-    }
-};
 
 // Every parameter of `to` becomes a copy of that of `from`. Throws errc::usage where their vocabularies differ.
 template <class Model> void copy_parameters(Model& to, Model& from) {
@@ -62,15 +46,17 @@ template <configuration C> auto make_calm(context<> const& ctx, typename calm_mo
     return made;
 }
 
-// A token_source for training: the blocks of a corpus in mode `padded` (spec 2), shuffled anew every epoch, without
-// end. An autoencoder is trained on single patches, block_tokens = K; a language model on blocks of many.
+// A token_source for training: the blocks of a packed corpus (spec 2), shuffled anew every epoch, without end. An
+// autoencoder is trained on single patches, block_tokens = K; a language model on blocks of many.
 class text_blocks {
 public:
     // The corpus outlives it. Throws errc::data if it has less than one block, errc::config if block_tokens is no
     // multiple of K.
-    text_blocks(corpus const& text, index_t K, index_t block_tokens, std::uint64_t seed = 1) :
-        reader_(text, {packing::padded, static_cast<std::size_t>(K), seed}, static_cast<std::size_t>(block_tokens)) {}
-    text_blocks(corpus const&& text, index_t K, index_t block_tokens, std::uint64_t seed = 1) = delete;
+    text_blocks(corpus const& text, index_t K, index_t block_tokens, std::uint64_t seed = 1,
+                packing mode = packing::padded) :
+        reader_(text, {mode, static_cast<std::size_t>(K), seed}, static_cast<std::size_t>(block_tokens)) {}
+    text_blocks(corpus const&& text, index_t K, index_t block_tokens, std::uint64_t seed = 1,
+                packing mode = packing::padded) = delete;
 
     // Fills whole blocks with the next ones. Throws errc::usage for a place that is not whole blocks.
     void operator()(std::span<token_id> tokens) {

@@ -5,12 +5,15 @@
 // What depends on the hidden state alone is computed once a position, not N times.
 
 #include <array>
+#include <span>
 
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/heads/noise.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/tensor/block/repeat.hpp"
 
 namespace calm {
 
@@ -18,7 +21,7 @@ namespace detail {
 
 // x (R N, D) = y (R, D), every row N times.
 template <class T>
-void repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, index_t samples, index_t width) {
+void run_repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, index_t samples, index_t width) {
     ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin * samples; i < end * samples; ++i)
             std::copy_n(y + i / samples * width, width, x + i * width);
@@ -26,7 +29,8 @@ void repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, i
 }
 // y (R, D) = sums of N neighbouring rows of x (R N, D).
 template <class T>
-void sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t positions, index_t samples, index_t width) {
+void run_sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t positions, index_t samples,
+                           index_t width) {
     ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             std::copy_n(x + r * samples * width, width, y + r * width);
@@ -83,7 +87,7 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
             arena_scope const scope(ctx.scratch);
             auto const shared = ctx.scratch.template take<T>(y.extents());  // (R, D)
             matmul(ctx, shared, y, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
-            detail::repeat_rows(ctx, s.a1.data(), shared.data(), positions, samples, D);
+            detail::run_repeat_rows(ctx, s.a1.data(), shared.data(), positions, samples, D);
         }
         matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
         s.s1 = linears.template layer<1>().forward(ctx, s.a1);
@@ -116,7 +120,7 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
         linears.template layer<1>().backward(ctx, s.s1, a, a);  // of a1
         auto& w0 = linears.template layer<0>();
         auto const dshared = ctx.scratch.template take<T>(dy.extents());  // (R, D)
-        detail::sum_repeated_rows(ctx, dshared.data(), a.data(), dy.extent(0), s.samples, D);
+        detail::run_sum_repeated_rows(ctx, dshared.data(), a.data(), dy.extent(0), s.samples, D);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.y, into::accumulate);
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(a), s.norm.y, into::accumulate);
         add_row_sums(ctx, w0.bias.gradient(), matrix_view<T const, D, Backend>(dshared));
@@ -142,6 +146,7 @@ struct energy_objective {
 
 template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
     using scalar = T;
+    using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr index_t S = C.noise_size;
@@ -216,13 +221,20 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);
     }
 
-    // z (R N, L): N samples of every position. The noise of sample n of row r is element ((first + r) N + n) S .. of
-    // `draws`. What it needs of ctx.saved is given back.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, key draws,
-                index_t first = 0) const {
+    // z (R N, L): N samples of every hidden state (R, D), with noise at their places (R), times `scale`: number i of a
+    // key is its elements i S .. i S + S - 1. What it needs of ctx.saved is given back.
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+                double scale = 1) const {
         arena_scope const scope(ctx.saved);
         index_t const samples = hidden.extent(0) > 0 ? z.extent(0) / hidden.extent(0) : 0;
-        copy(ctx, z, forward(ctx, hidden, draw_noise(ctx, z.extent(0), draws, first * samples)).y);
+        auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
+        for (index_t r = 0; r < hidden.extent(0); ++r) {
+            auto const& place = places[static_cast<std::size_t>(r)];
+            fill_uniform(ctx, rows(noise, r * samples, samples), place.draws,
+                         static_cast<std::uint64_t>(place.first * S), static_cast<T>(-0.5));
+        }
+        if (scale != 1) evaluate(ctx, noise, noise * scale);
+        copy(ctx, z, forward(ctx, hidden, noise).y);
     }
 
     // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
@@ -255,8 +267,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
                              objective const& o, noise_view const& noise,
                              view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
         arena_scope const scope(ctx.saved);
-        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o, given_targets<T>{eps},
-                                  scale);
+        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o,
+                                  given_targets<T, Backend>{eps}, scale);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

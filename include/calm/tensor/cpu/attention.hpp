@@ -3,18 +3,13 @@
 // against tiles of keys, so no P x P matrix is kept. Layout and arithmetic only; the layer is nn/attention.hpp.
 
 #include <limits>
+#include <span>
 
+#include "calm/tensor/attention.hpp"
 #include "calm/tensor/cpu/gemm.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
-
-// T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head
-// h / (heads / kv_heads). Strides are in elements: between rows, and between sequences.
-struct attention_shape {
-    index_t sequences, queries, keys, heads, kv_heads, head_size;
-    index_t q_row, q_sequence, kv_row, kv_sequence;
-};
 
 inline constexpr index_t attention_tile = 64;
 
@@ -24,7 +19,7 @@ void attention_scores(attention_shape const& a, T* scores, T const* q, T const* 
                       index_t tk) {
     serial_gemm(product<T>{tq, tk, a.head_size, scores, attention_tile, q + q0 * a.q_row, a.q_row, false,
                            k + k0 * a.kv_row, a.kv_row, true, false});
-    T const scale = T{1} / static_cast<T>(std::sqrt(static_cast<double>(a.head_size)));
+    T const scale = a.template scale<T>();
     for (index_t i = 0; i < tq; ++i) {
         index_t const visible = std::clamp<index_t>(a.keys - a.queries + q0 + i + 1 - k0, 0, tk);
         T* const row = scores + i * attention_tile;
@@ -84,7 +79,7 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
     constexpr auto area = static_cast<std::size_t>(tile * tile);
     T weights[area];
     T slopes[area];
-    T const scale = T{1} / static_cast<T>(std::sqrt(static_cast<double>(a.head_size)));
+    T const scale = a.template scale<T>();
     for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
         index_t const tq = std::min(tile, a.queries - q0);
         T delta[tile];
@@ -118,6 +113,79 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
                                    q + q0 * a.q_row, a.q_row, false, true});
         }
     }
+}
+
+// o (overwritten) and lse (B, heads, T).
+template <class T>
+void run_attention(context<cpu>& ctx, attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
+    ctx.parallel(a.sequences * a.heads, [&](index_t task) {
+        index_t const at = a.q_start(task / a.heads, task % a.heads);
+        index_t const kv = a.kv_start(task / a.heads, task % a.heads / a.group());
+        attention_head(a, o + at, lse + task * a.queries, q + at, k + kv, v + kv);
+    });
+}
+
+// The same of queries against memory of more sequences and positions: the i-th reads the first lengths[b] keys of
+// sequence b = sequences[i].
+template <class T>
+void run_cached_attention(context<cpu>& ctx, attention_shape const& a, std::span<index_t const> sequences,
+                          std::span<index_t const> lengths, T* o, T* lse, T const* q, T const* k, T const* v) {
+    ctx.parallel(a.sequences * a.heads, [&](index_t task) {
+        index_t const i = task / a.heads;
+        index_t const b = sequences[static_cast<std::size_t>(i)];
+        attention_shape one = a;
+        one.keys = lengths[static_cast<std::size_t>(b)];
+        index_t const at = a.q_start(i, task % a.heads);
+        index_t const kv = a.kv_start(b, task % a.heads / a.group());
+        attention_head(one, o + at, lse + task * a.queries, q + at, k + kv, v + kv);
+    });
+}
+
+// dq, dk and dv are overwritten.
+template <class T>
+void run_attention_back(context<cpu>& ctx, attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o,
+                        T const* lse, T const* q, T const* k, T const* v) {
+    ctx.parallel(a.sequences * a.kv_heads, [&](index_t task) {
+        index_t const b = task / a.kv_heads;
+        index_t const kv = a.kv_start(b, task % a.kv_heads);
+        for (index_t p = 0; p < a.keys; ++p) {
+            std::fill_n(dk + kv + p * a.kv_row, a.head_size, T{});
+            std::fill_n(dv + kv + p * a.kv_row, a.head_size, T{});
+        }
+        for (index_t h = task % a.kv_heads * a.group(); h < (task % a.kv_heads + 1) * a.group(); ++h) {
+            index_t const at = a.q_start(b, h);
+            attention_head_back(a, dq + at, dk + kv, dv + kv, dout + at, o + at, lse + (b * a.heads + h) * a.queries,
+                                q + at, k + kv, v + kv);
+        }
+    });
+}
+
+// Turns every head of x (rows, width) in place.
+template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) {
+    index_t const half = to.head_size / 2;
+    arena_scope const scope(ctx.scratch);
+    auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(to.period, 2, half));  // cos, sin
+    ctx.parallel_ranges(to.period, 64, [&](index_t begin, index_t end) {
+        for (index_t p = begin; p < end; ++p)
+            for (index_t i = 0; i < half; ++i) {
+                auto const angle = to.at(to.first + p, i);
+                table[(p * 2) * half + i] = static_cast<T>(angle.cosine);
+                table[(p * 2 + 1) * half + i] = static_cast<T>(to.direction * static_cast<double>(angle.sine));
+            }
+    });
+    ctx.parallel_ranges(to.rows, 64, [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
+            T const* const c = table.data() + (r % to.period) * 2 * half;
+            T const* const s = c + half;
+            for (T* a = x + r * to.width; a < x + (r + 1) * to.width; a += to.head_size)
+                for_packets<T>(0, half, [&]<class V>(index_t i) {
+                    V const u = load<V>(a + i);
+                    V const w = load<V>(a + half + i);
+                    store(a + i, u * load<V>(c + i) - w * load<V>(s + i));
+                    store(a + half + i, w * load<V>(c + i) + u * load<V>(s + i));
+                });
+        }
+    });
 }
 
 }  // namespace calm::detail

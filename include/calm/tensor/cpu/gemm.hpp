@@ -7,25 +7,10 @@
 #include <Eigen/Core>
 #include <bit>
 
+#include "calm/tensor/product.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
-
-// C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
-// m) or (n, k). With a bias (n), C starts as its rows instead of zero.
-template <class T> struct product {
-    index_t m, n, k;
-    T* c;
-    index_t ldc;
-    T const* a;
-    index_t lda;
-    bool a_transposed;
-    T const* b;
-    index_t ldb;
-    bool b_transposed;
-    bool accumulates;
-    T const* bias = nullptr;
-};
 
 // Few rows against a table stored as checkpoints store it: one pass over the table, nothing packed.
 template <class T> void product_of_few_rows(product<T> const& p) {

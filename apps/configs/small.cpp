@@ -1,0 +1,26 @@
+// For a day of training on text of one's own: the published autoencoder, a backbone of half the width and depth.
+
+#include "compiled_configuration.hpp"
+#include "sizes.hpp"
+
+namespace {
+
+calm::apps::recipes defaults() {
+    calm::apps::recipes r;
+    r.autoencoder.steps = 10000;
+    r.autoencoder.rate = 6e-4;
+    r.autoencoder.warmup = 500;
+    r.autoencoder.batch_tokens = 8192;
+    r.autoencoder.random_patches = 0.15;
+    r.calm.steps = 20000;
+    r.calm.rate = 3e-4;
+    r.calm.warmup = 500;
+    r.calm.sequences = 8;
+    r.calm.block_tokens = 1024;
+    r.calm.objective = {.samples = 8, .targets = 100};
+    return r;
+}
+
+bool const registered = calm::apps::compile_configuration<calm::apps::sizes::small>("small", defaults());
+
+}  // namespace

@@ -1,0 +1,158 @@
+// sweep: trains and evaluates configurations on one source, to see what the patch size K costs and gains (CALM, section
+// on semantic bandwidth). Writes a table, and a plot by gnuplot.
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "calm/model/flops.hpp"
+#include "command_line.hpp"
+#include "program.hpp"
+#include "registry.hpp"
+#include "report.hpp"
+
+using namespace calm::apps;
+using calm::index_t;
+
+namespace {
+
+struct row {
+    std::string name;
+    calm::configuration sizes;
+    double training_flops;    // a token
+    double generation_flops;  // a token, one draw, in the middle of a block
+    double seconds;           // of training the CALM
+    calm::evaluation found;
+};
+
+// So many steps of `tokens_a_step` as the tokens allow, at least one.
+std::optional<index_t> steps_of(std::optional<index_t> tokens, index_t tokens_a_step) {
+    if (!tokens) return std::nullopt;
+    return std::max<index_t>(1, *tokens / tokens_a_step);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+row trained_and_evaluated(sweep_options const& o, std::string const& name) {
+    auto const& one = configuration_named(name);
+    std::string const folder = o.out + "/" + name;
+    std::filesystem::create_directories(folder);
+    train_options t;
+    t.configuration = name;
+    t.tokenizer = o.tokenizer;
+    t.data = o.data;
+    t.seed = o.seed;
+    t.threads = o.threads;
+    t.out = folder + "/autoencoder";
+    t.minutes = o.autoencoder_minutes;
+    t.steps = steps_of(o.autoencoder_tokens, one.defaults.autoencoder.batch_tokens);
+    t.kl_weight = o.kl_weight;
+    t.random_patches = o.random_patches;
+    if (int const code = one.train_autoencoder(t); code != 0) std::exit(code);
+
+    index_t const block = o.block.value_or(256);
+    t.autoencoder = t.out;
+    t.out = folder + "/calm";
+    t.block = block;
+    t.rate = o.rate;
+    t.minutes = o.minutes;
+    t.steps = steps_of(o.tokens, one.defaults.calm.sequences * block);
+    auto const begin = std::chrono::steady_clock::now();
+    if (int const code = one.train_calm(t); code != 0) std::exit(code);
+    double const seconds = seconds_since(begin);
+
+    auto const model = calm::read_model_description(t.out);
+    evaluate_options e;
+    e.model = t.out;
+    e.data = o.data;
+    e.block = block;
+    e.samples = o.samples;
+    e.positions = o.positions;
+    e.seed = o.seed;
+    e.threads = o.threads;
+    auto const& c = one.sizes;
+    index_t const K = c.autoencoder.patch_size;
+    auto const patch = static_cast<double>(K);
+    index_t const P = block / K;
+    return {name,
+            c,
+            calm::flops::train_calm(c, P, one.defaults.calm.objective.samples) / patch,
+            calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
+            seconds,
+            one.evaluate(e, model)};
+}
+
+// Tab-separated; the error is empty where it is not known.
+void write_table(std::vector<row> const& rows, std::string const& path) {
+    std::ofstream file(path);
+    file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
+            "Brier-3\tBrier-4\tBrierLM\tstandard error\n";
+    for (auto const& r : rows) {
+        file << r.name << '\t' << r.sizes.autoencoder.patch_size << '\t' << r.sizes.autoencoder.latent_size << '\t'
+             << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
+        for (double const score : *r.found.brier) file << '\t' << score;
+        file << '\t' << *r.found.brier_lm << '\t' << r.found.brier_lm_se.value_or(0) << '\n';
+    }
+    if (!file.flush()) throw calm::error(calm::errc::storage, path + ": cannot be written; is the disk full?");
+}
+
+constexpr char const* plot = R"(# gnuplot sweep.gp, in this folder
+set datafile separator "\t"
+set terminal pngcairo size 900,400
+set output "sweep.png"
+set multiplot layout 1,2
+set xlabel "K, tokens a patch"
+set logscale x 2
+set xrange [0.7:12]
+set ylabel "BrierLM"
+set yrange [0:*]
+plot "sweep.tsv" every ::1 using 2:11:12 with yerrorbars pointtype 7 notitle, \
+     "" every ::1 using 2:11:1 with labels offset 0,1 notitle
+set ylabel "FLOPs a token"
+set logscale y
+set yrange [*:*]
+set key top right
+plot "sweep.tsv" every ::1 using 2:4 with points pointtype 7 title "training", \
+     "" every ::1 using 2:5 with points pointtype 5 title "generation"
+)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return run_program("sweep", [&] {
+        auto const options = read_sweep(argc, argv);
+        if (!options) return 0;
+        std::filesystem::create_directories(options->out);
+        std::vector<row> rows;
+        for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name));
+
+        std::printf("%-10s %3s %4s %11s %11s %8s %7s %7s  %s\n", "", "K", "L", "train FLOP", "write FLOP", "seconds",
+                    "Brier-1", "bigram", "BrierLM");
+        for (auto const& r : rows)
+            std::printf("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f +- %.2f\n", r.name.c_str(),
+                        static_cast<long long>(r.sizes.autoencoder.patch_size),
+                        static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops, r.generation_flops,
+                        r.seconds, (*r.found.brier)[0], r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0,
+                        *r.found.brier_lm, r.found.brier_lm_se.value_or(0));
+        std::printf("FLOPs are a token's, of matrix products; generation with one draw a patch. All in %s/sweep.tsv\n",
+                    options->out.c_str());
+        std::fflush(stdout);
+        write_table(rows, options->out + "/sweep.tsv");
+        std::ofstream(options->out + "/sweep.gp") << plot;
+        auto const here = std::filesystem::current_path();
+        std::filesystem::current_path(options->out);
+        bool const plotted = std::system("command -v gnuplot >/dev/null && gnuplot sweep.gp") == 0;
+        std::filesystem::current_path(here);
+        if (plotted)
+            std::printf("plotted in %s/sweep.png\n", options->out.c_str());
+        else
+            std::printf("no plot: install gnuplot and call gnuplot sweep.gp in %s\n", options->out.c_str());
+        return 0;
+    });
+}

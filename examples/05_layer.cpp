@@ -1,0 +1,67 @@
+// A layer of your own: forward, backward, visit; its gradients checked by complex step.
+#include <complex>
+#include <cstdio>
+
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+
+// y = x + sigmoid(gate(x)) * up(x)
+template <calm::index_t D, class T = float> struct gated {
+    using scalar = T;
+    static constexpr calm::index_t inputs = D;
+    static constexpr calm::index_t outputs = D;
+    using projection = calm::linear<D, D, calm::with_bias::yes, T>;
+
+    projection gate, up;
+
+    struct saved {
+        typename projection::saved gate, up;
+        calm::matrix_view<T, D> y;  // (R, D), the result
+    };
+    saved forward(calm::context<>& ctx, calm::matrix_view<T const, D> const& x) const {
+        saved const s{gate.forward(ctx, x), up.forward(ctx, x), ctx.saved.take<T>(x.extents())};
+        evaluate(ctx, s.y, x + sigmoid(s.gate.y) * s.up.y);
+        return s;
+    }
+    // dx is overwritten, the parameters' gradients accumulate.
+    void backward(calm::context<>& ctx, saved const& s, calm::matrix_view<T const, D> const& dy,
+                  calm::matrix_view<T, D> const& dx) {
+        calm::arena_scope const scope(ctx.scratch);
+        auto const dgate = ctx.scratch.take<T>(dy.extents()), dup = ctx.scratch.take<T>(dy.extents());
+        differentiate(ctx, sigmoid(wrt(s.gate.y, dgate)) * wrt(s.up.y, dup), dy);
+        gate.backward(ctx, s.gate, dgate, dx);
+        up.backward(ctx, s.up, dup, dgate);
+        evaluate(ctx, dx, dx + dgate + dy);
+    }
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("gate", gate, visitor);
+        visit_as("up", up, visitor);
+    }
+};
+
+int main() {
+    using number = std::complex<double>;  // the same templates, in numbers that carry a derivative
+    calm::context<> ctx(1);
+    calm::arena<> values("values"), gradients("gradients");
+    calm::chain<calm::linear<3, 4, calm::with_bias::yes, number>, gated<4, number>> net;
+    allocate(net, values, &gradients);
+    for (auto const& p : parameters_of(net))
+        for (calm::index_t i = 0; i < p.value.size(); ++i)
+            p.value[i] = 0.1 * static_cast<double>((i * 7 + 3) % 11) - 0.5;
+    calm::tensor<number, calm::extents<2, 3>> x, dx;
+    calm::tensor<number, calm::extents<2, 4>> dy;
+    evaluate(ctx, x, x + 0.7);
+    evaluate(ctx, dy, dy + 1.0);
+    net.backward(ctx, net.forward(ctx, x), dy, calm::matrix_view<number, 3>(dx));
+    for (auto const& p : parameters_of(net)) {  // of the sum of y
+        double worst = 0;
+        for (calm::index_t i = 0; i < p.value.size(); ++i) {
+            p.value[i] += number(0, 1e-30);
+            number const y = sum(ctx, net.forward(ctx, x).y * 1.0);
+            p.value[i] -= number(0, 1e-30);
+            worst = std::max(worst, std::abs(y.imag() / 1e-30 - p.grad[i].real()));
+        }
+        std::printf("%-14s %3d gradients, largest error %.1e\n", p.name.c_str(), static_cast<int>(p.value.size()),
+                    worst);
+    }
+}

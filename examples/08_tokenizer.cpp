@@ -1,0 +1,30 @@
+// A vocabulary learned from text, what it makes of a sentence, and how a program keeps it.
+#include <cstdio>
+
+#include "calm/text/stories.hpp"
+#include "calm/text/tokenizer.hpp"
+
+int main() {
+    calm::bpe_trainer seen;
+    for (std::uint64_t i = 0; i < 500; ++i) seen.add(calm::story(1, calm::split::train, i));
+    auto const words = calm::tokenizer::train(seen, 400);
+
+    std::string const sentence = "Mia was a little girl who met a walrus.";
+    auto const ids = words.encode(sentence);
+    std::printf("%zu bytes, %zu tokens:", sentence.size(), ids.size());
+    for (calm::token_id const id : ids) std::printf(" [%s]", std::string(words.bytes(id)).c_str());
+    std::printf("\nback again: %s\n", words.decode(ids).c_str());
+
+    // Any bytes survive, also those that are no text.
+    std::string const bytes("\xFF\x00\xC3", 3);
+    std::printf("three odd bytes are %s\n", words.decode(words.encode(bytes)) == bytes ? "the same" : "lost");
+
+    // Ids mean nothing without their vocabulary: a model keeps the fingerprint of its own.
+    std::printf("V = %d, of which BOS %d, EOS %d, PAD %d; fingerprint %.16s...\n", words.vocabulary_size(), words.bos(),
+                words.eos(), words.pad(), words.fingerprint().c_str());
+    try {
+        (void)words.decode(std::vector<calm::token_id>{7, 400});
+    } catch (calm::error const& e) {
+        std::printf("%s\n", e.what());
+    }
+}

@@ -1,0 +1,45 @@
+// Generation inside a program: a stored model writes on from a prompt, and the program reads along and decides when to
+// stop.
+#include <cstdio>
+
+#include "calm/io/model_directory.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/sample/streamed_text.hpp"
+#include "calm/text/tokenizer.hpp"
+
+// The sizes of the model in the folder; another is refused, with every size that differs.
+constexpr calm::configuration tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
+                                   .hidden_size = 128,
+                                   .intermediate_size = 352,
+                                   .num_hidden_layers = 3,
+                                   .num_attention_heads = 4,
+                                   .num_key_value_heads = 4,
+                                   .num_mlp_layers = 3};
+
+int main(int count, char** arguments) try {
+    std::string const folder = count > 1 ? arguments[1] : "model";  // of: train calm --config tiny --out model
+    std::string const prompt = count > 2 ? arguments[2] : "Mia was";
+
+    auto const stored = calm::read_model_description(folder);
+    auto const words = calm::tokenizer::load(stored.path("tokenizer.model"));
+    calm::calm_model<tiny> model(stored.vocabulary());
+    calm::arena<> values("values"), *no_gradients = nullptr;
+    allocate(model, values, no_gradients);
+    allocate(model.ae_model, values, no_gradients);
+    load_calm(stored, model);
+
+    calm::context<> ctx;
+    calm::streamed_text text(words);  // never ends within a character
+    std::printf("%s", prompt.c_str());
+    auto const read = [&](std::span<calm::token_id const> tokens) {  // after every patch
+        std::string const more = text.push(tokens);
+        std::printf("%s", more.c_str());
+        return more.find('.') == std::string::npos;  // the first sentence is enough
+    };
+    auto const result =
+        generate(ctx, model, words.encode(prompt), words.specials(), {.max_tokens = 60, .seed = 1}, read);
+    std::printf("\n(%zu tokens from %d draws)\n", result.tokens.size(), static_cast<int>(result.draws));
+} catch (calm::error const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return static_cast<int>(e.code());
+}

@@ -1,0 +1,44 @@
+// A kernel of your own in portable block form: written as for a GPU, run on the host, in any order of its threads.
+#include <cstdio>
+
+#include "calm/tensor.hpp"
+
+// y (R) = the largest element of each row of x (R, D), one block a row.
+struct row_maximum {
+    static constexpr int threads = 32;
+    struct shared {
+        float most[threads];
+    };
+    float* y;
+    float const* x;
+    calm::index_t width;
+
+    template <class Block> CALM_HD void operator()(Block& block, shared& s, calm::index_t row) const {
+        float const* const first = x + row * width;
+        block.phase([&](int t) {  // every thread, then a barrier
+            s.most[t] = first[t % width];
+            for (calm::index_t i = t; i < width; i += threads) s.most[t] = calm::math::max(s.most[t], first[i]);
+        });
+        for (int half = threads / 2; half > 0; half /= 2)
+            block.phase([&](int t) {
+                if (t < half) s.most[t] = calm::math::max(s.most[t], s.most[t + half]);
+            });
+        block.phase([&](int t) {
+            if (t == 0) y[row] = s.most[0];
+        });
+    }
+};
+
+int main() {
+    calm::context<calm::emulated> ctx(3);
+    using shape = calm::extents<calm::dyn, 100>;
+    calm::tensor<float, shape, calm::emulated> x(shape(4));
+    calm::tensor<float, calm::extents<4>, calm::emulated> y;
+    fill_normal(ctx, x.view(), ctx.random(calm::stream::initialise));
+    for (auto const order :
+         {calm::thread_order::ascending, calm::thread_order::descending, calm::thread_order::permuted}) {
+        ctx.order = order;  // equal results, or a barrier is missing
+        launch(ctx, 4, row_maximum{y.data(), x.data(), 100});
+        std::printf("largest of 100 normals: %.4f %.4f %.4f %.4f\n", y[0], y[1], y[2], y[3]);
+    }
+}

@@ -1,0 +1,25 @@
+#pragma once
+// A model together with the memory of its parameters.
+
+#include "calm/nn/param.hpp"
+
+namespace calm {
+
+// What a model is held for: training needs a gradient beside every value that is trained.
+enum class held_for { use, training };
+
+// A model and the memory of its parameters, all zero at first; the frozen autoencoder of a language model has its
+// values here too. It may be moved, but not while an optimizer knows its model.
+template <class Model> struct resident {
+    arena<> values{"values"};
+    arena<> gradients{"gradients"};
+    Model model;
+
+    // V tokens of vocabulary. Throws errc::memory.
+    explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {
+        allocate(model, values, purpose == held_for::training ? &gradients : nullptr);
+        if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
+    }
+};
+
+}  // namespace calm

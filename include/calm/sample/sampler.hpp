@@ -1,0 +1,215 @@
+#pragma once
+// One patch at a temperature, from patches drawn at T = 1 (CALM, temperature from samples alone). What a rule answers
+// and how many draws it counts follow from the draws in their order, however many came at a time.
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/sample/batch_rule.hpp"
+#include "calm/sample/temperature.hpp"
+
+namespace calm {
+
+// The rules, n = 1/T where it is an integer.
+enum class sampling_rule {
+    adaptive,  // the first n draws in a row that are equal; after N draws the batch rule on all of them
+    batch,     // the batch rule on N draws
+    exact,     // draws until the law is P^(1/T), for any T in (0, 1]
+    noise      // one draw, whose noise is scaled by sqrt(T); not P^(1/T)
+};
+
+// In the order of sampling_rule, as command lines name them.
+inline constexpr std::string_view sampling_rule_names[] = {"adaptive", "batch", "exact", "noise"};
+
+// A rule with its temperature in it.
+struct sampler {
+    static constexpr std::int64_t default_pool = 200;
+    static constexpr std::int64_t default_cap = 100'000;
+    static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws of a patch, whatever the rule
+
+    sampling_rule rule = sampling_rule::adaptive;
+    std::int64_t n = 2;                // draws of an attempt: floor(1/T)
+    double rest = 0;                   // 1/T - n, of the exact rule alone
+    std::int64_t most = default_pool;  // draws at most: the pool N, or the cap of the exact rule; 1 at T = 1
+    double noise_scale = 1;            // the head's noise is multiplied by it
+    double T = 0.5;                    // that it serves
+
+    // T = 1/n; throws errc::usage for another, naming the two nearest, and unless the pool holds 1 to `limit` patches.
+    static sampler adaptive(temperature T, std::int64_t pool = default_pool) {
+        std::int64_t const n = integer_inverse(T);
+        return {sampling_rule::adaptive, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
+    }
+    static sampler batch(temperature T, std::int64_t pool = default_pool) {
+        std::int64_t const n = integer_inverse(T);
+        return {sampling_rule::batch, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
+    }
+    // 0 < T <= 1; throws errc::usage for another T. After `cap` draws the batch rule answers.
+    static sampler exact(temperature T, std::int64_t cap = default_cap) {
+        require(T.value > 0.0 && (T.value <= 1.0 || T.n == 1), errc::usage, [&] {
+            return "temperature: the exact sampler needs T above 0 and at most 1, found " + detail::shortest(T.value) +
+                   "; scale the noise for another";
+        });
+        double const whole = T.n > 0 ? T.inverse : std::floor(std::min(T.inverse, 0x1p53));
+        return {sampling_rule::exact,
+                static_cast<std::int64_t>(whole),
+                T.n > 0 ? 0.0 : T.inverse - whole,
+                T.n == 1 ? 1 : positive(cap),
+                1,
+                T.value};
+    }
+    // Any T >= 0.
+    static sampler noise(temperature T) { return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value}; }
+    // As command lines name the rule.
+    [[nodiscard]] std::string_view name() const { return sampling_rule_names[static_cast<std::size_t>(rule)]; }
+
+    // A rule by its kind; `pool` is for adaptive and batch.
+    static sampler of(sampling_rule rule, temperature T, std::int64_t pool = default_pool) {
+        switch (rule) {
+        case sampling_rule::batch:
+            return batch(T, pool);
+        case sampling_rule::exact:
+            return exact(T);
+        case sampling_rule::noise:
+            return noise(T);
+        case sampling_rule::adaptive:
+            break;
+        }
+        return adaptive(T, pool);
+    }
+
+private:
+    static std::int64_t positive(std::int64_t draws) {
+        require(draws >= 1 && draws <= limit, errc::usage, [&] {
+            return "sampler: expected a pool of at least 1 patch and at most " + std::to_string(limit) + ", found " +
+                   std::to_string(draws);
+        });
+        return draws;
+    }
+};
+
+// What a sampler did for one patch.
+struct sampled {
+    std::int64_t draws = 0;  // counted: n for every attempt of the exact rule, though fewer can settle it
+    bool capped = false;     // the exact rule gave up and the batch rule answered
+};
+
+// A rule at work on one patch: it takes draws in rounds of any size until it has decided.
+class patch_sampling {
+public:
+    patch_sampling(sampler const& rule, std::size_t K) : rule_(rule), K_(K) {}
+
+    // Draws that it can still use: at least so many are needed, at most so many. 0 once it has decided.
+    [[nodiscard]] std::int64_t at_least() const {
+        if (decided_) return 0;
+        if (rule_.rule == sampling_rule::batch) return rule_.most - done_.draws;
+        return std::min(rule_.most - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
+    }
+    [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
+
+    // Patches (count, K) drawn at T = 1, in the order of their numbers. Those after the decision are neither looked at
+    // nor counted. Own choices come from `choice`, always the same ones for the same draws.
+    void take(std::span<token_id const> draws, random_sequence& choice) {
+        for (; !decided_ && !draws.empty(); draws = draws.subspan(K_)) {
+            auto const drawn = draws.first(K_);
+            pool_.insert(pool_.end(), drawn.begin(), drawn.end());
+            ++done_.draws;
+            if (accepts(choice))
+                decide(attempt_);
+            else if (done_.draws == rule_.most) {
+                done_.capped = rule_.rule == sampling_rule::exact;
+                decide(batch_choice(pool_, K_, rule_.n, choice));
+            }
+        }
+    }
+
+    [[nodiscard]] bool decided() const { return decided_; }
+    // Once it has decided: the K tokens, and what they took.
+    [[nodiscard]] std::span<token_id const> patch() const { return std::span(pool_).subspan(chosen_ * K_, K_); }
+    [[nodiscard]] sampled const& result() const { return done_; }
+
+private:
+    // Looks at the last draw of the pool: true where the attempt's patch is the answer.
+    bool accepts(random_sequence& choice) {
+        if (rule_.rule == sampling_rule::batch) return false;
+        auto const last = static_cast<std::size_t>(done_.draws) - 1;
+        if (proving_ > 0) {  // P^rest from coin flips of P alone
+            if (equals_attempt(last)) return true;
+            if (detail::uniform53(choice) < rule_.rest / static_cast<double>(proving_))
+                begin_attempt();
+            else
+                ++proving_;
+            return false;
+        }
+        if (equal_ == 0) attempt_ = last;
+        all_equal_ = all_equal_ && equals_attempt(last);
+        if (++equal_ < rule_.n) return false;
+        if (!all_equal_) {
+            begin_attempt();
+            return false;
+        }
+        proving_ = rule_.rest > 0.0 ? 1 : 0;
+        return proving_ == 0;
+    }
+    [[nodiscard]] bool equals_attempt(std::size_t draw) const {
+        auto const patch = [&](std::size_t at) { return pool_.begin() + static_cast<std::ptrdiff_t>(at * K_); };
+        return std::equal(patch(draw), patch(draw + 1), patch(attempt_));
+    }
+    void begin_attempt() {
+        equal_ = proving_ = 0;
+        all_equal_ = true;
+    }
+    void decide(std::size_t chosen) {
+        chosen_ = chosen;
+        decided_ = true;
+    }
+
+    sampler rule_;
+    std::size_t K_;
+    std::vector<token_id> pool_;  // (draws, K)
+    sampled done_;
+    bool decided_ = false;
+    std::size_t chosen_ = 0;   // in the pool
+    std::size_t attempt_ = 0;  // first draw of the attempt, in the pool
+    std::int64_t equal_ = 0;   // draws of the attempt
+    bool all_equal_ = true;
+    std::int64_t proving_ = 0;  // number of the coming coin flip of P^rest, 0 before
+};
+
+// How many draws to ask for next, so that a round is no dearer than it must be: a machine multiplies a few rows at the
+// price of one. `wanting` patches that need at_least draws each, of which they made `drawn`, share it. Doubling bounds
+// what is drawn in vain by what was needed.
+inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
+    constexpr std::int64_t cheap_rows = 8;
+    constexpr std::int64_t largest = 64;
+    return std::max(at_least, std::max(std::min(drawn, largest), cheap_rows / std::max<std::int64_t>(1, wanting)));
+}
+
+// Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position.
+template <class Draw>
+concept patch_source = std::invocable<Draw&, std::span<token_id>>;
+
+// Fills `patch` (K) by the rule, from a source that is asked for rounds; `round` 0 leaves their size to the machine.
+// The same source and choices give the same patch and count for rounds of every size.
+template <patch_source Draw>
+sampled sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
+                     std::int64_t round = 0) {
+    patch_sampling at_work(rule, patch.size());
+    std::vector<token_id> fresh;
+    while (!at_work.decided()) {
+        std::int64_t const wanted = round > 0 ? round : round_size(at_work.at_least(), at_work.result().draws, 1);
+        fresh.resize(static_cast<std::size_t>(std::min(wanted, at_work.at_most())) * patch.size());
+        draw(std::span<token_id>(fresh));
+        at_work.take(fresh, choice);
+    }
+    std::copy(at_work.patch().begin(), at_work.patch().end(), patch.begin());
+    return at_work.result();
+}
+
+}  // namespace calm

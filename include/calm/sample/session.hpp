@@ -1,0 +1,91 @@
+#pragma once
+// Texts in the making. Sizes: B texts, S of them that go on, T patches each, K tokens a patch, D hidden.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/rows.hpp"
+#include "calm/tensor/tensor.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+// A prompt filled up with PAD to whole patches of K tokens.
+inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, index_t K, token_id pad, bool left) {
+    auto const size = static_cast<std::size_t>(K);
+    std::size_t const missing = (size - prompt.size() % size) % size;
+    require(missing == 0 || pad >= 0, errc::usage, [&] {
+        return "the vocabulary has no PAD to fill a prompt of " + std::to_string(prompt.size()) +
+               " symbols up to whole patches: give a multiple of " + std::to_string(K);
+    });
+    std::vector<token_id> tokens(prompt.begin(), prompt.end());
+    tokens.insert(left ? tokens.begin() : tokens.end(), missing, pad);
+    return tokens;
+}
+
+// The cache of the patches of B texts, and the hidden state of the last of each. Texts differ in length and go on
+// independently. Model and context outlive it. What a step needs of the context's arenas is given back, so a long text
+// needs no more memory than its cache.
+template <class Model, class Backend = cpu> class generation_session {
+public:
+    using T = typename Model::scalar;
+    static constexpr index_t K = Model::K;
+    static constexpr index_t D = Model::D;
+
+    // B empty texts of at most `capacity` patches each.
+    generation_session(context<Backend>& ctx, Model const& model, index_t texts, index_t capacity) :
+        ctx_(ctx), model_(model), cache_(model.transformer.make_cache(texts, capacity)),
+        hidden_(extents<dyn, D>(texts)) {}
+
+    // One text that begins with at least one whole patch; `more` patches can follow. Throws errc::usage for tokens that
+    // are no whole patches, errc::tokenizer for an id outside the vocabulary.
+    generation_session(context<Backend>& ctx, Model const& model, std::span<token_id const> patches, index_t more) :
+        generation_session(ctx, model, 1, static_cast<index_t>(patches.size()) / K + more) {
+        begin(0, patches);
+    }
+
+    // (B, D), of all patches so far of every text; it decides the next one.
+    [[nodiscard]] matrix_view<T const, D, Backend> hidden() const { return hidden_.view(); }
+    // Patches that a text has.
+    [[nodiscard]] index_t length(index_t text) const { return cache_.length(text); }
+
+    // A text begins anew, with at least one patch, in the place of what was there. Throws as the constructor.
+    void begin(index_t text, std::span<token_id const> patches) {
+        require(!patches.empty(), errc::usage, "calm::generation_session: expected a prompt of at least one patch");
+        cache_.truncate(text, 0);
+        append({&text, 1}, patches);
+    }
+
+    // Texts, named once each, go on by the same number of whole patches: (S, T, K). Throws errc::usage where they are
+    // more than was planned for.
+    void append(std::span<index_t const> texts, std::span<token_id const> patches) {
+        require(patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage, [&] {
+            return "calm::generation_session: expected whole patches of " + std::to_string(K) + " tokens for each of " +
+                   std::to_string(texts.size()) + " texts, found " + std::to_string(patches.size()) + " tokens";
+        });
+        auto const count = static_cast<index_t>(patches.size());
+        if (count == 0) return;
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        vector_view<token_id const, dyn, Backend> const tokens(patches.data(), extents<dyn>(count));
+        auto const states = model_.transformer.extend(ctx_, model_.read(ctx_, tokens), cache_, texts);
+        index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
+        for (std::size_t i = 0; i < texts.size(); ++i)
+            copy(ctx_, rows(hidden_.view(), texts[i], 1), rows(states, (static_cast<index_t>(i) + 1) * each - 1, 1));
+    }
+    // The same for the first text.
+    void append(std::span<token_id const> patches) {
+        index_t const first = 0;
+        append({&first, 1}, patches);
+    }
+
+private:
+    context<Backend>& ctx_;
+    Model const& model_;
+    typename Model::backbone_type::cache cache_;
+    tensor<T, extents<dyn, D>, Backend> hidden_;
+};
+
+}  // namespace calm

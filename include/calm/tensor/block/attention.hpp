@@ -1,0 +1,347 @@
+#pragma once
+// Causal attention with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) in portable block form: tiles of
+// queries against tiles of keys, heads of any size in slices, no P x P matrix. Backward makes the weights again: once
+// for the queries' gradients, once for the keys' and values', so that every sum has one block and one order.
+
+#include <limits>
+#include <span>
+
+#include "calm/tensor/attention.hpp"
+#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/math.hpp"
+
+namespace calm::detail {
+
+// A tile of queries and one of keys, and what threads do with slices of their rows.
+template <class T> struct attention_tile_of {
+    static constexpr int threads = 128;
+    static constexpr int queries = 16;
+    static constexpr int keys = 32;
+    static constexpr int slice = 32;                       // elements of a head at a time
+    static constexpr int each = queries * keys / threads;  // pairs of a thread: rows t / keys + i * (threads / keys)
+    static constexpr int apart = threads / keys;
+    template <int Rows> using rows = T[Rows][slice + 1];  // neighbours lie in different banks
+    struct pairs {
+        T of[each];
+    };
+
+    // to = elements first .. of rows of x (count, size), zeros where there are none.
+    template <int Rows>
+    CALM_HD static void load(rows<Rows>& to, T const* x, index_t stride, index_t count, index_t size, index_t first,
+                             int t) {
+        for (int e = t; e < Rows * slice; e += threads) {
+            int const row = e / slice;
+            int const l = e % slice;
+            to[row][l] = row < count && first + l < size ? x[row * stride + first + l] : T{};
+        }
+    }
+    // Products of rows of queries with rows of keys.
+    CALM_HD static void add_products(pairs& sum, rows<queries> const& x, rows<keys> const& y, int t) {
+        for (int i = 0; i < each; ++i)
+            for (int l = 0; l < slice; ++l) sum.of[i] += x[t / keys + i * apart][l] * y[t % keys][l];
+    }
+};
+
+// o (overwritten) and lse: a block a tile of queries of one head of one sequence.
+template <class T> struct attention_kernel {
+    using tile = attention_tile_of<T>;
+    static constexpr int threads = tile::threads;
+    struct shared {
+        typename tile::template rows<tile::queries> q;
+        typename tile::template rows<tile::keys> k;  // or values
+        T weight[tile::queries][tile::keys + 1];
+        T highest[tile::queries];
+        T total[tile::queries];
+        T fade[tile::queries];
+    };
+    attention_shape a;
+    T* o;
+    T* lse;
+    T const* q;
+    T const* k;
+    T const* v;
+
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        index_t const tiles = blocks_for(a.queries, tile::queries);
+        index_t const head = block / tiles;  // of all sequences
+        index_t const q0 = block % tiles * tile::queries;
+        index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
+        index_t const q_at = a.q_start(head / a.heads, head % a.heads) + q0 * a.q_row;
+        index_t const kv_at = a.kv_start(head / a.heads, head % a.heads / a.group());
+        index_t const position = a.keys - a.queries + q0;  // of the first query
+        index_t const end = position + rows;               // of the keys that are seen
+        T const scale = a.template scale<T>();
+        typename Block::template per_thread<typename tile::pairs> score;
+        b.phase([&](int t) {
+            if (t >= tile::queries) return;
+            s.highest[t] = -std::numeric_limits<T>::infinity();
+            s.total[t] = T{};
+        });
+        for (index_t k0 = 0; k0 < end; k0 += tile::keys) {
+            index_t const count = math::min<index_t>(tile::keys, end - k0);
+            b.phase([&](int t) { score[t] = {}; });
+            for (index_t l = 0; l < a.head_size; l += tile::slice) {
+                b.phase([&](int t) {
+                    tile::load(s.q, q + q_at, a.q_row, rows, a.head_size, l, t);
+                    tile::load(s.k, k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+                });
+                b.phase([&](int t) { tile::add_products(score[t], s.q, s.k, t); });
+            }
+            b.phase([&](int t) {
+                for (int i = 0; i < tile::each; ++i) {
+                    int const row = t / tile::keys + i * tile::apart;
+                    bool const seen = k0 + t % tile::keys <= position + row;
+                    s.weight[row][t % tile::keys] = seen ? score[t].of[i] * scale : -std::numeric_limits<T>::infinity();
+                }
+            });
+            b.phase([&](int t) {
+                if (t >= tile::queries) return;
+                T now = s.highest[t];
+                for (int j = 0; j < tile::keys; ++j) now = s.weight[t][j] > now ? s.weight[t][j] : now;  // never NaN
+                s.fade[t] = math::exp(s.highest[t] - now);
+                s.highest[t] = now;
+            });
+            b.phase([&](int t) {
+                for (int e = t; e < tile::queries * tile::keys; e += threads) {
+                    T& weight = s.weight[e / tile::keys][e % tile::keys];
+                    weight = math::exp(weight - s.highest[e / tile::keys]);
+                }
+            });
+            b.phase([&](int t) {
+                if (t >= tile::queries) return;
+                T total{};
+                for (int j = 0; j < tile::keys; ++j) total += s.weight[t][j];
+                s.total[t] = s.total[t] * s.fade[t] + total;
+            });
+            for (index_t l = 0; l < a.head_size; l += tile::slice) {
+                b.phase([&](int t) { tile::load(s.k, v + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t); });
+                b.phase([&](int t) {
+                    for (int e = t; e < tile::queries * tile::slice; e += threads) {
+                        int const row = e / tile::slice;
+                        int const column = e % tile::slice;
+                        if (row >= rows || l + column >= a.head_size) continue;
+                        T sum{};
+                        for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[j][column];
+                        T& out = o[q_at + row * a.q_row + l + column];
+                        out = k0 > 0 ? out * s.fade[row] + sum : sum;
+                        if (k0 + tile::keys >= end) out = out / s.total[row];
+                    }
+                });
+            }
+        }
+        b.phase([&](int t) {
+            if (t < rows) lse[head * a.queries + q0 + t] = s.highest[t] + math::log(s.total[t]);
+        });
+    }
+};
+
+// What backward reads, and the weights and the scores' slopes of a tile, from it.
+template <class T> struct attention_slopes {
+    using tile = attention_tile_of<T>;
+    struct shared {
+        typename tile::template rows<tile::queries> q;
+        typename tile::template rows<tile::queries> dout;
+        typename tile::template rows<tile::keys> k;
+        typename tile::template rows<tile::keys> v;
+        T weight[tile::queries][tile::keys + 1];
+        T slope[tile::queries][tile::keys + 1];
+    };
+    attention_shape a;
+    T const* dout;
+    T const* lse;
+    T const* delta;  // (B, heads, P): dout . o
+    T const* q;
+    T const* k;
+    T const* v;
+
+    // Of queries q0 .. of a head, which begins at q_at, and keys k0 .. of one that begins at kv_at.
+    template <class Block>
+    CALM_HD void make(Block& b, shared& s, index_t head, index_t q_at, index_t q0, index_t kv_at, index_t k0) const {
+        index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
+        index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
+        typename Block::template per_thread<typename tile::pairs> score;
+        typename Block::template per_thread<typename tile::pairs> slope;
+        b.phase([&](int t) { score[t] = slope[t] = {}; });
+        for (index_t l = 0; l < a.head_size; l += tile::slice) {
+            b.phase([&](int t) { load(s, q_at + q0 * a.q_row, rows, kv_at + k0 * a.kv_row, count, l, t); });
+            b.phase([&](int t) {
+                tile::add_products(score[t], s.q, s.k, t);
+                tile::add_products(slope[t], s.dout, s.v, t);
+            });
+        }
+        T const scale = a.template scale<T>();
+        b.phase([&](int t) {
+            for (int i = 0; i < tile::each; ++i) {
+                int const row = t / tile::keys + i * tile::apart;
+                int const column = t % tile::keys;
+                bool const seen = row < rows && column < count && k0 + column <= a.keys - a.queries + q0 + row;
+                index_t const at = head * a.queries + q0 + row;
+                T const weight = seen ? math::exp(score[t].of[i] * scale - lse[at]) : T{};
+                s.weight[row][column] = weight;
+                s.slope[row][column] = seen ? weight * (slope[t].of[i] - delta[at]) * scale : T{};
+            }
+        });
+    }
+    CALM_HD void load(shared& s, index_t q_at, index_t rows, index_t kv_at, index_t count, index_t l, int t) const {
+        tile::load(s.q, q + q_at, a.q_row, rows, a.head_size, l, t);
+        tile::load(s.dout, dout + q_at, a.q_row, rows, a.head_size, l, t);
+        tile::load(s.k, k + kv_at, a.kv_row, count, a.head_size, l, t);
+        tile::load(s.v, v + kv_at, a.kv_row, count, a.head_size, l, t);
+    }
+};
+
+// dq (overwritten): a block a tile of queries.
+template <class T> struct attention_query_kernel {
+    using tile = attention_tile_of<T>;
+    static constexpr int threads = tile::threads;
+    using shared = typename attention_slopes<T>::shared;
+    attention_slopes<T> from;
+    T* dq;
+
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        attention_shape const& a = from.a;
+        index_t const tiles = blocks_for(a.queries, tile::queries);
+        index_t const head = block / tiles;
+        index_t const q0 = block % tiles * tile::queries;
+        index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
+        index_t const q_at = a.q_start(head / a.heads, head % a.heads);
+        index_t const kv_at = a.kv_start(head / a.heads, head % a.heads / a.group());
+        index_t const end = a.keys - a.queries + q0 + rows;
+        for (index_t k0 = 0; k0 < end; k0 += tile::keys) {
+            index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
+            from.make(b, s, head, q_at, q0, kv_at, k0);
+            for (index_t l = 0; l < a.head_size; l += tile::slice) {
+                b.phase([&](int t) {
+                    tile::load(s.k, from.k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+                });
+                b.phase([&](int t) {
+                    for (int e = t; e < tile::queries * tile::slice; e += threads) {
+                        int const row = e / tile::slice;
+                        int const column = e % tile::slice;
+                        if (row >= rows || l + column >= a.head_size) continue;
+                        T sum{};
+                        for (int j = 0; j < tile::keys; ++j) sum += s.slope[row][j] * s.k[j][column];
+                        T& out = dq[q_at + (q0 + row) * a.q_row + l + column];
+                        out = k0 > 0 ? out + sum : sum;
+                    }
+                });
+            }
+        }
+    }
+};
+
+// dk and dv (overwritten): a block a tile of keys of one key head, over the query heads that read it.
+template <class T> struct attention_key_kernel {
+    using tile = attention_tile_of<T>;
+    static constexpr int threads = tile::threads;
+    using shared = typename attention_slopes<T>::shared;
+    attention_slopes<T> from;
+    T* dk;
+    T* dv;
+
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        attention_shape const& a = from.a;
+        index_t const tiles = blocks_for(a.keys, tile::keys);
+        index_t const sequence = block / tiles / a.kv_heads;
+        index_t const kv_head = block / tiles % a.kv_heads;
+        index_t const k0 = block % tiles * tile::keys;
+        index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
+        index_t const kv_at = a.kv_start(sequence, kv_head);
+        index_t const first = math::max<index_t>(0, k0 - (a.keys - a.queries));  // query that sees one of the keys
+        b.phase([&](int t) {
+            for (index_t e = t; e < count * a.head_size; e += threads) {
+                index_t const at = kv_at + (k0 + e / a.head_size) * a.kv_row + e % a.head_size;
+                dk[at] = dv[at] = T{};
+            }
+        });
+        for (index_t h = kv_head * a.group(); h < (kv_head + 1) * a.group(); ++h) {
+            index_t const q_at = a.q_start(sequence, h);
+            for (index_t q0 = first / tile::queries * tile::queries; q0 < a.queries; q0 += tile::queries) {
+                index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
+                from.make(b, s, sequence * a.heads + h, q_at, q0, kv_at, k0);
+                for (index_t l = 0; l < a.head_size; l += tile::slice) {
+                    b.phase([&](int t) {
+                        tile::load(s.q, from.q + q_at + q0 * a.q_row, a.q_row, rows, a.head_size, l, t);
+                        tile::load(s.dout, from.dout + q_at + q0 * a.q_row, a.q_row, rows, a.head_size, l, t);
+                    });
+                    b.phase([&](int t) {
+                        for (int e = t; e < tile::keys * tile::slice; e += threads) {
+                            int const row = e / tile::slice;
+                            int const column = e % tile::slice;
+                            if (row >= count || l + column >= a.head_size) continue;
+                            T of_key{};
+                            T of_value{};
+                            for (int i = 0; i < tile::queries; ++i) {
+                                of_key += s.slope[i][row] * s.q[i][column];
+                                of_value += s.weight[i][row] * s.dout[i][column];
+                            }
+                            index_t const at = kv_at + (k0 + row) * a.kv_row + l + column;
+                            dk[at] += of_key;
+                            dv[at] += of_value;
+                        }
+                    });
+                }
+            }
+        }
+    }
+};
+
+// delta (B, heads, P) = dout . o, in the order of the scores' products: what cancels does so exactly where one key has
+// all the weight.
+template <class T> struct attention_delta_kernel {
+    static constexpr int threads = 128;
+    struct shared {};
+    attention_shape a;
+    T* delta;
+    T const* dout;
+    T const* o;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            index_t const i = block * threads + t;
+            if (i >= a.sequences * a.heads * a.queries) return;
+            index_t const head = i / a.queries;
+            index_t const at = a.q_start(head / a.heads, head % a.heads) + i % a.queries * a.q_row;
+            T sum{};
+            for (index_t l = 0; l < a.head_size; ++l) sum += dout[at + l] * o[at + l];
+            delta[i] = sum;
+        });
+    }
+};
+
+template <block_executor Backend, class T>
+void run_attention(context<Backend>& ctx, attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
+    index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
+    launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v});
+}
+
+// The same of queries against memory of more sequences and positions: the i-th reads the first lengths[b] keys of
+// sequence b = sequences[i].
+template <block_executor Backend, class T>
+void run_cached_attention(context<Backend>& ctx, attention_shape const& a, std::span<index_t const> sequences,
+                          std::span<index_t const> lengths, T* o, T* lse, T const* q, T const* k, T const* v) {
+    attention_shape one = a;
+    one.sequences = 1;
+    for (index_t i = 0; i < a.sequences; ++i) {
+        index_t const b = sequences[static_cast<std::size_t>(i)];
+        one.keys = lengths[static_cast<std::size_t>(b)];
+        index_t const at = a.q_start(i, 0);
+        index_t const kv = a.kv_start(b, 0);
+        run_attention(ctx, one, o + at, lse + i * a.heads * a.queries, q + at, k + kv, v + kv);
+    }
+}
+
+template <block_executor Backend, class T>
+void run_attention_back(context<Backend>& ctx, attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o,
+                        T const* lse, T const* q, T const* k, T const* v) {
+    using tile = attention_tile_of<T>;
+    index_t const heads = a.sequences * a.heads;
+    arena_scope const scope(ctx.scratch);
+    auto const delta = ctx.scratch.template take<T>(extents<dyn>(heads * a.queries));
+    launch(ctx, blocks_for(heads * a.queries, attention_delta_kernel<T>::threads),
+           attention_delta_kernel<T>{a, delta.data(), dout, o});
+    attention_slopes<T> const from{a, dout, lse, delta.data(), q, k, v};
+    launch(ctx, heads * blocks_for(a.queries, tile::queries), attention_query_kernel<T>{from, dq});
+    launch(ctx, a.sequences * a.kv_heads * blocks_for(a.keys, tile::keys), attention_key_kernel<T>{from, dk, dv});
+}
+
+}  // namespace calm::detail

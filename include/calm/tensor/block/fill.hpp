@@ -1,0 +1,73 @@
+#pragma once
+// Random numbers in portable block form: a thread makes the four of one Philox block.
+
+#include "calm/tensor/kernel.hpp"
+
+namespace calm::detail {
+
+template <class T> struct draw_normals {
+    CALM_HD void operator()(philox_block const& words, T (&values)[4]) const {
+        for (int pair = 0; pair < 2; ++pair) {
+            box_muller const two(words.v[2 * pair], words.v[2 * pair + 1]);
+            values[2 * pair] = static_cast<T>(two.radius * std::cos(two.angle));
+            values[2 * pair + 1] = static_cast<T>(two.radius * std::sin(two.angle));
+        }
+    }
+};
+template <class T> struct draw_uniforms {
+    T low;
+    CALM_HD void operator()(philox_block const& words, T (&values)[4]) const {
+        for (int i = 0; i < 4; ++i) values[i] = static_cast<T>(uniform_from(words.v[i])) + low;
+    }
+};
+template <class T> struct draw_kept {
+    float rate;
+    T value;
+    CALM_HD void operator()(philox_block const& words, T (&values)[4]) const {
+        for (int i = 0; i < 4; ++i) values[i] = uniform_from(words.v[i]) >= rate ? value : T{};
+    }
+};
+
+// x[i] = number first + i of the keyed sequence that `draw` makes of four words at a time.
+template <class Draw, class T> struct draw_kernel {
+    static constexpr int threads = 256;
+    struct shared {};
+    Draw draw;
+    T* x;
+    index_t n;
+    key k;
+    std::uint64_t first;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            index_t const place = block * threads + t;
+            index_t const begin = 4 * place - static_cast<index_t>(first % 4);
+            if (begin >= n) return;
+            T values[4];
+            draw(philox(k, first / 4 + static_cast<std::uint64_t>(place)), values);
+            for (int i = 0; i < 4; ++i)
+                if (begin + i >= 0 && begin + i < n) x[begin + i] = values[i];
+        });
+    }
+};
+
+template <block_executor Backend, class Draw, class T>
+void run_draw(context<Backend> const& ctx, Draw const& draw, T* x, index_t n, key k, std::uint64_t first) {
+    index_t const blocks = blocks_for(n + static_cast<index_t>(first % 4), 4 * 256);
+    launch(ctx, blocks, draw_kernel<Draw, T>{draw, x, n, k, first});
+}
+
+template <block_executor Backend, class T>
+void run_fill_normal(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first) {
+    run_draw(ctx, draw_normals<T>{}, x, n, k, first);
+}
+template <block_executor Backend, class T>
+void run_fill_uniform(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first, T low) {
+    run_draw(ctx, draw_uniforms<T>{low}, x, n, k, first);
+}
+template <block_executor Backend, class T>
+void run_fill_bernoulli_keep(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first, float rate,
+                             T value) {
+    run_draw(ctx, draw_kept<T>{rate, value}, x, n, k, first);
+}
+
+}  // namespace calm::detail

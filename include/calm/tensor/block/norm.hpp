@@ -1,0 +1,184 @@
+#pragma once
+// Normalisation of rows in portable block form: a block a row; gradients of what all rows share by columns.
+
+#include "calm/tensor/block/rows.hpp"
+#include "calm/tensor/math.hpp"
+
+namespace calm::detail {
+
+inline constexpr int norm_threads = 128;
+
+// y = x * r * w with r = 1 / sqrt(mean(x^2) + eps).
+template <class T> struct rms_norm_kernel {
+    static constexpr int threads = norm_threads;
+    struct shared {
+        T partial[threads];
+    };
+    T* y;
+    T* r;
+    T const* x;
+    T const* w;
+    index_t n;
+    double eps;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+        T const* const xr = x + row * n;
+        b.phase([&](int t) {
+            T a{};
+            for (index_t i = t; i < n; i += threads) a += xr[i] * xr[i];
+            s.partial[t] = a;
+        });
+        sum_tree<threads>(b, s.partial);
+        b.phase([&](int t) {
+            T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
+            if (t == 0) r[row] = scale;
+            for (index_t i = t; i < n; i += threads) y[row * n + i] = xr[i] * scale * w[i];
+        });
+    }
+};
+
+// dx = dy w r - x r^3 mean(dy w x).
+template <class T> struct rms_norm_back_kernel {
+    static constexpr int threads = norm_threads;
+    struct shared {
+        T partial[threads];
+    };
+    T* dx;
+    T const* dy;
+    T const* x;
+    T const* w;
+    T const* r;
+    index_t n;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+        index_t const first = row * n;
+        b.phase([&](int t) {
+            T a{};
+            for (index_t i = t; i < n; i += threads) a += dy[first + i] * w[i] * x[first + i];
+            s.partial[t] = a;
+        });
+        sum_tree<threads>(b, s.partial);
+        b.phase([&](int t) {
+            T const scale = r[row];
+            T const c = s.partial[0] * scale * scale * scale / static_cast<T>(n);
+            for (index_t i = t; i < n; i += threads) dx[first + i] = dy[first + i] * w[i] * scale - x[first + i] * c;
+        });
+    }
+};
+
+// y = (x - mean) * r * w + b with r = 1 / sqrt(variance + eps).
+template <class T> struct layer_norm_kernel {
+    static constexpr int threads = norm_threads;
+    struct shared {
+        T partial[threads];
+        T mean;
+    };
+    T* y;
+    T* mean;
+    T* r;
+    T const* x;
+    T const* w;
+    T const* bias;
+    index_t n;
+    double eps;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+        T const* const xr = x + row * n;
+        b.phase([&](int t) {
+            T a{};
+            for (index_t i = t; i < n; i += threads) a += xr[i];
+            s.partial[t] = a;
+        });
+        sum_tree<threads>(b, s.partial);
+        b.phase([&](int t) {
+            if (t == 0) mean[row] = s.mean = s.partial[0] / static_cast<T>(n);
+        });
+        b.phase([&](int t) {
+            T a{};
+            for (index_t i = t; i < n; i += threads) a += (xr[i] - s.mean) * (xr[i] - s.mean);
+            s.partial[t] = a;
+        });
+        sum_tree<threads>(b, s.partial);
+        b.phase([&](int t) {
+            T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
+            if (t == 0) r[row] = scale;
+            for (index_t i = t; i < n; i += threads) y[row * n + i] = (xr[i] - s.mean) * scale * w[i] + bias[i];
+        });
+    }
+};
+
+// With h = (x - mean) r: dx = (dy w - mean(dy w) - h mean(dy w h)) r.
+template <class T> struct layer_norm_back_kernel {
+    static constexpr int threads = norm_threads;
+    struct shared {
+        T sums[threads];
+        T products[threads];
+    };
+    T* dx;
+    T const* dy;
+    T const* x;
+    T const* w;
+    T const* mean;
+    T const* r;
+    index_t n;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+        index_t const first = row * n;
+        b.phase([&](int t) {
+            T sum{};
+            T product{};
+            for (index_t i = t; i < n; i += threads) {
+                T const g = dy[first + i] * w[i];
+                sum += g;
+                product += g * ((x[first + i] - mean[row]) * r[row]);
+            }
+            s.sums[t] = sum;
+            s.products[t] = product;
+        });
+        sum_tree<threads>(b, s.sums);
+        sum_tree<threads>(b, s.products);
+        b.phase([&](int t) {
+            T const a = s.sums[0] / static_cast<T>(n);
+            T const c = s.products[0] / static_cast<T>(n);
+            for (index_t i = t; i < n; i += threads) {
+                T const h = (x[first + i] - mean[row]) * r[row];
+                dx[first + i] = (dy[first + i] * w[i] - a - h * c) * r[row];
+            }
+        });
+    }
+};
+
+// What a row adds to the gradient of a gain: dy (x - mean) r, or, where mean is null, dy x r.
+template <class T> struct gain_term {
+    T const* dy;
+    T const* x;
+    T const* mean;
+    T const* r;
+    index_t width;
+    CALM_HD T operator()(index_t row, index_t j) const {
+        index_t const at = row * width + j;
+        return dy[at] * ((mean != nullptr ? x[at] - mean[row] : x[at]) * r[row]);
+    }
+};
+
+template <block_executor Backend, class T>
+void run_rms_norm(context<Backend>& ctx, T* y, T* r, T const* x, T const* w, index_t rows, index_t n, double eps) {
+    launch(ctx, rows, rms_norm_kernel<T>{y, r, x, w, n, eps});
+}
+// The gain's gradient first: dx may take the place of dy or x.
+template <block_executor Backend, class T>
+void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r,
+                       index_t rows, index_t n) {
+    run_row_sums(ctx, dw, rows, n, gain_term<T>{dy, x, nullptr, r, n});
+    launch(ctx, rows, rms_norm_back_kernel<T>{dx, dy, x, w, r, n});
+}
+template <block_executor Backend, class T>
+void run_layer_norm(context<Backend>& ctx, T* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
+                    index_t n, double eps) {
+    launch(ctx, rows, layer_norm_kernel<T>{y, mean, r, x, w, b, n, eps});
+}
+template <block_executor Backend, class T>
+void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
+                         T const* r, index_t rows, index_t n) {
+    run_row_sums(ctx, dw, rows, n, gain_term<T>{dy, x, mean, r, n});
+    run_add_row_sums(ctx, db, dy, rows, n);
+    launch(ctx, rows, layer_norm_back_kernel<T>{dx, dy, x, w, mean, r, n});
+}
+
+}  // namespace calm::detail

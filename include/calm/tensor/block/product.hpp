@@ -1,0 +1,92 @@
+#pragma once
+// Products in portable block form: tiles of both factors in shared memory. What `emulated` computes with, and a device
+// where there is nothing faster.
+
+#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/product.hpp"
+
+namespace calm::detail {
+
+// One block computes a tile of C, a thread 4 x 4 of its elements: rows t / 16 + 16 i, columns t % 16 + 16 j. The terms
+// of a slice of k are added up before they join the total, in the order of k.
+template <class T> struct product_kernel {
+    static constexpr int threads = 256;
+    static constexpr int side = 16;  // threads along each edge
+    static constexpr int each = 4;   // elements along each edge of a thread's
+    static constexpr int tile = side * each;
+    static constexpr int slice = 16;  // of k
+    struct shared {
+        T a[slice][tile + 1];
+        T b[slice][tile + 1];
+    };
+    struct sums {
+        T of[each][each];
+    };
+    product<T> p;
+
+    template <class Block> CALM_HD void operator()(Block& block, shared& s, index_t number) const {
+        index_t const tiles = blocks_for(p.n, tile);
+        index_t const row = number / tiles * tile;
+        index_t const column = number % tiles * tile;
+        typename Block::template per_thread<sums> totals;
+        block.phase([&](int t) { totals[t] = {}; });
+        for (index_t k = 0; k < p.k; k += slice) {
+            block.phase([&](int t) {
+                load(s.a, p.a, p.lda, p.a_transposed, row, p.m, k, t);
+                load(s.b, p.b, p.ldb, !p.b_transposed, column, p.n, k, t);
+            });
+            block.phase([&](int t) {
+                int const y = t / side;
+                int const x = t % side;
+                if (row + y < p.m && column + x < p.n) add_slice(totals[t], s, y, x);
+            });
+        }
+        block.phase([&](int t) {
+            for (int i = 0; i < each; ++i)
+                for (int j = 0; j < each; ++j) {
+                    index_t const r = row + t / side + side * i;
+                    index_t const c = column + t % side + side * j;
+                    if (r < p.m && c < p.n) finish(p.c[r * p.ldc + c], totals[t].of[i][j], c);
+                }
+        });
+    }
+
+private:
+    // s[l][i] = element (first + i, k + l) of a factor whose k-th elements lie apart (k_major) or side by side.
+    CALM_HD void load(T (&s)[slice][tile + 1], T const* x, index_t stride, bool k_major, index_t first, index_t size,
+                      index_t k, int t) const {
+        for (int e = t; e < slice * tile; e += threads) {
+            int const i = k_major ? e % tile : e / slice;
+            int const l = k_major ? e / tile : e % slice;
+            index_t const at = first + i;
+            bool const inside = at < size && k + l < p.k;
+            s[l][i] = inside ? x[k_major ? (k + l) * stride + at : at * stride + k + l] : T{};
+        }
+    }
+
+    CALM_HD static void add_slice(sums& total, shared const& s, int y, int x) {
+        sums sum = {};
+        for (int l = 0; l < slice; ++l)
+            for (int i = 0; i < each; ++i)
+                for (int j = 0; j < each; ++j) sum.of[i][j] += s.a[l][y + side * i] * s.b[l][x + side * j];
+        for (int i = 0; i < each; ++i)
+            for (int j = 0; j < each; ++j) total.of[i][j] += sum.of[i][j];
+    }
+
+    CALM_HD void finish(T& c, T total, index_t column) const {
+        if (p.bias != nullptr)
+            c = p.bias[column] + total;
+        else
+            c = p.accumulates ? c + total : total;
+    }
+};
+
+template <block_executor Backend, class T> void block_product(context<Backend> const& ctx, product<T> const& p) {
+    constexpr int tile = product_kernel<T>::tile;
+    launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T>{p});
+}
+template <class T> void gemm(context<emulated> const& ctx, product<T> const& p) {
+    block_product(ctx, p);
+}
+
+}  // namespace calm::detail

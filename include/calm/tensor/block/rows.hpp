@@ -1,0 +1,186 @@
+#pragma once
+// Rows of matrices in portable block form: copies, sums over rows, gathering and scattering.
+
+#include "calm/tensor/block/elementwise.hpp"
+
+namespace calm::detail {
+
+template <class T, class U> struct copy_kernel {
+    static constexpr int threads = 256;
+    struct shared {};
+    T* y;
+    U const* x;
+    index_t n;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            index_t const i = block * threads + t;
+            if (i < n) y[i] = static_cast<T>(x[i]);
+        });
+    }
+};
+
+// The elements of a matrix (R, width), as what row_sums_kernel adds up.
+template <class T> struct rows_term {
+    T const* x;
+    index_t width;
+    CALM_HD T operator()(index_t r, index_t j) const { return x[r * width + j]; }
+};
+
+// out (chunks, width) = or += the sums of term(row, column) over the rows of a chunk. A block has one chunk and 32
+// columns, a group of its threads every eighth row.
+template <class Term, class T> struct row_sums_kernel {
+    static constexpr int columns = 32;
+    static constexpr int groups = 8;
+    static constexpr int threads = columns * groups;
+    struct shared {
+        T partial[groups][columns];
+    };
+    Term term;
+    T* out;
+    index_t rows;
+    index_t width;
+    index_t chunk;
+    bool accumulates;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        index_t const tiles = blocks_for(width, columns);
+        index_t const number = block / tiles;
+        index_t const first_column = block % tiles * columns;
+        b.phase([&](int t) {
+            int const group = t / columns;
+            int const column = t % columns;
+            T total{};
+            index_t const last = (number + 1) * chunk;
+            if (first_column + column < width)
+                for (index_t r = number * chunk + group; r < rows && r < last; r += groups)
+                    total += term(r, first_column + column);
+            s.partial[group][column] = total;
+        });
+        for (int half = groups / 2; half > 0; half /= 2)
+            b.phase([&](int t) {
+                int const group = t / columns;
+                int const column = t % columns;
+                if (group < half) s.partial[group][column] += s.partial[group + half][column];
+            });
+        b.phase([&](int t) {
+            if (t >= columns || first_column + t >= width) return;
+            T& result = out[number * width + first_column + t];
+            result = accumulates ? result + s.partial[0][t] : s.partial[0][t];
+        });
+    }
+};
+
+// y (R, width) = table [ids]
+template <class T, class Id> struct gather_kernel {
+    static constexpr int threads = 256;
+    struct shared {};
+    T* y;
+    T const* table;
+    Id const* ids;
+    index_t rows;
+    index_t width;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            index_t const i = block * threads + t;
+            if (i < rows * width) y[i] = table[static_cast<index_t>(ids[i / width]) * width + i % width];
+        });
+    }
+};
+
+// table [ids] += dy (R, width). A block has the ids of one remainder and walks all rows in order, a thread its columns.
+template <class T, class Id> struct scatter_kernel {
+    static constexpr int threads = 64;
+    static constexpr index_t blocks = 128;
+    struct shared {};
+    T* table;
+    T const* dy;
+    Id const* ids;
+    index_t rows;
+    index_t width;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            if (t >= width) return;
+            for (index_t r = 0; r < rows; ++r) {
+                auto const id = static_cast<index_t>(ids[r]);
+                if (id % blocks != block) continue;
+                for (index_t j = t; j < width; j += threads) table[id * width + j] += dy[r * width + j];
+            }
+        });
+    }
+};
+
+// *first = the first i with ids[i] outside 0 .. V - 1, or n. One block.
+template <class Id> struct first_outside_kernel {
+    static constexpr int threads = 256;
+    struct shared {
+        index_t first[threads];
+    };
+    index_t* first;
+    Id const* ids;
+    index_t n;
+    index_t V;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t) const {
+        b.phase([&](int t) {
+            index_t i = t;
+            while (i < n && ids[i] >= 0 && ids[i] < V) i += threads;
+            s.first[t] = i < n ? i : n;
+        });
+        for (int half = threads / 2; half > 0; half /= 2)
+            b.phase([&](int t) {
+                if (t < half && s.first[t + half] < s.first[t]) s.first[t] = s.first[t + half];
+            });
+        b.phase([&](int t) {
+            if (t == 0) *first = s.first[0];
+        });
+    }
+};
+
+template <block_executor Backend, class T, class U>
+void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
+    launch(ctx, blocks_for(n, 256), copy_kernel<T, U>{y, x, n});
+}
+
+template <block_executor Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {
+    run_evaluate(ctx, tree::constant<T>{value}, x, n);
+}
+
+// total (width) += the sum over rows of term(row, column); chunks of rows first, then the chunks.
+template <block_executor Backend, class T, class Term>
+void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
+    constexpr index_t chunk = 256;
+    index_t const tiles = blocks_for(width, 32);
+    if (rows <= chunk) {
+        launch(ctx, tiles, row_sums_kernel<Term, T>{term, total, rows, width, rows, true});
+        return;
+    }
+    arena_scope const scope(ctx.scratch);
+    index_t const chunks = blocks_for(rows, chunk);
+    auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
+    launch(ctx, chunks * tiles, row_sums_kernel<Term, T>{term, partial.data(), rows, width, chunk, false});
+    launch(ctx, tiles, row_sums_kernel<rows_term<T>, T>{{partial.data(), width}, total, chunks, width, chunks, true});
+}
+template <block_executor Backend, class T>
+void run_add_row_sums(context<Backend>& ctx, T* total, T const* x, index_t rows, index_t width) {
+    run_row_sums(ctx, total, rows, width, rows_term<T>{x, width});
+}
+
+template <block_executor Backend, class T, class Id>
+void run_gather_rows(context<Backend>& ctx, T* y, T const* table, Id const* ids, index_t rows, index_t width) {
+    launch(ctx, blocks_for(rows * width, 256), gather_kernel<T, Id>{y, table, ids, rows, width});
+}
+
+template <block_executor Backend, class T, class Id>
+void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width) {
+    using kernel = scatter_kernel<T, Id>;
+    launch(ctx, kernel::blocks, kernel{table, dy, ids, rows, width});
+}
+
+// The place of the first id outside 0 .. V - 1, or n. Waits for a device.
+template <block_executor Backend, class Id>
+index_t run_first_outside(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
+    arena_scope const scope(ctx.scratch);
+    auto const first = ctx.scratch.template take<index_t>(extents<1>());
+    launch(ctx, 1, first_outside_kernel<Id>{first.data(), ids, n, V});
+    return fetch(ctx, first.data());
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,56 @@
+#pragma once
+// The context of a device: a stream, arenas in its memory, a handle of cuBLASLt.
+
+#ifdef __CUDACC__
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/cuda/blas.hpp"
+#include "calm/tensor/cuda/memory.hpp"
+
+namespace calm {
+
+template <> class context<cuda> {
+public:
+    // device: its number on this machine. Throws errc::device where there is none, with CUDA's text.
+    explicit context(std::uint64_t run_seed = 0, int device = 0) : seed(run_seed), queue_(open(device)) {}
+
+    std::uint64_t seed;
+    std::uint32_t step = 0;  // of the run: part of every random key
+    arena<cuda> saved{"saved activations"};
+    arena<cuda> scratch{"scratch"};
+
+    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }
+    // The CUDA stream on which everything runs, in order.
+    [[nodiscard]] cudaStream_t queue() const { return queue_.get(); }
+    [[nodiscard]] detail::blas const& blas() const { return blas_; }
+
+    // As on the host: shapes are checked and memory is taken, nothing is computed.
+    [[nodiscard]] bool rehearsing() const { return rehearsing_; }
+    void rehearse(bool on) { rehearsing_ = on; }
+
+    // Returns when all that was asked for is done. Throws errc::device where something of it failed.
+    void wait() const { detail::check_cuda(cudaStreamSynchronize(queue()), "computing on the device"); }
+
+private:
+    struct close {
+        void operator()(cudaStream_t queue) const { (void)cudaStreamDestroy(queue); }
+    };
+    using queue_owner = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, close>;
+
+    static queue_owner open(int device) {
+        std::string const reason = no_device_reason();
+        require(reason.empty(), errc::device, [&] { return "calm::cuda: " + reason + "; use context<cpu>"; });
+        detail::check_cuda(cudaSetDevice(device), "choosing the device");
+        cudaStream_t queue = nullptr;
+        detail::check_cuda(cudaStreamCreate(&queue), "opening a stream");
+        return queue_owner(queue);
+    }
+
+    queue_owner queue_;
+    detail::blas blas_;
+    bool rehearsing_ = false;
+};
+
+}  // namespace calm
+
+#endif

@@ -1,0 +1,66 @@
+#pragma once
+// Block kernels (kernel.hpp) on a device: a phase is a thread's turn and __syncthreads.
+
+#ifdef __CUDACC__
+
+#include <limits>
+
+#include "calm/tensor/cuda/context.hpp"
+#include "calm/tensor/kernel.hpp"
+
+namespace calm {
+
+template <int N> struct device_block {
+    // A variable that every thread keeps across phases: its registers.
+    template <class T> struct per_thread {
+        T value;
+        CALM_HD T& operator[](int) { return value; }
+    };
+    template <class F> CALM_HD void phase([[maybe_unused]] F const& f) {
+#ifdef __CUDA_ARCH__
+        f(static_cast<int>(threadIdx.x));
+        __syncthreads();
+#endif
+    }
+};
+
+namespace detail {
+
+template <class Kernel> __global__ void __launch_bounds__(Kernel::threads) run_blocks(Kernel const kernel) {
+    extern __shared__ __align__(16) unsigned char shared_memory[];
+    device_block<Kernel::threads> threads;
+    kernel(threads, *reinterpret_cast<typename Kernel::shared*>(shared_memory), static_cast<index_t>(blockIdx.x));
+}
+
+}  // namespace detail
+
+// Runs the kernel on blocks 0 .. blocks - 1 after what the context was asked for before. Throws errc::device.
+template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Kernel const& kernel) {
+    constexpr std::size_t bytes = sizeof(typename Kernel::shared);
+    constexpr std::size_t without_asking = 48 << 10;
+    if (ctx.rehearsing() || blocks <= 0) return;
+    require(blocks <= std::numeric_limits<int>::max(), errc::usage, [&] {
+        return "calm::cuda: expected at most 2^31 - 1 blocks, found " + std::to_string(blocks) +
+               "; use smaller batches";
+    });
+    if constexpr (bytes > without_asking)
+        detail::check_cuda(cudaFuncSetAttribute(detail::run_blocks<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                static_cast<int>(bytes)),
+                           "asking for shared memory");
+    detail::run_blocks<Kernel><<<static_cast<unsigned>(blocks), Kernel::threads, bytes, ctx.queue()>>>(kernel);
+    detail::check_cuda(cudaGetLastError(), "starting a kernel");
+}
+
+// What lies at p, on the host; waits for the device.
+template <class T> T fetch(context<cuda> const& ctx, T const* p) {
+    T value{};
+    if (ctx.rehearsing()) return value;
+    detail::check_cuda(cudaMemcpyAsync(&value, p, sizeof(T), cudaMemcpyDeviceToHost, ctx.queue()),
+                       "reading from the device");
+    ctx.wait();
+    return value;
+}
+
+}  // namespace calm
+
+#endif

@@ -1,0 +1,31 @@
+#pragma once
+// Where the memory of a backend comes from. Arenas and tensors ask for it; a device's is in cuda/memory.hpp.
+
+#include <cstring>
+#include <new>
+
+#include "calm/tensor/backend.hpp"
+
+namespace calm::detail {
+
+inline constexpr std::size_t memory_alignment = 64;  // of every block, in bytes
+
+template <class Backend> struct memory_of {
+    static_assert(host_memory<Backend>, "calm: the memory of this backend needs calm/cuda.hpp, compiled by nvcc");
+
+    // Null where there is not as much.
+    static void* allocate(std::size_t bytes) {
+        try {
+            return ::operator new (bytes, std::align_val_t{memory_alignment});
+        } catch (std::bad_alloc const&) {
+            return nullptr;
+        }
+    }
+    static void release(void* p) noexcept { ::operator delete (p, std::align_val_t{memory_alignment}); }
+    // Not inlined: g++ 12 otherwise warns of sizes that cannot be.
+    [[gnu::noinline]] static void clear(void* p, std::size_t bytes) {
+        if (bytes > 0) std::memset(p, 0, bytes);
+    }
+};
+
+}  // namespace calm::detail

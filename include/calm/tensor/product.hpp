@@ -1,0 +1,24 @@
+#pragma once
+// A product of matrices as executors see it.
+
+#include "calm/tensor/extents.hpp"
+
+namespace calm::detail {
+
+// C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
+// m) or (n, k). With a bias (n), C starts as its rows instead of zero.
+template <class T> struct product {
+    index_t m, n, k;
+    T* c;
+    index_t ldc;
+    T const* a;
+    index_t lda;
+    bool a_transposed;
+    T const* b;
+    index_t ldb;
+    bool b_transposed;
+    bool accumulates;
+    T const* bias = nullptr;
+};
+
+}  // namespace calm::detail

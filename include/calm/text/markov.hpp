@@ -1,0 +1,161 @@
+#pragma once
+// A source whose exact distribution is known: a Markov chain of few symbols, to measure models against the optimum.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/tensor/random.hpp"
+#include "calm/text/holdout.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+// How the symbols 0..63 are written, a character each, in their order.
+inline constexpr std::string_view markov_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+
+// A chain of 64 symbols, each with 4 distinct successors of weights u^2 + 0.05, u uniform in [0, 1), normalised. A data
+// seed names a chain: that of the first attempt (stream::markov_chain at the attempt's step) in which every symbol
+// reaches every other.
+class markov_chain {
+public:
+    static constexpr std::size_t symbols = markov_alphabet.size();
+    static constexpr std::size_t successors = 4;
+
+    // What may follow a symbol.
+    struct successor {
+        token_id symbol = 0;
+        double probability = 0;
+    };
+    using row = std::array<successor, successors>;
+
+    explicit markov_chain(std::uint64_t data_seed) : seed_(data_seed) {
+        for (std::uint32_t attempt = 0; attempt == 0 || !is_connected(); ++attempt) draw_rows(attempt);
+        find_stationary();
+    }
+
+    // The successors of a symbol, in the order of their numbers, none with probability 0.
+    [[nodiscard]] row const& after(token_id symbol) const { return rows_[index(symbol)]; }
+    // P(next | symbol).
+    [[nodiscard]] double probability(token_id next, token_id symbol) const {
+        for (auto const& one : after(symbol))
+            if (one.symbol == next) return one.probability;
+        return 0.0;
+    }
+    // The share of a symbol in an endless stream.
+    [[nodiscard]] double stationary(token_id symbol) const { return stationary_[index(symbol)]; }
+
+    // The first symbols of one unbroken stream that starts from the stationary distribution, written in the alphabet.
+    // The splits draw apart (stream::markov_text at step `of`).
+    [[nodiscard]] std::string text(split of, std::size_t length) const {
+        random_sequence random({seed_, stream::markov_text, static_cast<std::uint32_t>(of)});
+        std::string symbols_drawn;
+        symbols_drawn.reserve(length);
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < length; ++i) {
+            double left = static_cast<double>(random.next()) * 0x1p-32;
+            if (i == 0) {
+                while (at + 1 < symbols && left >= stationary_[at]) left -= stationary_[at++];
+            } else {
+                row const& next = rows_[at];
+                std::size_t s = 0;
+                while (s + 1 < successors && left >= next[s].probability) left -= next[s++].probability;
+                at = index(next[s].symbol);
+            }
+            symbols_drawn += markov_alphabet[at];
+        }
+        return symbols_drawn;
+    }
+
+    // Brier-1..4 of the source itself, which no model surpasses in expectation. The expected score of the true
+    // distribution is the sum of its squares: after symbol a that of n symbols is (Q^n 1)(a), where Q holds the squared
+    // transition probabilities; the mean goes by the stationary distribution.
+    [[nodiscard]] std::array<double, 4> optimal_brier() const {
+        std::array<double, 4> scores{};
+        std::array<double, symbols> power{};
+        power.fill(1.0);
+        for (double& score : scores) {
+            std::array<double, symbols> next{};
+            for (std::size_t a = 0; a < symbols; ++a) {
+                for (auto const& [b, p] : rows_[a]) next[a] += p * p * power[index(b)];
+                score += stationary_[a] * next[a];
+            }
+            power = next;
+        }
+        return scores;
+    }
+
+private:
+    static std::size_t index(token_id symbol) { return static_cast<std::size_t>(symbol); }
+
+    void draw_rows(std::uint32_t attempt) {
+        random_sequence random({seed_, stream::markov_chain, attempt});
+        for (row& drawn : rows_) {
+            std::array<bool, symbols> taken{};
+            for (std::size_t found = 0; found < successors;) {
+                bool& is_taken = taken[random.below(symbols)];
+                found += !is_taken;
+                is_taken = true;
+            }
+            double sum = 0;
+            std::size_t s = 0;
+            for (std::size_t b = 0; b < symbols; ++b) {
+                if (!taken[b]) continue;
+                double const u = static_cast<double>(random.uniform());
+                drawn[s++] = {static_cast<token_id>(b), u * u + 0.05};
+                sum += u * u + 0.05;
+            }
+            for (auto& one : drawn) one.probability /= sum;
+        }
+    }
+
+    // Whether every symbol is reached from symbol 0, and symbol 0 from every symbol.
+    [[nodiscard]] bool is_connected() const {
+        auto const reaches_all = [&](bool backwards) {
+            std::array<bool, symbols> reached{};
+            reached[0] = true;
+            for (std::size_t round = 1; round < symbols; ++round)
+                for (std::size_t a = 0; a < symbols; ++a)
+                    for (auto const& one : rows_[a]) {
+                        std::size_t const b = index(one.symbol);
+                        if (backwards ? reached[b] : reached[a]) reached[a] = reached[b] = true;
+                    }
+            for (bool const one : reached)
+                if (!one) return false;
+            return true;
+        };
+        return reaches_all(false) && reaches_all(true);
+    }
+
+    // Grassmann, Taksar and Heyman 1985: symbols are removed one by one from the end, their flow handed to those that
+    // remain. Nothing is subtracted, so it is exact up to rounding.
+    void find_stationary() {
+        std::vector<std::array<double, symbols>> flow(symbols);
+        for (std::size_t a = 0; a < symbols; ++a)
+            for (auto const& [b, p] : rows_[a]) flow[a][index(b)] = p;
+        for (std::size_t n = symbols - 1; n > 0; --n) {
+            double out = 0;
+            for (std::size_t b = 0; b < n; ++b) out += flow[n][b];
+            for (std::size_t a = 0; a < n; ++a) {
+                flow[a][n] /= out;
+                for (std::size_t b = 0; b < n; ++b) flow[a][b] += flow[a][n] * flow[n][b];
+            }
+        }
+        double sum = stationary_[0] = 1.0;
+        for (std::size_t n = 1; n < symbols; ++n) {
+            stationary_[n] = 0.0;
+            for (std::size_t a = 0; a < n; ++a) stationary_[n] += stationary_[a] * flow[a][n];
+            sum += stationary_[n];
+        }
+        for (double& share : stationary_) share /= sum;
+    }
+
+    std::uint64_t seed_;
+    std::array<row, symbols> rows_{};
+    std::array<double, symbols> stationary_{};
+};
+
+}  // namespace calm

@@ -1,0 +1,57 @@
+#pragma once
+// One text, and the ways in which samples of it could go on: what BrierLM of short patches is counted on (spec 8).
+
+#include <cstddef>
+#include <span>
+
+#include "calm/model/calm.hpp"
+#include "calm/sample/sample_next.hpp"
+
+namespace calm {
+
+// Draws what follows a position of a text and some patches more. The text is read once; a branch is read behind the
+// position in the same cache and overwrites what came there. So positions are asked for from the last to the first, and
+// the branches of one position depth first. Model and context outlive it. Sizes: K tokens a patch, D hidden.
+template <class Model, class Backend = cpu> class branches {
+public:
+    using T = typename Model::scalar;
+    static constexpr index_t K = Model::K;
+
+    // For texts of at most `positions` patches and branches of at most `depth` patches.
+    branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth) :
+        ctx_(ctx), model_(model), cache_(model.transformer.make_cache(1, positions + depth)) {}
+
+    // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
+    void read(std::span<token_id const> text) {
+        cache_.truncate(0);
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        extend(text);
+    }
+
+    // Fills `out` (m, K) with patches sampled by the rule, with noise from `place`, after patches 0..position of the
+    // text and then `prefix`, at least one patch, of which all but the last were a prefix just before.
+    void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, noise_place const& place,
+              sampler const& rule, sampled_together& total) {
+        auto const deep = static_cast<index_t>(prefix.size()) / K;
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        cache_.truncate(position + deep);
+        auto const hidden = extend(prefix.last(static_cast<std::size_t>(K)));
+        sample_many(ctx_, model_, out, matrix_view<T const, Model::D, Backend>(hidden),
+                    static_cast<index_t>(out.size()) / K, rule, std::span(&place, 1), total);
+    }
+
+private:
+    auto extend(std::span<token_id const> tokens) {
+        extents<dyn> const size(static_cast<index_t>(tokens.size()));
+        vector_view<token_id const, dyn, Backend> const patches(tokens.data(), size);
+        return model_.transformer.extend(ctx_, model_.read(ctx_, patches), cache_);
+    }
+
+    context<Backend>& ctx_;
+    Model const& model_;
+    typename Model::backbone_type::cache cache_;
+};
+
+}  // namespace calm

@@ -1,0 +1,126 @@
+#pragma once
+// What an evaluation found: a value, one line of JSON for programs, a table for people.
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/loss/brier.hpp"
+#include "calm/train/metrics.hpp"
+
+namespace calm {
+
+struct autoencoder_evaluation {
+    double token_accuracy = 0;            // of the posterior's mean; PAD is not counted
+    double token_accuracy_posterior = 0;  // of a draw from the posterior
+    double posterior_std = 0;             // mean of exp(log_std)
+    double cross_entropy = 0;             // of that draw, mean over all tokens: the evaluation loss of spec 3
+};
+
+// What does not apply is empty.
+struct evaluation {
+    std::optional<brier_scores> brier;
+    std::optional<brier_scores> brier_se;  // nothing with a single sequence
+    std::optional<double> brier_lm;
+    std::optional<double> brier_lm_se;
+    index_t positions = 0;        // scored
+    index_t sequences = 0;        // blocks with a scored position
+    index_t skipped_pad = 0;      // positions left out for PAD in their target
+    index_t block = 0;            // tokens
+    std::string mode = "padded";  // how documents are packed into blocks
+    index_t samples = 0;
+    std::uint64_t seed = 0;
+    std::optional<brier_scores> unigram_brier;
+    std::optional<brier_scores> bigram_brier;
+    std::optional<double> bigram_brier_lm;
+    std::optional<brier_scores> optimal_brier;  // where the source is known
+    std::optional<double> optimal_brier_lm;
+    std::optional<double> energy_loss;  // mean over all predictions, where an objective was given
+    std::optional<double> token_accuracy;
+    std::optional<double> token_accuracy_posterior;
+    std::optional<double> posterior_std;
+    double temperature = 1;  // of the samples
+    std::string sampler = "adaptive";
+    std::optional<double> draws_a_patch;  // that were drawn from the head to sample one
+    index_t capped = 0;                   // patches at which the exact rule gave up
+};
+
+// One JSON object on one line, the keys in their documented order; null where nothing applies.
+inline std::string to_json(evaluation const& e) {
+    using value = decltype(metric::value);
+    constexpr double null = std::numeric_limits<double>::quiet_NaN();
+    auto const one = [&](std::optional<double> const& x) -> value { return x.value_or(null); };
+    auto const four = [&](std::optional<brier_scores> const& x) -> value {
+        return x ? value(std::vector<double>(x->begin(), x->end())) : value(null);
+    };
+    auto const scored = [&](index_t x) -> value { return e.brier ? value(x) : value(null); };
+    std::array const metrics{metric{"brier", four(e.brier)},
+                             metric{"brier_se", four(e.brier_se)},
+                             metric{"brier_lm", one(e.brier_lm)},
+                             metric{"brier_lm_se", one(e.brier_lm_se)},
+                             metric{"positions", scored(e.positions)},
+                             metric{"sequences", scored(e.sequences)},
+                             metric{"skipped_pad", scored(e.skipped_pad)},
+                             metric{"block", e.block},
+                             metric{"mode", std::string_view(e.mode)},
+                             metric{"samples", scored(e.samples)},
+                             metric{"seed", e.seed},
+                             metric{"unigram_brier", four(e.unigram_brier)},
+                             metric{"bigram_brier", four(e.bigram_brier)},
+                             metric{"bigram_brier_lm", one(e.bigram_brier_lm)},
+                             metric{"optimal_brier", four(e.optimal_brier)},
+                             metric{"optimal_brier_lm", one(e.optimal_brier_lm)},
+                             metric{"energy_loss", one(e.energy_loss)},
+                             metric{"token_accuracy", one(e.token_accuracy)},
+                             metric{"token_accuracy_posterior", one(e.token_accuracy_posterior)},
+                             metric{"posterior_std", one(e.posterior_std)},
+                             metric{"temperature", e.brier ? value(e.temperature) : value(null)},
+                             metric{"sampler", e.brier ? value(std::string_view(e.sampler)) : value(null)},
+                             metric{"draws_a_patch", one(e.draws_a_patch)},
+                             metric{"capped", scored(e.capped)}};
+    return to_json(std::span<metric const>(metrics));
+}
+
+// The same for people: some lines, the last without its end.
+inline std::string to_table(evaluation const& e) {
+    std::string text;
+    auto const say = [&text](char const* format, auto... values) {
+        char line[256];
+        std::snprintf(line, sizeof line, format, values...);
+        text += line;
+    };
+    auto const scores = [&](char const* name, std::optional<brier_scores> const& x, std::optional<double> const& lm) {
+        if (!x) return;
+        say("%-10s %9.4f %9.4f %9.4f %9.4f", name, (*x)[0], (*x)[1], (*x)[2], (*x)[3]);
+        if (lm) say(" %9.2f", *lm);
+        text += '\n';
+    };
+    if (e.brier) {
+        say("%-10s %9s %9s %9s %9s %9s\n", "", "Brier-1", "Brier-2", "Brier-3", "Brier-4", "BrierLM");
+        scores("model", e.brier, e.brier_lm);
+        scores("  error", e.brier_se, e.brier_lm_se);
+        scores("optimum", e.optimal_brier, e.optimal_brier_lm);
+        scores("bigram", e.bigram_brier, e.bigram_brier_lm);
+        scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
+        say("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
+            static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
+            static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
+    }
+    if (e.brier && e.draws_a_patch)
+        say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
+            *e.draws_a_patch, static_cast<long long>(e.capped));
+    if (e.energy_loss) say("energy loss %.5f\n", *e.energy_loss);
+    if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
+        say("autoencoder: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
+            100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior, *e.posterior_std);
+    if (!text.empty()) text.pop_back();
+    return text;
+}
+
+}  // namespace calm

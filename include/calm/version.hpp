@@ -1,0 +1,23 @@
+#pragma once
+// The version of these headers, semantic as of semver.org: before 1.0 a new minor version may change an interface.
+
+#include <compare>
+
+// major * 10000 + minor * 100 + patch, for #if. The number stands here alone: CMake and pkg-config read it from this
+// line.
+#define CALM_VERSION 100
+
+namespace calm {
+
+// A version, compared as versions are.
+struct version_number {
+    int major;
+    int minor;
+    int patch;
+    friend constexpr auto operator<=>(version_number const&, version_number const&) = default;
+};
+
+// That of these headers.
+inline constexpr version_number version{CALM_VERSION / 10000, CALM_VERSION / 100 % 100, CALM_VERSION % 100};
+
+}  // namespace calm

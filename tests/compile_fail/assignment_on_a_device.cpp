@@ -1,0 +1,13 @@
+// expect: calm: y = expression runs on the calling thread: for memory of a device write evaluate\(ctx, y, expression\)
+#include "calm/tensor/expr.hpp"
+
+#ifdef CALM_SHOULD_FAIL
+using place = calm::cuda;
+#else
+using place = calm::emulated;
+#endif
+
+void negate(calm::view<float, calm::extents<3>, place> const& y,
+            calm::view<float const, calm::extents<3>, place> const& x) {
+    y = -x;
+}

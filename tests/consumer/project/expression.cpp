@@ -1,0 +1,19 @@
+// What calm::calm alone brings: headers, Eigen, OpenMP.
+#include <calm/tensor/expr.hpp>
+#include <calm/version.hpp>
+
+#include <Eigen/Core>
+
+#ifndef _OPENMP
+#error "calm::calm brings OpenMP where the compiler has it"
+#endif
+static_assert(calm::version >= calm::version_number{0, 1, 0});
+
+int main() {
+    using shape = calm::extents<calm::dyn>;
+    calm::context<> ctx;
+    calm::tensor<float, shape> x(shape(3)), y(shape(3));
+    evaluate(ctx, x, x + 2.0F);
+    evaluate(ctx, y, x * x + 1.0F);
+    return y[2] == 5.0F ? 0 : 1;
+}

@@ -1,0 +1,15 @@
+// What the components text and io bring: calm::calm, PCRE2, simdjson, nlohmann-json.
+#include <calm/io/bounded_reader.hpp>
+#include <calm/text/pretokenizer.hpp>
+
+#include <simdjson.h>
+
+#if !__has_include(<nlohmann/json.hpp>)
+#error "calm::io brings nlohmann-json"
+#endif
+
+int main() {
+    int pieces = 0;
+    calm::pretokenizer::shared()->cut("two words", [&](std::string_view) { ++pieces; });
+    return pieces == 2 && simdjson::get_active_implementation() != nullptr ? 0 : 1;
+}

@@ -1,0 +1,112 @@
+// Products, norms and layers on the device. The host's numbers come from the block kernels: Eigen stays out of nvcc.
+#include "calm/nn/chain.hpp"
+#include "calm/nn/dropout.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/nn/mlp.hpp"
+#include "calm/nn/norm.hpp"
+#include "on_device.hpp"
+
+using namespace calm::test;
+using calm::dyn;
+using calm::extents;
+using calm::index_t;
+
+namespace {
+
+using matrix = extents<dyn, dyn>;
+
+// c = a b + bias, a b^T, a^T b and c += a^T b^T, all of which have m n results.
+void products(index_t m, index_t n, index_t k) {
+    auto const x = draws(m * k, 1);
+    auto const w = draws(k * n, 2);
+    auto const bias = draws(n, 3);
+    compare<calm::emulated>("matmul", 1e-4, [&](auto& ctx) {
+        auto const a = given(ctx, x, matrix(m, k));
+        auto const at = given(ctx, x, matrix(k, m));
+        auto const b = given(ctx, w, matrix(k, n));
+        auto const bt = given(ctx, w, matrix(n, k));
+        auto const c = ctx.saved.template take<float>(matrix(m, n));
+        std::vector<float> all;
+        auto const keep = [&] {
+            for (float const v : taken_back(ctx, c)) all.push_back(v);
+        };
+        matmul(ctx, c, a, b, given(ctx, bias, extents<dyn>(n))), keep();
+        matmul(ctx, c, a, transposed(bt)), keep();
+        matmul(ctx, c, transposed(at), b), keep();
+        matmul(ctx, c, transposed(at), transposed(bt), calm::into::accumulate), keep();
+        return all;
+    });
+}
+
+// y, dx and the gradients of all parameters of a layer.
+template <template <class> class Layer> void layer(char const* name, index_t rows, double bound) {
+    using sizes = Layer<calm::emulated>;
+    auto const x = draws(rows * sizes::inputs, 1);
+    auto const dy = draws(rows * sizes::outputs, 2);
+    compare<calm::emulated>(name, bound, [&]<class B>(calm::context<B>& ctx) {
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        Layer<B> model;
+        allocate(model, values, &gradients);
+        std::uint64_t seed = 100;
+        for (auto const& p : calm::parameters_of<B>(model)) {
+            fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
+            evaluate(ctx, p.value, p.value * 0.25);
+        }
+        extents<dyn, sizes::inputs> const in(rows);
+        auto const s = model.forward(ctx, calm::matrix_view<float const, sizes::inputs, B>(given(ctx, x, in)));
+        auto all = taken_back(ctx, s.y);
+        auto const dx = ctx.saved.template take<float>(in);
+        extents<dyn, sizes::outputs> const out(rows);
+        model.backward(ctx, s, calm::matrix_view<float const, sizes::outputs, B>(given(ctx, dy, out)), dx);
+        for (float const v : taken_back(ctx, dx)) all.push_back(v);
+        for (auto const& p : calm::parameters_of<B>(model))
+            for (float const v : taken_back(ctx, p.grad)) all.push_back(v);
+        return all;
+    });
+}
+
+template <class B> using rms = calm::rms_norm_layer<130, float, B>;
+template <class B> using layered = calm::layer_norm<130, float, B>;
+template <class B> using mlp = calm::swiglu<40, 96, float, B>;
+template <class B>
+using stack =
+    calm::chain<calm::linear<24, 40, calm::with_bias::yes, float, B>, calm::silu_layer<40, float, B>,
+                calm::dropout<40, float, B>, calm::residual<calm::chain<calm::layer_norm<40, float, B>, mlp<B>>>>;
+
+void embedding(index_t rows) {
+    std::vector<calm::token_id> ids;
+    for (index_t i = 0; i < rows; ++i) ids.push_back(static_cast<calm::token_id>(i * i % 11));
+    auto const dy = draws(rows * 24, 1);
+    compare<calm::emulated>("embedding", 1e-5, [&]<class B>(calm::context<B>& ctx) {
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        calm::embedding<24, float, B> model(11);
+        allocate(model, values, &gradients);
+        initialise(ctx, model);
+        auto const s =
+            model.forward(ctx, calm::vector_view<calm::token_id const, dyn, B>(given(ctx, ids, extents<dyn>(rows))));
+        model.backward(ctx, s, calm::matrix_view<float const, 24, B>(given(ctx, dy, extents<dyn, 24>(rows))));
+        auto all = taken_back(ctx, s.y);
+        for (float const v : taken_back(ctx, model.weight.grad)) all.push_back(v);
+        return all;
+    });
+}
+
+}  // namespace
+
+int main() {
+    return on_device([] {
+        products(1, 1, 1);
+        products(7, 5, 3);
+        products(130, 259, 64);
+        products(300, 40, 0);
+        for (index_t const rows : {1, 70, 600}) {
+            layer<rms>("rms_norm", rows, 1e-4);
+            layer<layered>("layer_norm", rows, 1e-4);
+            layer<mlp>("swiglu", rows, 1e-4);
+            layer<stack>("a chain", rows, 1e-4);
+            embedding(rows);
+        }
+    });
+}

@@ -1,0 +1,148 @@
+// One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
+// the host.
+#include "calm/model/calm.hpp"
+#include "calm/train/optimizer.hpp"
+#include "on_device.hpp"
+
+using namespace calm::test;
+using calm::dyn;
+using calm::emulated;
+using calm::extents;
+using calm::index_t;
+using calm::token_id;
+
+namespace {
+
+constexpr calm::configuration small{
+    .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
+    .hidden_size = 12,
+    .intermediate_size = 16,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .num_mlp_layers = 2,
+    .noise_size = 6};
+constexpr index_t V = 13, K = 2;
+
+template <class Backend> using tokens_of = calm::vector_view<token_id const, dyn, Backend>;
+
+template <class Backend> tokens_of<Backend> some_tokens(calm::context<Backend>& ctx, index_t n) {
+    std::vector<token_id> ids;
+    for (index_t i = 0; i < n; ++i) ids.push_back(static_cast<token_id>((5 * i + i / V) % V));
+    return given(ctx, ids, extents<dyn>(n));
+}
+
+template <class Model, class Backend> void draw_parameters(calm::context<Backend>& ctx, Model& model) {
+    std::uint64_t seed = 100;
+    for (auto const& p : calm::parameters_of<Backend>(model)) {
+        fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
+        evaluate(ctx, p.value, p.value * 0.3);
+    }
+}
+
+// loss(model, ctx) adds the gradients of a batch; then one update.
+template <class Model, class Backend, class Loss>
+std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& loss) {
+    std::vector<float> all{static_cast<float>(loss())};
+    auto const keep = [&](auto const& x) {
+        for (float const v : taken_back(ctx, x)) all.push_back(v);
+    };
+    for (auto const& p : calm::parameters_of<Backend>(model)) keep(p.grad);
+    // A large eps, so that tiny gradients, of whose signs little is known, move nothing far.
+    calm::adamw optimizer(model, {.eps = 1e-2});
+    all.push_back(static_cast<float>(optimizer.step(ctx, 1e-2)));
+    for (auto const& p : calm::parameters_of<Backend>(model)) keep(p.value);
+    return all;
+}
+
+void autoencoder_step() {
+    compare<emulated>("autoencoder", 1e-4, []<class B>(calm::context<B>& ctx) {
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        calm::autoencoder<small.autoencoder, float, B> model(V);
+        allocate(model, values, &gradients);
+        draw_parameters(ctx, model);
+        auto const tokens = some_tokens(ctx, 75 * K);
+        auto const noise = model.draw(ctx, tokens, 0.15);
+        return step(ctx, model, [&] { return model.loss_and_gradient(ctx, tokens, noise, {}).loss; });
+    });
+}
+
+void language_model_step() {
+    compare<emulated>("language model", 1e-4, []<class B>(calm::context<B>& ctx) {
+        constexpr index_t P = 40;  // more than a tile of attention
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        calm::calm_model<small, float, B> model(V);
+        allocate(model, values, &gradients);
+        allocate(model.ae_model, values, static_cast<calm::arena<B>*>(nullptr));
+        draw_parameters(ctx, model);
+        draw_parameters(ctx, model.ae_model);
+        auto const tokens = some_tokens(ctx, 2 * P * K);
+        return step(ctx, model, [&] { return model.loss_and_gradient(ctx, tokens, P, {.samples = 3, .targets = 5}); });
+    });
+}
+
+// Positions one and several at a time behind what a cache holds, of sequences of different lengths.
+void cached_attention() {
+    compare<emulated>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
+        constexpr index_t D = 72;
+        calm::arena<B> values("values");
+        calm::attention<D, 2, 1, float, B> model;
+        allocate(model, values, static_cast<calm::arena<B>*>(nullptr));
+        draw_parameters(ctx, model);
+        calm::kv_cache<float, 36, B> cache(2, 80);
+        std::vector<float> all;
+        auto const go_on = [&](index_t length, std::vector<index_t> const& sequences) {
+            index_t const rows = length * static_cast<index_t>(sequences.size());
+            auto const x = given(ctx, draws(rows * D, 7), extents<dyn, D>(rows));
+            auto const y =
+                model.extend(ctx, calm::matrix_view<float const, D, B>(x), cache, calm::rope_theta, sequences);
+            for (float const v : taken_back(ctx, y)) all.push_back(v);
+        };
+        go_on(70, {1});
+        go_on(3, {0, 1});
+        go_on(1, {1, 0});
+        return all;
+    });
+}
+
+// The vocabulary over several chunks and blocks of rows, and the argmax.
+void vocabulary() {
+    compare<emulated>("cross_entropy", 1e-4, []<class B>(calm::context<B>& ctx) {
+        constexpr index_t D = 4;
+        constexpr index_t rows = 258;
+        constexpr index_t tokens = 5000;
+        extents<dyn, D> const shape(rows);
+        extents<dyn, D> const table_shape(tokens);
+        std::vector<token_id> ids;
+        for (index_t i = 0; i < rows; ++i) ids.push_back(static_cast<token_id>(i * 7919 % tokens));
+        auto const x = given(ctx, draws(rows * D, 1), shape);
+        auto const table = given(ctx, draws(tokens * D, 2), table_shape);
+        auto const targets = given(ctx, ids, extents<dyn>(rows));
+        auto const loss = ctx.saved.template take<float>(extents<dyn>(rows));
+        auto const dx = ctx.saved.template take<float>(shape);
+        auto const dtable = ctx.saved.template take<float>(table_shape);
+        auto const best = ctx.saved.template take<token_id>(extents<dyn>(rows));
+        fill(ctx, dtable, 0.0F);
+        using matrix = calm::matrix_view<float const, D, B>;
+        cross_entropy(ctx, loss, dx, dtable, matrix(x), matrix(table), tokens_of<B>(targets), 0.5);
+        argmax_token(ctx, best, matrix(x), matrix(table));
+        auto all = taken_back(ctx, loss);
+        for (auto const& part : {dx, dtable})
+            for (float const v : taken_back(ctx, part)) all.push_back(v);
+        for (token_id const v : taken_back(ctx, best)) all.push_back(static_cast<float>(v));
+        return all;
+    });
+}
+
+}  // namespace
+
+int main() {
+    return on_device([] {
+        autoencoder_step();
+        language_model_step();
+        cached_attention();
+        vocabulary();
+    });
+}

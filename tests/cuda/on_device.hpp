@@ -1,0 +1,97 @@
+#pragma once
+// What the programs of this folder share. Each computes on the device and on the host and compares; where no device is,
+// it says why and exits with 77, which CTest takes for skipped.
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "calm/cuda.hpp"
+#include "calm/nn/param.hpp"
+
+namespace calm::test {
+
+inline int failures = 0;
+
+inline void check(bool good, char const* what) {
+    if (good) return;
+    ++failures;
+    std::fprintf(stderr, "failed: %s\n", what);
+}
+
+// Element for element |got - want| <= bound * max(1, |want|); NaN is near nothing.
+template <class T>
+void check_near(char const* what, std::vector<T> const& got, std::vector<T> const& want, double bound) {
+    bool good = got.size() == want.size();
+    for (std::size_t i = 0; good && i < got.size(); ++i) {
+        auto const a = static_cast<double>(got[i]);
+        auto const b = static_cast<double>(want[i]);
+        good = std::abs(a - b) <= bound * std::fmax(1.0, std::abs(b));
+        if (!good) std::fprintf(stderr, "%s: element %zu is %.9g, expected %.9g\n", what, i, a, b);
+    }
+    check(good, what);
+}
+
+inline std::vector<float> draws(index_t n, std::uint64_t seed) {
+    std::vector<float> x(static_cast<std::size_t>(n));
+    normals(x.data(), n, key{seed, stream::evaluation, 0});
+    return x;
+}
+
+// Numbers of the host in the memory of a context, and back.
+template <class T, class Shape, class Backend>
+view<T, Shape, Backend> given(context<Backend>& ctx, std::vector<T> const& x, Shape const& shape) {
+    auto const taken = ctx.saved.template take<T>(shape);
+    if constexpr (host_memory<Backend>)
+        std::copy(x.begin(), x.end(), taken.data());
+    else
+        copy(ctx, taken, view<T const, Shape>(x.data(), shape));
+    return taken;
+}
+template <class T, class Shape, class Backend>
+std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Shape, Backend> const& x) {
+    std::vector<std::remove_const_t<T>> values(static_cast<std::size_t>(x.size()));
+    if constexpr (host_memory<Backend>)
+        std::copy(x.begin(), x.end(), values.begin());
+    else
+        copy(ctx, view<std::remove_const_t<T>, Shape>(values.data(), x.extents()), x);
+    return values;
+}
+
+// f(ctx) on the device, twice with the same bits, and on a host executor, within the bound. f returns a vector.
+template <class Host, class F> void compare(char const* what, double bound, F const& f) {
+    context<cuda> device(1);
+    context<Host> host(1, 1);
+    auto const got = f(device);
+    device.saved.clear();
+    check(got == f(device), what);
+    check_near(what, got, f(host), bound);
+}
+
+// f() is refused with this code.
+template <class F> void check_refused(char const* what, errc code, F const& f) {
+    try {
+        f();
+        check(false, what);
+    } catch (error const& e) {
+        check(e.code() == code, e.what());
+    }
+}
+
+// The exit status of a program that runs f.
+template <class F> int on_device(F const& f) {
+    if (auto const reason = no_device_reason(); !reason.empty()) {
+        check_refused("a context without a device", errc::device, [] { context<cuda> const ctx; });
+        check_refused("memory without a device", errc::device, [] { tensor<float, extents<3>, cuda> const x; });
+        std::fprintf(stderr, "skipped: %s\n", reason.c_str());
+        return failures == 0 ? 77 : 1;
+    }
+    try {
+        f();
+    } catch (std::exception const& e) {
+        check(false, e.what());
+    }
+    return failures == 0 ? 0 : 1;
+}
+
+}  // namespace calm::test

@@ -1,0 +1,118 @@
+// Element-wise trees, sums, rows and random numbers on the device, against the cpu's.
+#include "on_device.hpp"
+
+using namespace calm::test;
+using calm::dyn;
+using calm::extents;
+using calm::index_t;
+
+namespace {
+
+using shape = extents<dyn>;
+using matrix = extents<dyn, 37>;
+
+void elementwise(index_t n) {
+    auto const x = draws(n, 1);
+    auto const dy = draws(n, 2);
+    compare<calm::cpu>("evaluate", 2e-6, [&](auto& ctx) {
+        auto const v = given(ctx, x, shape(n));
+        auto const y = ctx.saved.template take<float>(shape(n));
+        evaluate(ctx, y, silu(v) * tanh(v) + 1 / (3 + square(v)) - maximum(v, 0.5));
+        return taken_back(ctx, y);
+    });
+    compare<calm::cpu>("differentiate", 2e-6, [&](auto& ctx) {
+        auto const v = given(ctx, x, shape(n));
+        auto const dv = ctx.saved.template take<float>(shape(n));
+        differentiate(ctx, sigmoid(wrt(v, dv)) * exp(accumulate(v, dv)), given(ctx, dy, shape(n)));
+        return taken_back(ctx, dv);
+    });
+    compare<calm::cpu>("sum", 1e-6,
+                       [&](auto& ctx) { return std::vector<double>{sum(ctx, square(given(ctx, x, shape(n))))}; });
+}
+
+void rows(index_t R) {
+    constexpr index_t V = 11;
+    std::vector<std::int32_t> ids;
+    for (index_t i = 0; i < R; ++i) ids.push_back(static_cast<std::int32_t>(i * i % V));
+    auto const x = draws(R * 37, 1);
+    auto const table = draws(V * 37, 2);
+    compare<calm::cpu>("add_row_sums", 1e-5, [&](auto& ctx) {
+        auto const total = ctx.saved.template take<float>(extents<37>());
+        fill(ctx, total, 2.0F);
+        auto const v = given(ctx, x, matrix(R));
+        using backend = typename std::remove_const_t<decltype(v)>::backend;
+        add_row_sums(ctx, total, calm::view<float const, matrix, backend>(v));
+        return taken_back(ctx, total);
+    });
+    compare<calm::cpu>("gather_rows, scatter_add_rows, copy", 1e-5, [&](auto& ctx) {
+        auto const v = given(ctx, table, matrix(V));
+        using backend = typename std::remove_const_t<decltype(v)>::backend;
+        calm::vector_view<std::int32_t const, dyn, backend> const at = given(ctx, ids, shape(R));
+        auto const y = ctx.saved.template take<float>(matrix(R));
+        gather_rows(ctx, y, calm::view<float const, matrix, backend>(v), at);
+        auto const more = ctx.saved.template take<float>(matrix(V));
+        copy(ctx, more, v);
+        scatter_add_rows(ctx, more, calm::view<float const, matrix, backend>(y), at);
+        return taken_back(ctx, more);
+    });
+    compare<calm::cpu>("distinct_rows", 0, [&](auto& ctx) {
+        auto const v = given(ctx, ids, shape(R));
+        using backend = typename std::remove_const_t<decltype(v)>::backend;
+        auto const places = ctx.saved.template take<std::int32_t>(shape(R));
+        auto all =
+            taken_back(ctx, distinct_rows(ctx, calm::vector_view<std::int32_t const, dyn, backend>(v), V, places));
+        for (auto const place : taken_back(ctx, places)) all.push_back(place);
+        return all;
+    });
+}
+
+void random_numbers() {
+    constexpr index_t n = 10001;
+    calm::key const k{5, calm::stream::head_noise, 3};
+    for (std::uint64_t const first : {std::uint64_t{0}, (std::uint64_t{1} << 34) - 3}) {
+        compare<calm::cpu>("fill_normal", 1e-6, [&](auto& ctx) {
+            auto const x = ctx.saved.template take<float>(shape(n));
+            fill_normal(ctx, x, k, first);
+            return taken_back(ctx, x);
+        });
+        compare<calm::cpu>("fill_uniform", 0, [&](auto& ctx) {
+            auto const x = ctx.saved.template take<float>(shape(n));
+            fill_uniform(ctx, x, k, first, -0.5F);
+            return taken_back(ctx, x);
+        });
+        compare<calm::cpu>("fill_bernoulli_keep", 0, [&](auto& ctx) {
+            auto const x = ctx.saved.template take<float>(shape(n));
+            fill_bernoulli_keep(ctx, x, k, 0.25F, 4 / 3.0F, first);
+            return taken_back(ctx, x);
+        });
+    }
+}
+
+void refusals() {
+    calm::context<calm::cuda> ctx;
+    std::vector<std::int32_t> const ids{0, 7};
+    auto const y = ctx.saved.take<float>(matrix(2));
+    check_refused("an id outside the table", calm::errc::tokenizer, [&] {
+        gather_rows(ctx, y, calm::view<float const, matrix, calm::cuda>(y),
+                    calm::vector_view<std::int32_t const, dyn, calm::cuda>(given(ctx, ids, shape(2))));
+    });
+    check_refused("too much memory", calm::errc::memory,
+                  [&] { (void)ctx.saved.take<double>(shape(index_t{1} << 50)); });
+    calm::tensor<float, shape, calm::cuda> zeros{shape(100)};
+    check(taken_back(ctx, zeros.view()) == std::vector<float>(100), "a tensor starts with zeros");
+    ctx.rehearse(true);
+    fill(ctx, zeros.view(), 1.0F);
+    ctx.rehearse(false);
+    check(taken_back(ctx, zeros.view()) == std::vector<float>(100), "a rehearsal computes nothing");
+}
+
+}  // namespace
+
+int main() {
+    return on_device([] {
+        for (index_t const n : {0, 1, 3, 255, 16385}) elementwise(n);
+        for (index_t const R : {0, 1, 64, 1000}) rows(R);
+        random_numbers();
+        refusals();
+    });
+}

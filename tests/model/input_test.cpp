@@ -1,0 +1,145 @@
+// What the backbone reads of a patch: tokens, latent vectors, or both.
+
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+
+#include "calm/sample/generate.hpp"
+#include "calm/train/evaluate.hpp"
+#include "support/gradient_check.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr configuration small(input_kind input) {
+    configuration c{.autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
+                    .hidden_size = 12,
+                    .intermediate_size = 16,
+                    .num_hidden_layers = 2,
+                    .num_attention_heads = 2,
+                    .num_key_value_heads = 1,
+                    .num_mlp_layers = 1,
+                    .noise_size = 6};
+    c.input = input;
+    return c;
+}
+constexpr index_t V = 13, K = 2, P = 5, D = 12;
+
+// Boost names a typed case by its type.
+struct of_tokens {
+    static constexpr configuration value = small(input_kind::tokens);
+};
+struct of_latents {
+    static constexpr configuration value = small(input_kind::latents);
+};
+struct of_both {
+    static constexpr configuration value = small(input_kind::both);
+};
+using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
+
+// A language model with drawn parameters, its autoencoder among them.
+template <class T, configuration C> struct drawn_model : prepared<calm_model<C, T>, T> {
+    arena<> frozen{"autoencoder"};
+    drawn_model() : prepared<calm_model<C, T>, T>(calm_model<C, T>(V)) {
+        allocate(this->model.ae_model, frozen, static_cast<arena<>*>(nullptr));
+        for (auto const& q : parameters<T>(this->model.ae_model))
+            draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.4);
+    }
+};
+
+std::vector<token_id> some_tokens(index_t n) {
+    std::vector<token_id> tokens;
+    for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>((5 * i + i / V) % V));
+    return tokens;
+}
+vector_view<token_id const> seen(std::vector<token_id> const& v) {
+    return {v.data(), extents<dyn>(static_cast<index_t>(v.size()))};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_backbone_has_the_parameters_it_reads_with, Input, inputs) {
+    drawn_model<float, Input::value> p;
+    std::set<std::string> names;
+    auto const add = [&](std::string const& name, auto&) { names.insert(name); };
+    p.model.visit(add);
+    bool const tokens = Input::value.input != input_kind::latents;
+    bool const latents = Input::value.input != input_kind::tokens;
+    BOOST_TEST(names.contains("transformer.embed_tokens.weight") == tokens);
+    BOOST_TEST(names.contains("embed_proj.0.weight") == tokens);
+    BOOST_TEST(names.contains("latent_proj.0.weight") == latents);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(its_gradients_are_those_of_central_differences, Input, inputs) {
+    drawn_model<double, Input::value> p;
+    auto const tokens = some_tokens(2 * P * K);
+    auto const dy = draws<double>(2 * P * D, 3);
+    auto const forward = [&] { return p.model.transformer.forward(p.ctx, p.model.read(p.ctx, seen(tokens)), P); };
+    {
+        arena_scope const saved(p.ctx.saved);
+        p.model.transformer.backward(p.ctx, forward(), {dy.data(), extents<dyn, D>(2 * P)});
+    }
+    for (auto const& q : p.params) {
+        if (q.name.starts_with("mlp_generator")) continue;
+        auto const gradient = copied(q.grad, q.size);
+        check_slopes(
+            q.name, gradient.data(), q.size,
+            [&](index_t i) {
+                double& element = q.value[i];
+                double const before = element;
+                auto const at = [&](double step) {
+                    element = before + step;
+                    arena_scope const saved(p.ctx.saved);
+                    auto const y = forward().y;
+                    double sum = 0;
+                    for (index_t j = 0; j < y.size(); ++j) sum += y[j] * dy[static_cast<std::size_t>(j)];
+                    return sum;
+                };
+                constexpr double h = 1e-3;
+                double const slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+                element = before;
+                return slope;
+            },
+            3, 1e-5);
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(patch_by_patch_is_all_at_once, Input, inputs) {
+    drawn_model<double, Input::value> p;
+    auto const tokens = some_tokens(P * K);
+    auto const& model = p.model;
+    auto const all = model.transformer.forward(p.ctx, model.read(p.ctx, seen(tokens)), P).y;
+    auto cache = model.transformer.make_cache(1, P);
+    for (index_t i = 0; i < P; ++i) {
+        vector_view<token_id const> const patch(tokens.data() + i * K, extents<dyn>(K));
+        auto const one = model.transformer.extend(p.ctx, model.read(p.ctx, patch), cache);
+        for (index_t d = 0; d < D; ++d) BOOST_TEST(near(one[d], all[i * D + d], 1e-12));
+    }
+    // Another last patch is seen, and by the last position alone.
+    auto other = tokens;
+    other.back() = (other.back() + 1) % V;
+    auto const changed = model.transformer.forward(p.ctx, model.read(p.ctx, seen(other)), P).y;
+    for (index_t d = 0; d < D; ++d) {
+        BOOST_TEST(changed[(P - 2) * D + d] == all[(P - 2) * D + d]);
+        BOOST_TEST(changed[(P - 1) * D + d] != all[(P - 1) * D + d]);
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_an_evaluation_and_a_text, Input, inputs) {
+    drawn_model<float, Input::value> p;
+    auto const tokens = some_tokens(4 * P * K);
+    energy_objective const objective{.samples = 4, .targets = 4};
+    p.clear_gradients();
+    BOOST_TEST(std::isfinite(p.model.loss_and_gradient(p.ctx, seen(tokens), P, objective)));
+    for (auto const& q : parameters_of(p.model)) BOOST_TEST(*q.received_gradient, q.name);
+    evaluation_settings const settings{.block_tokens = P * K, .samples = 3};
+    auto const e = evaluate(p.ctx, p.model, tokens, {-1, -1, -1}, nullptr, settings, objective);
+    BOOST_TEST(e.positions == 4 * (P - 2));
+    generation_settings how;
+    how.max_tokens = 7;
+    auto const made = generate(p.ctx, p.model, std::vector<token_id>{1, 2}, {-1, -1, -1}, how);
+    BOOST_TEST(made.tokens.size() == 7u);
+}

@@ -1,0 +1,360 @@
+#include "calm/sample/sampler.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "support/fixtures.hpp"
+#include "support/statistics.hpp"
+
+using namespace calm;
+using calm::test::p_value;
+
+namespace {
+
+std::string refusal(auto&& call) {
+    try {
+        call();
+    } catch (error const& thrown) {
+        BOOST_TEST((thrown.code() == errc::usage));
+        return thrown.what();
+    }
+    return {};
+}
+
+bool holds(std::string const& text, std::string const& fragment) {
+    return text.find(fragment) != std::string::npos;
+}
+
+// Patches of K = 2 tokens, i with probability p[i]; all have the first token in common.
+class toy {
+public:
+    toy(std::vector<double> p, std::uint64_t seed) : p_(std::move(p)), random_({.seed = seed}) {}
+
+    void operator()(std::span<token_id> out) {
+        for (std::size_t i = 0; i < out.size(); i += 2) {
+            out[i] = 7;
+            out[i + 1] = static_cast<token_id>(detail::pick(p_, detail::uniform53(random_)));
+        }
+    }
+
+private:
+    std::vector<double> p_;
+    random_sequence random_;
+};
+
+struct tally {
+    std::vector<std::int64_t> seen;
+    double mean_draws = 0;
+    double error = 0;  // standard, of mean_draws
+    std::int64_t capped = 0;
+};
+
+// Again and again until the mean of the draws is known to a relative precision.
+tally sample_often(sampler const& rule, std::vector<double> const& p, int times, std::uint64_t seed,
+                   double precision = 1) {
+    toy source(p, seed);
+    random_sequence choice({.seed = seed, .stream = stream::choice});
+    tally all{.seen = std::vector<std::int64_t>(p.size(), 0)};
+    std::vector<token_id> patch(2);
+    double sum = 0, squares = 0, count = 0;
+    do {
+        for (int i = 0; i < times; ++i) {
+            auto const took = sample_patch(rule, source, patch, choice);
+            BOOST_REQUIRE(patch[0] == 7);
+            ++all.seen[static_cast<std::size_t>(patch[1])];
+            all.capped += took.capped ? 1 : 0;
+            sum += static_cast<double>(took.draws);
+            squares += static_cast<double>(took.draws) * static_cast<double>(took.draws);
+        }
+        count += times;
+        all.mean_draws = sum / count;
+        all.error = std::sqrt(std::max(0.0, squares / count - all.mean_draws * all.mean_draws) / count);
+    } while (all.error > precision * all.mean_draws);
+    return all;
+}
+
+std::vector<double> powers(std::vector<double> const& p, double exponent) {
+    std::vector<double> law;
+    for (double const one : p) law.push_back(std::pow(one, exponent));
+    double const sum = std::accumulate(law.begin(), law.end(), 0.0);
+    for (double& one : law) one /= sum;
+    return law;
+}
+double sum_of_powers(std::vector<double> const& p, double exponent) {
+    double sum = 0;
+    for (double const one : p) sum += std::pow(one, exponent);
+    return sum;
+}
+
+struct exact_case {
+    std::vector<double> p;
+    temperature T;
+    std::vector<double> law;
+    double draws;
+};
+
+std::vector<exact_case> exact_cases() {
+    simdjson::dom::parser parser;
+    std::vector<exact_case> cases;
+    auto const file = parser.load((test::fixtures_folder() / "sampler.json").string());
+    auto const list = [](simdjson::dom::element const& all) {
+        std::vector<double> values;
+        for (double const value : all.get_array()) values.push_back(value);
+        return values;
+    };
+    for (simdjson::dom::element const one : file["exact"].get_array())
+        cases.push_back({list(one["p"]), temperature::of(one["T"].get_double()), list(one["probability"]),
+                         one["expected_draws"].get_double()});
+    return cases;
+}
+
+// The law of the adaptive rule on patches of probabilities p, by going through every sequence of N draws.
+std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std::size_t N, double& mean_draws) {
+    std::vector<double> law(p.size(), 0.0);
+    mean_draws = 0;
+    std::vector<std::size_t> draws(N, 0);
+    while (true) {
+        double odds = 1;
+        for (auto const one : draws) odds *= p[one];
+        std::size_t used = N;
+        for (std::size_t at = 0; at + n <= N && used == N; at += n) {
+            bool equal = true;
+            for (std::size_t i = 1; i < n; ++i) equal = equal && draws[at + i] == draws[at];
+            if (!equal) continue;
+            law[draws[at]] += odds;
+            used = at + n;
+            break;
+        }
+        bool answered = false;
+        for (std::size_t at = 0; at + n <= N; at += n) {
+            bool equal = true;
+            for (std::size_t i = 1; i < n; ++i) equal = equal && draws[at + i] == draws[at];
+            answered = answered || equal;
+        }
+        mean_draws += odds * static_cast<double>(used);
+        if (!answered) {
+            std::map<std::size_t, std::int64_t> counts;
+            for (auto const one : draws) ++counts[one];
+            std::vector<std::int64_t> list;
+            for (auto const& [one, count] : counts) list.push_back(count);
+            auto const chosen = batch_odds(list, static_cast<std::int64_t>(n));
+            std::size_t i = 0;
+            for (auto const& [one, count] : counts) law[one] += odds * chosen[i++];
+        }
+        std::size_t place = 0;
+        while (place < N && ++draws[place] == p.size()) draws[place++] = 0;
+        if (place == N) return law;
+    }
+}
+
+std::vector<std::vector<double>> const toys{
+    {0.5, 0.3, 0.15, 0.05}, {0.97, 0.01, 0.01, 0.01}, {0.25, 0.25, 0.25, 0.25}, {1.0}, {0.6, 0.4}};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(rules_take_the_temperatures_they_can_serve) {
+    auto const at = [](double T) { return temperature::of(T); };
+    BOOST_TEST(sampler{}.n == 2);
+    BOOST_TEST((sampler{}.rule == sampling_rule::adaptive));
+    for (auto const rule : {sampling_rule::adaptive, sampling_rule::batch}) {
+        BOOST_TEST(sampler::of(rule, at(0.25), 50).n == 4);
+        BOOST_TEST(sampler::of(rule, at(0.25), 50).most == 50);
+        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(0.4)); }), "take 1/2 (0.5) or 1/3 (0.333333)"));
+        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(1.5)); }), "take 1/1 (1) or 1/2 (0.5)"));
+        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(0.5), 0); }), "at least 1 patch"));
+    }
+    BOOST_TEST(sampler::exact(at(0.4)).n == 2);
+    BOOST_TEST(sampler::exact(at(0.4)).rest == 0.5, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(sampler::exact(at(0.7)).n == 1);
+    BOOST_TEST(sampler::exact(at(0.333333333)).n == 3);
+    BOOST_TEST(sampler::exact(at(0.333333333)).rest == 0.0);
+    BOOST_TEST(sampler::exact(at(0.5)).most == 100'000);
+    BOOST_TEST(sampler::exact(at(1e-300)).n > 100'000);
+    for (double const T : {0.0, 1.01, 2.0})
+        BOOST_TEST(holds(refusal([&] { (void)sampler::exact(at(T)); }), "above 0 and at most 1"));
+    BOOST_TEST(sampler::noise(at(0.25)).noise_scale == 0.5);
+    BOOST_TEST(sampler::noise(at(0)).noise_scale == 0.0);
+    BOOST_TEST(sampler::noise(at(4)).noise_scale == 2.0);
+    BOOST_TEST(sampler::noise(at(4)).most == 1);
+    for (auto const rule : {sampling_rule::adaptive, sampling_rule::batch, sampling_rule::exact})
+        BOOST_TEST(sampler::of(rule, at(0.5)).noise_scale == 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(the_exact_rule_has_the_law_and_the_draws_of_the_oracle, *test::with_fixtures) {
+    auto const cases = exact_cases();
+    BOOST_TEST(cases.size() >= 40U);
+    std::uint64_t seed = 100;
+    for (auto const& one : cases) {
+        auto const rule = sampler::exact(one.T);
+        auto const got = sample_often(rule, one.p, 10000, ++seed, 0.005);
+        BOOST_TEST(p_value(one.law, got.seen) > 1e-4, "T = " << one.T.value << ", " << one.p.size() << " patches");
+        BOOST_TEST(got.mean_draws == one.draws, boost::test_tools::tolerance(0.02));
+        BOOST_TEST(got.capped == 0);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_exact_rule_counts_draws_by_the_formula) {
+    std::uint64_t seed = 200;
+    for (auto const& p : toys)
+        for (double const T : {1.0, 0.9, 0.7, 0.5, 0.4, 0.35}) {
+            auto const rule = sampler::exact(temperature::of(T));
+            double const inverse = 1 / T;
+            double const proofs = rule.rest > 0 ? sum_of_powers(p, inverse - 1) : 0.0;
+            double const draws = (static_cast<double>(rule.n) + proofs) / sum_of_powers(p, inverse);
+            auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
+            BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
+            BOOST_TEST(p_value(powers(p, inverse), got.seen) > 1e-4, "T = " << T);
+        }
+}
+
+BOOST_AUTO_TEST_CASE(the_adaptive_rule_counts_draws_by_the_formula) {
+    std::uint64_t seed = 300;
+    for (auto const& p : toys)
+        for (std::int64_t const n : {1, 2, 3, 4})
+            for (std::int64_t const N : {12, 200}) {
+                auto const attempts = static_cast<double>(N / n);
+                double const hit = sum_of_powers(p, static_cast<double>(n));
+                double const fails = std::pow(1 - hit, attempts);
+                double const draws = static_cast<double>(n) * (1 - fails) / hit + fails * static_cast<double>(N % n);
+                auto const rule = sampler::adaptive(temperature::of(1.0 / static_cast<double>(n)), N);
+                auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
+                BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
+                BOOST_TEST(got.capped == 0);
+                // With probability fails, the batch rule's law on unlucky pools instead.
+                if (fails < 1e-6) BOOST_TEST(p_value(powers(p, static_cast<double>(n)), got.seen) > 1e-4, "n = " << n);
+            }
+}
+
+BOOST_AUTO_TEST_CASE(the_adaptive_law_is_that_of_every_pool) {
+    std::uint64_t seed = 400;
+    for (auto const& p : std::vector<std::vector<double>>{{0.6, 0.4}, {0.5, 0.3, 0.2}, {0.1, 0.2, 0.3, 0.4}})
+        for (std::size_t const n : {1U, 2U, 3U})
+            for (std::size_t const N : {1U, 2U, 3U, 5U, 7U}) {
+                double draws = 0;
+                auto const law = enumerated(p, n, N, draws);
+                BOOST_TEST(std::accumulate(law.begin(), law.end(), 0.0) == 1.0, boost::test_tools::tolerance(1e-12));
+                auto const rule =
+                    sampler::adaptive(temperature::of(1.0 / static_cast<double>(n)), static_cast<std::int64_t>(N));
+                auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
+                BOOST_TEST(p_value(law, got.seen) > 1e-4, "n = " << n << ", N = " << N);
+                BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
+            }
+}
+
+BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
+    std::vector<double> const p{0.3, 0.25, 0.2, 0.15, 0.1};
+    std::vector<sampler> rules{sampler::batch(temperature::of(0.5), 30), sampler::exact(temperature::of(0.5), 40)};
+    for (double const T : {1.0, 0.5, 1.0 / 3}) rules.push_back(sampler::adaptive(temperature::of(T), 20));
+    for (double const T : {1.0, 0.8, 0.5, 0.4, 0.3}) rules.push_back(sampler::exact(temperature::of(T)));
+    for (auto const& rule : rules) {
+        std::vector<std::vector<std::int64_t>> told;
+        for (std::int64_t const round : {0, 1, 3, 8, 64, 1000}) {
+            std::vector<std::int64_t> all;
+            for (std::uint64_t patch = 0; patch < 200; ++patch) {
+                // Draw d of a patch is the same in whatever round it comes.
+                std::uint64_t draw = 0;
+                auto const source = [&](std::span<token_id> out) {
+                    BOOST_REQUIRE(static_cast<std::int64_t>(draw + out.size()) <= rule.most);
+                    for (auto& token : out)
+                        token = static_cast<token_id>(detail::pick(p, uniform({.seed = 5}, (patch << 32) + draw++)));
+                };
+                random_sequence choice({.seed = 6, .stream = stream::choice}, patch << 32);
+                std::vector<token_id> answer(1);
+                auto const took = sample_patch(rule, source, answer, choice, round);
+                all.insert(all.end(), {answer[0], took.draws, took.capped ? 1 : 0});
+            }
+            told.push_back(all);
+        }
+        for (auto const& other : told) BOOST_TEST(other == told[0], boost::test_tools::per_element());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(an_attempt_that_cannot_succeed_any_more_is_counted_whole) {
+    patch_sampling at_work(sampler::exact(temperature::of(1.0 / 3)), 1);
+    random_sequence choice({.seed = 1});
+    BOOST_TEST(at_work.at_least() == 3);
+    at_work.take(std::vector<token_id>{1, 2}, choice);
+    BOOST_TEST(at_work.at_least() == 1);
+    at_work.take(std::vector<token_id>{2}, choice);
+    BOOST_TEST(!at_work.decided());
+    BOOST_TEST(at_work.at_least() == 3);
+    at_work.take(std::vector<token_id>{4, 4, 4, 5, 5}, choice);
+    BOOST_TEST(at_work.decided());
+    BOOST_TEST(at_work.result().draws == 6);
+    BOOST_TEST(at_work.patch()[0] == 4);
+    BOOST_TEST(at_work.at_least() == 0);
+    BOOST_TEST(at_work.at_most() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_exact_rule_gives_up_at_its_cap_and_says_so) {
+    auto const rule = sampler::exact(temperature::of(0.5));
+    random_sequence choice({.seed = 3, .stream = stream::choice});
+    std::vector<token_id> patch(1);
+    std::int64_t drawn = 0;
+    auto const alternating = [&](std::span<token_id> out) {
+        for (auto& token : out) token = static_cast<token_id>(drawn++ % 2);
+    };
+    auto const took = sample_patch(rule, alternating, patch, choice);
+    BOOST_TEST(took.draws == 100'000);
+    BOOST_TEST(drawn == 100'000);
+    BOOST_TEST(took.capped);
+    // Then it is the batch rule on all draws.
+    std::vector<double> const p{0.5, 0.3, 0.2};
+    auto const few = sample_often(sampler::exact(temperature::of(0.25), 3), p, 30000, 9);
+    auto const batch = sample_often(sampler::batch(temperature::of(0.25), 3), p, 30000, 10);
+    BOOST_TEST(few.capped == 30000);
+    BOOST_TEST(few.mean_draws == 3.0, boost::test_tools::tolerance(1e-9));
+    std::vector<double> law;
+    for (auto const n : batch.seen) law.push_back(static_cast<double>(n) / 30000);
+    for (std::size_t i = 0; i < p.size(); ++i)
+        BOOST_TEST(std::abs(static_cast<double>(few.seen[i]) / 30000 - law[i]) < 0.02);
+    // An attempt that the last draw completes is an answer.
+    auto const last = [](std::span<token_id> out) { std::fill(out.begin(), out.end(), 3); };
+    BOOST_TEST(!sample_patch(sampler::exact(temperature::of(0.25), 4), last, patch, choice).capped);
+}
+
+BOOST_AUTO_TEST_CASE(the_batch_sampler_draws_one_pool) {
+    std::vector<std::size_t> asked;
+    toy source({0.7, 0.3}, 10);
+    auto const draw = [&](std::span<token_id> out) {
+        asked.push_back(out.size() / 2);
+        source(out);
+    };
+    random_sequence choice({.seed = 10, .stream = stream::choice});
+    std::vector<token_id> patch(2);
+    BOOST_TEST(sample_patch(sampler::batch(temperature::of(1.0)), draw, patch, choice).draws == 1);
+    BOOST_TEST(asked.back() == 1U);
+    auto const rule = sampler::batch(temperature::of(0.5), 400);
+    std::int64_t ones = 0;
+    constexpr int rounds = 2000;
+    for (int i = 0; i < rounds; ++i) {
+        BOOST_REQUIRE(sample_patch(rule, draw, patch, choice).draws == 400);
+        ones += patch[1];
+    }
+    BOOST_TEST(asked.size() == 1U + rounds);
+    BOOST_TEST(asked.back() == 400U);
+    double const p = 0.09 / (0.49 + 0.09);  // the law; a pool of 400 is within 0.002 of it
+    BOOST_TEST(std::abs(static_cast<double>(ones) / rounds - p) < 4 * std::sqrt(p * (1 - p) / rounds) + 0.002);
+}
+
+BOOST_AUTO_TEST_CASE(the_noise_rule_takes_one_draw) {
+    for (double const T : {0.0, 0.3, 1.0, 2.5}) {
+        auto const got = sample_often(sampler::noise(temperature::of(T)), {0.5, 0.3, 0.2}, 5000, 12);
+        BOOST_TEST(got.mean_draws == 1.0, boost::test_tools::tolerance(1e-9));
+        BOOST_TEST(p_value({0.5, 0.3, 0.2}, got.seen) > 1e-4);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(rounds_fit_the_machine) {
+    BOOST_TEST(round_size(2, 0, 1) == 8);      // a few rows at the price of one
+    BOOST_TEST(round_size(2, 0, 16) == 2);     // shared by many
+    BOOST_TEST(round_size(200, 0, 1) == 200);  // a pool is one round
+    BOOST_TEST(round_size(1, 24, 4) == 24);    // doubling
+    BOOST_TEST(round_size(1, 5000, 1) == 64);
+    BOOST_TEST(round_size(500, 1000, 1) == 500);
+}

@@ -1,0 +1,46 @@
+#pragma once
+// Is what was counted what was expected?
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace calm::test {
+
+// Probability that a chi-square of `freedom` degrees is larger.
+inline double chi_square_tail(double chi2, int freedom) {
+    double const half = chi2 / 2;
+    double tail = freedom % 2 == 0 ? 0.0 : std::erfc(std::sqrt(half));
+    for (double power = freedom % 2 == 0 ? 0.0 : 0.5; power < freedom / 2.0; power += 1.0)
+        tail += std::exp(power * std::log(half) - half - std::lgamma(power + 1.0));
+    return tail;
+}
+
+// p of observed counts; classes of less than 5 expected are taken together, impossible ones must be empty.
+inline double p_value(std::vector<double> const& odds, std::vector<std::int64_t> const& seen) {
+    double draws = 0;
+    for (auto const n : seen) draws += static_cast<double>(n);
+    double chi2 = 0;
+    double rare = 0;
+    double rare_seen = 0;
+    int classes = 0;
+    auto const add = [&](double expected, double found) {
+        chi2 += (found - expected) * (found - expected) / expected;
+        ++classes;
+    };
+    for (std::size_t i = 0; i < odds.size(); ++i) {
+        auto const found = static_cast<double>(seen[i]);
+        if (odds[i] == 0.0 && found > 0) return 0.0;
+        if (odds[i] * draws >= 5) {
+            add(odds[i] * draws, found);
+        } else {
+            rare += odds[i] * draws;
+            rare_seen += found;
+        }
+    }
+    if (rare > 0) add(rare, rare_seen);
+    return classes < 2 ? 1.0 : chi_square_tail(chi2, classes - 1);
+}
+
+}  // namespace calm::test

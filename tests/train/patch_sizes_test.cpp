@@ -1,0 +1,97 @@
+// A model of any patch size is trained, goes on from a prompt, and is measured.
+
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <vector>
+
+#include "calm/sample/generate.hpp"
+#include "calm/train/evaluate.hpp"
+#include "calm/train/session.hpp"
+
+using namespace calm;
+
+namespace {
+
+constexpr configuration small(index_t K) {
+    return {.autoencoder = {.vocab_size = 64,
+                            .patch_size = K,
+                            .hidden_size = 32,
+                            .intermediate_size = 32,
+                            .num_encoder_layers = 2,
+                            .num_decoder_layers = 2,
+                            .latent_size = 4 * K},
+            .hidden_size = 32,
+            .intermediate_size = 32,
+            .num_hidden_layers = 1,
+            .num_attention_heads = 2,
+            .num_key_value_heads = 2,
+            .num_mlp_layers = 1,
+            .noise_size = 8};
+}
+
+// Boost names a typed case by its type.
+struct one_token {
+    static constexpr configuration value = small(1);
+};
+struct two_tokens {
+    static constexpr configuration value = small(2);
+};
+struct eight_tokens {
+    static constexpr configuration value = small(8);
+};
+using patch_sizes = boost::mpl::list<one_token, two_tokens, eight_tokens>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch_sizes) {
+    constexpr configuration C = Size::value;
+    constexpr index_t K = C.autoencoder.patch_size;
+    auto const words = tokenizer::markov();
+    auto const text = build_corpus(std::vector<std::string>{"markov:20000"}, words, {});
+    context<> ctx(1, 1);
+
+    std::vector<double> losses;
+    training_callbacks tell;
+    tell.step = [&](progress const& now) { losses.push_back(now.loss); };
+    auto ae = make_autoencoder<C>(ctx, words.vocabulary_size());
+    text_blocks patches(text, K, K, 1, packing::unbroken);
+    autoencoder_recipe first;
+    first.steps = 40;
+    first.rate = 4e-3;
+    first.warmup = 5;
+    first.batch_tokens = 512;
+    train_autoencoder(ctx, ae.model, patches, first, tell);
+    BOOST_TEST(losses.back() < 0.9 * losses.front());
+
+    losses.clear();
+    auto lm = make_calm<C>(ctx, ae.model);
+    text_blocks blocks(text, K, 8 * K, 1, packing::unbroken);
+    calm_recipe<energy_objective> second;
+    second.steps = 20;
+    second.rate = 2e-3;
+    second.warmup = 5;
+    second.sequences = 8;
+    second.block_tokens = 8 * K;
+    second.objective = {.samples = 4, .targets = 4};
+    train_calm(ctx, lm.model, blocks, second, tell);
+    BOOST_TEST(losses.back() < losses.front());
+
+    auto const heldout = build_corpus(std::vector<std::string>{"markov:2000"}, words, {.use = split::heldout});
+    auto const unseen = evaluation_blocks(heldout, {packing::unbroken, static_cast<std::size_t>(K)}, 64);
+    evaluation_settings const settings{.block_tokens = 64, .samples = 3, .positions = 40};
+    auto const e = evaluate(ctx, lm.model, unseen, words.specials(), nullptr, settings, second.objective);
+    BOOST_TEST(e.positions == 40);
+    BOOST_TEST(std::isfinite(*e.energy_loss));
+    for (double const score : *e.brier) BOOST_TEST((score >= -1.0 && score <= 1.0));
+    BOOST_TEST(to_json(e).find("\"positions\":40") != std::string::npos);
+
+    // Symbols have no BOS: the prompt is whole patches, and the text goes on to the symbol.
+    std::vector<token_id> const prompt(static_cast<std::size_t>(K), 3);
+    generation_settings how;
+    how.max_tokens = 2 * K + 1;
+    auto const made = generate(ctx, lm.model, prompt, words.specials(), how);
+    BOOST_TEST(static_cast<index_t>(made.tokens.size()) == how.max_tokens);
+    BOOST_TEST(words.decode(made.tokens).size() == made.tokens.size());
+    if (K > 1) BOOST_CHECK_THROW(generate(ctx, lm.model, {prompt.data(), 1}, words.specials(), how), error);
+}
