@@ -56,7 +56,7 @@ public:
             save_autoencoder(o.out, own.model, description, beside(tokenizer_bytes(o.tokenizer)), if_exists::replace);
         };
         auto const measure = [&](std::size_t tokens, index_t step) {
-            auto const e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
+            auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
                                           words.specials(), settings);
             report.log({{"step", step},
                         {"token_accuracy", *e.token_accuracy},
@@ -212,6 +212,7 @@ public:
         };
         auto const prompts = prompts_of(o);
         std::vector<std::vector<token_id>> begun;
+        begun.reserve(prompts.size());
         for (auto const& prompt : prompts) begun.push_back(words.encode(prompt));
         bool const streaming = prompts.size() == 1;
         streamed_text stream(words);

@@ -3,7 +3,7 @@
 // one step.
 
 #include "../apps/configs/sizes.hpp"
-#include "calm/loss/energy_score.hpp"
+#include "calm/model/heads/energy.hpp"
 
 namespace bench {
 
