@@ -57,7 +57,7 @@ public:
         };
         auto const measure = [&](std::size_t tokens, index_t step) {
             auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
-                                          words.specials(), settings);
+                                    words.specials(), settings);
             report.log({{"step", step},
                         {"token_accuracy", *e.token_accuracy},
                         {"token_accuracy_posterior", *e.token_accuracy_posterior},

@@ -73,6 +73,36 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, 
     }
 }
 
+// A row has the same bits alone and among others, with any number of threads.
+BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) {
+    using on = executor<cpu, T>;
+    index_t const n = 331;
+    constexpr index_t most = detail::native_bytes == 32 ? 4 : 16;
+    for (index_t const k : {64, 83, 300}) {
+        auto const a = drawn_matrix<on>(most, k, 1);
+        auto const w = drawn_matrix<on>(n, k, 2);
+        typename on::vector bias{extents<dyn>(n)};
+        draw(bias, 3);
+        bool good = true;
+        for (index_t m = 1; m <= most; ++m)
+            for (int const threads : {1, 2}) {
+                context<> ctx(1, threads), alone(1, 1);
+                auto c = drawn_matrix<on>(m, n, 4);
+                auto d = drawn_matrix<on>(m, n, 4);
+                matmul(ctx, c, rows(a.view(), 0, m), transposed(w), m % 2 == 0 ? into::accumulate : into::overwrite);
+                for (index_t i = 0; i < m; ++i)
+                    matmul(alone, rows(d.view(), i, 1), rows(a.view(), i, 1), transposed(w),
+                           m % 2 == 0 ? into::accumulate : into::overwrite);
+                good = good && std::equal(c.begin(), c.end(), d.begin());
+                matmul(ctx, c, rows(a.view(), 0, m), transposed(w), bias.view());
+                for (index_t i = 0; i < m; ++i)
+                    matmul(alone, rows(d.view(), i, 1), rows(a.view(), i, 1), transposed(w), bias.view());
+                good = good && std::equal(c.begin(), c.end(), d.begin());
+            }
+        BOOST_TEST(good, k);
+    }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, executors) {
     typename on::context ctx(1, 2);
     auto const a = drawn_matrix<on>(70, 0, 1);

@@ -4,51 +4,15 @@
 #include <array>
 #include <complex>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "calm/loss/block/energy_score.hpp"
 #include "calm/tensor/fill.hpp"
+#include "calm/tensor/packet_sums.hpp"
 
 namespace calm {
 
 namespace detail {
-
-// f(0), f(1) .. f(N - 1), each index a compile-time constant: N results stay in registers.
-template <int N, class F> [[gnu::always_inline]] inline void unrolled(F const& f) {
-    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
-        (f(std::integral_constant<int, I>{}), ...);
-    }
-    (std::make_integer_sequence<int, N>{});
-}
-
-// Sums of sixteen packets: s[4 i + j] = sum(v[4 j + i]).
-template <class V> [[gnu::always_inline]] inline void sums16(lane_t<V>* s, V const (&v)[16]) {
-    if constexpr (lanes<V> == 16 && native_bytes == 64) {  // the tree of sum(), four levels for all sixteen at once
-        V a[8], b[4], c[2];
-        unrolled<8>([&](auto i) __attribute__((always_inline)) {
-            a[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22,
-                                           23) +
-                   __builtin_shufflevector(v[2 * i], v[2 * i + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29,
-                                           30, 31);
-        });
-        unrolled<4>([&](auto i) __attribute__((always_inline)) {
-            b[i] = __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26,
-                                           27) +
-                   __builtin_shufflevector(a[2 * i], a[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29,
-                                           30, 31);
-        });
-        unrolled<2>([&](auto i) __attribute__((always_inline)) {
-            c[i] = __builtin_shufflevector(b[2 * i], b[2 * i + 1], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28,
-                                           29) +
-                   __builtin_shufflevector(b[2 * i], b[2 * i + 1], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15,
-                                           30, 31);
-        });
-        store(s, V(__builtin_shufflevector(c[0], c[1], 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
-                   __builtin_shufflevector(c[0], c[1], 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31)));
-    } else
-        unrolled<16>([&](auto k) __attribute__((always_inline)) { s[4 * (k % 4) + k / 4] = sum(v[k]); });
-}
 
 // The squared distances of four rows of x and four of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
 template <class V, class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* x, T const* y, index_t width) {
@@ -61,7 +25,7 @@ template <class V, class T> [[gnu::always_inline]] inline void squares4x4(T* s, 
             V const a = load<V>(x + i * width + l);
             unrolled<4>([&](auto j) __attribute__((always_inline)) {
                 V const d = a - b[j];
-                v[4 * j + i] += d * d;
+                v[packet_of_sum(4 * i + j)] += d * d;
             });
         });
     }

@@ -182,13 +182,13 @@ private:
     std::int64_t proving_ = 0;  // number of the coming coin flip of P^rest, 0 before
 };
 
-// How many draws to ask for next, so that a round is no dearer than it must be: a machine multiplies a few rows at the
-// price of one. `wanting` patches that need at_least draws each, of which they made `drawn`, share it. Doubling bounds
-// what is drawn in vain by what was needed.
+// How many draws to ask for next, so that a round is no dearer than it must be: a machine multiplies a few rows at
+// nearly the price of one. `wanting` patches that need at_least draws each, of which they made `drawn`, share it. A
+// quarter of what was needed bounds what is drawn in vain.
 inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
     constexpr std::int64_t cheap_rows = 8;
     constexpr std::int64_t largest = 64;
-    return std::max(at_least, std::max(std::min(drawn, largest), cheap_rows / std::max<std::int64_t>(1, wanting)));
+    return std::max(at_least, std::max(std::min(drawn / 4, largest), cheap_rows / std::max<std::int64_t>(1, wanting)));
 }
 
 // Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position.

@@ -6,17 +6,13 @@
 #endif
 #include <Eigen/Core>
 #include <bit>
+#include <type_traits>
 
+#include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/product.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
-
-// Few rows against a table stored as checkpoints store it: one pass over the table, nothing packed.
-template <class T> void product_of_few_rows(product<T> const& p) {
-    for (index_t j = 0; j < p.n; ++j)
-        for (index_t i = 0; i < p.m; ++i) p.c[i * p.ldc + j] += dot(p.a + i * p.lda, p.b + j * p.ldb, p.k);
-}
 
 // C^T += B^T A^T, as Eigen's blocked product sees the same memory: by columns. Called directly: its expressions would
 // compile a matrix-vector product, a coefficient-wise one and an inner product for every combination.
@@ -29,6 +25,8 @@ template <class T, int LeftOrder, int RightOrder> void blocked_product(product<T
 }
 
 template <class T> void serial_gemm(product<T> const& p) {
+    if constexpr (std::is_floating_point_v<T>)
+        if (has_few_rows(p)) return product_of_few_rows(p);
     if (p.bias != nullptr)
         for (index_t row = 0; row < p.m; ++row) std::copy_n(p.bias, p.n, p.c + row * p.ldc);
     else if (!p.accumulates)
@@ -36,9 +34,7 @@ template <class T> void serial_gemm(product<T> const& p) {
     if (p.m == 0 || p.n == 0 || p.k == 0) return;
     constexpr int by_columns = Eigen::ColMajor;
     constexpr int by_rows = Eigen::RowMajor;
-    if (p.b_transposed && !p.a_transposed && p.m <= 4)
-        product_of_few_rows(p);
-    else if (p.a_transposed && p.b_transposed)
+    if (p.a_transposed && p.b_transposed)
         blocked_product<T, by_rows, by_rows>(p);
     else if (p.a_transposed)
         blocked_product<T, by_columns, by_rows>(p);
@@ -70,9 +66,11 @@ template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t
 }
 
 template <class T> void gemm(context<cpu> const& ctx, product<T> const& p) {
-    bool const by_rows = p.m >= p.n;
+    bool const few = has_few_rows(p);
+    bool const by_rows = !few && p.m >= p.n;
     index_t const size = by_rows ? p.m : p.n;
-    ctx.parallel_ranges(size, slice_width(size), [&](index_t begin, index_t end) {
+    index_t const width = few ? few_rows_slice(p) : slice_width(size);
+    ctx.parallel_ranges(size, width, [&](index_t begin, index_t end) {
         serial_gemm(by_rows ? slice_rows(p, begin, end) : slice_columns(p, begin, end));
     });
 }

@@ -1,0 +1,104 @@
+#pragma once
+// Products of few rows with a table stored as checkpoints store it, (n, k): nothing is packed, and the table is read
+// once.
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/packet_sums.hpp"
+#include "calm/tensor/product.hpp"
+
+namespace calm::detail {
+
+// Elements of C that are added up at once: as many as the registers hold.
+inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
+
+// Rows rows of A from row i by tile_sums / Rows rows of B from row j. Every element is added up in the same order,
+// whatever Rows is and whoever shares its tile.
+template <int Rows, class T>
+[[gnu::always_inline]] inline void tile_of_few_rows(product<T> const& p, index_t i, index_t j) {
+    using V = typename vectors_of<T>::native;
+    constexpr index_t width = sizeof(V) / sizeof(T);
+    constexpr int columns = tile_sums / Rows;
+    constexpr auto packet_of = [](int q) { return tile_sums == 16 ? packet_of_sum(q) : q; };
+    T const* a[Rows];
+    T const* b[columns];
+    unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
+    unrolled<columns>([&](auto c)
+                          __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
+    V v[tile_sums];
+    unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
+    auto const add = [&](index_t l, std::size_t bytes) __attribute__((always_inline)) {
+        V x[Rows]{};
+        unrolled<Rows>([&](auto r) __attribute__((always_inline)) { std::memcpy(&x[r], a[r] + l, bytes); });
+        unrolled<columns>([&](auto c) __attribute__((always_inline)) {
+            V y{};
+            std::memcpy(&y, b[c] + l, bytes);
+            unrolled<Rows>([&](auto r) __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
+        });
+    };
+    index_t l = 0;
+    for (; l + width <= p.k; l += width) add(l, sizeof(V));
+    if (l < p.k) add(l, static_cast<std::size_t>(p.k - l) * sizeof(T));
+    T s[tile_sums];
+    if constexpr (tile_sums == 16)
+        sums16(s, v);
+    else
+        unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) {
+            packet<T> padded{};
+            std::memcpy(&padded, &v[q], sizeof(V));
+            s[q] = sum(padded);
+        });
+    T* const out = p.c + i * p.ldc + j;
+    T const* const start = p.bias != nullptr ? p.bias + j : p.accumulates ? out : nullptr;
+    index_t const stride = p.bias != nullptr ? 0 : p.ldc;
+    if (j + columns <= p.n)
+        unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
+            T row[columns]{};  // loaded before anything is stored: the compiler takes it for one vector
+            if (start != nullptr) std::memcpy(row, start + r * stride, sizeof(row));
+            unrolled<columns>([&](auto c) __attribute__((always_inline)) { row[c] += s[r * columns + c]; });
+            std::memcpy(out + r * p.ldc, row, sizeof(row));
+        });
+    else
+        for (index_t r = 0; r < Rows; ++r)
+            for (index_t c = 0; j + c < p.n; ++c)
+                out[r * p.ldc + c] = (start != nullptr ? start[r * stride + c] : T{}) + s[r * columns + c];
+}
+
+// Rows rows of C from row i, columns begin .. end.
+template <int Rows, class T> void strip_of_few_rows(product<T> const& p, index_t i, index_t begin, index_t end) {
+    for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows>(p, i, j);
+}
+
+// C = start + A B^T, 16 rows of B at a time, which all rows of A then find in the cache.
+template <class T> void product_of_few_rows(product<T> const& p) {
+    constexpr int most = tile_sums == 16 ? 4 : 2;
+    for (index_t begin = 0; begin < p.n; begin += 16) {
+        index_t const end = std::min(p.n, begin + 16);
+        index_t i = 0;
+        for (; i + most <= p.m; i += most) strip_of_few_rows<most>(p, i, begin, end);
+        if constexpr (most > 2)
+            if (i + 2 <= p.m) {
+                strip_of_few_rows<2>(p, i, begin, end);
+                i += 2;
+            }
+        if (i < p.m) strip_of_few_rows<1>(p, i, begin, end);
+    }
+}
+
+// Whether that is faster than Eigen's blocked product, which packs B first: not with many rows, and not where k is so
+// short that the sums cost more than what they sum.
+template <class T> bool has_few_rows(product<T> const& p) {
+    index_t const most = native_bytes == 32 ? 4 : std::clamp<index_t>(p.k / 4, 4, 64);
+    return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed && p.m <= most;
+}
+
+// Columns of C a task, so many that it is worth a thread.
+template <class T> index_t few_rows_slice(product<T> const& p) {
+    constexpr index_t worthwhile = 65536;  // multiplications
+    return (worthwhile / std::max<index_t>(1, p.m * p.k) + 16) / 16 * 16;
+}
+
+}  // namespace calm::detail
