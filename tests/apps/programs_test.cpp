@@ -246,3 +246,22 @@ BOOST_AUTO_TEST_CASE(the_published_mode_is_kept_from_stage_to_stage) {
     BOOST_TEST(has(shop().program("evaluate --model pcalm --data stories:1500 --samples 2 --mode padded").out,
                    "\"mode\":\"padded\""));
 }
+
+BOOST_AUTO_TEST_CASE(configurations_are_compared) {
+    auto const compared = shop().program(
+        "sweep --configs tiny --tokenizer markov --data markov:4000 --autoencoder-tokens 4096 --tokens 8192 --block 64 "
+        "--samples 2 --positions 100 --out swept");
+    BOOST_REQUIRE_MESSAGE(compared.status == 0, compared.err);
+    for (auto const* const part : {"tiny", "BrierLM", "FLOPs are a token's"})
+        BOOST_TEST(has(compared.out, part), part << " is missing in " << compared.out);
+    auto const table = shop().content("swept/sweep.tsv");
+    BOOST_TEST(has(table, "generation FLOPs a token"));
+    BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
+    BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
+    BOOST_TEST(!shop().content("swept/sweep.gp").empty());
+
+    auto const both = shop().program("sweep --configs tiny --tokenizer markov --data markov:4000 --minutes 1 --tokens "
+                                     "1 --autoencoder-minutes 1 --out no");
+    BOOST_TEST(both.status == 2);
+    BOOST_TEST(has(both.err, "--minutes or --tokens"));
+}
