@@ -251,6 +251,8 @@ BOOST_AUTO_TEST_CASE(the_mode_is_as_asked_for_or_as_the_model) {
     add_optimum(e, asked, 3);
     BOOST_TEST(!e.optimal_brier);
     add_optimum(e, symbols, 3);
-    BOOST_TEST(*e.optimal_brier == markov_chain(3).optimal_brier(), boost::test_tools::per_element());
-    BOOST_TEST(*e.optimal_brier_lm == brier_lm(*e.optimal_brier));
+    auto const optimum = markov_chain(3).optimal_brier();
+    auto const close = boost::test_tools::tolerance(1e-12);  // another unit may round otherwise
+    for (std::size_t n = 0; n < optimum.size(); ++n) BOOST_TEST((*e.optimal_brier)[n] == optimum[n], close);
+    BOOST_TEST(*e.optimal_brier_lm == brier_lm(optimum), close);
 }
