@@ -6,8 +6,11 @@
 #include "text_data.hpp"
 #include "writing.hpp"
 
+#include "support/sentences.hpp"
+
 using namespace calm;
 using namespace calm::apps;
+using calm::test::has;
 using calm::test::temporary_folder;
 
 namespace {
@@ -33,10 +36,6 @@ template <class Read> std::string refusal(Read&& reader, std::vector<std::string
     }
     BOOST_ERROR("expected an error");
     return "";
-}
-
-bool has(std::string const& text, std::string const& part) {
-    return text.find(part) != std::string::npos;
 }
 
 std::string known_name() {

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <string>
 
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
+using calm::test::has;
 using calm::test::temporary_folder;
 
 namespace {
@@ -21,10 +23,6 @@ struct ran {
     std::string out;
     std::string err;
 };
-
-bool has(std::string const& text, std::string const& part) {
-    return text.find(part) != std::string::npos;
-}
 
 // A folder with a tokenizer, an autoencoder and a CALM, made once.
 class workshop {

@@ -3,6 +3,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "on_device.hpp"
+#include "support/small.hpp"
 
 using namespace calm::test;
 using calm::dyn;
@@ -13,15 +14,6 @@ using calm::token_id;
 
 namespace {
 
-constexpr calm::configuration small{
-    .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
-    .hidden_size = 12,
-    .intermediate_size = 16,
-    .num_hidden_layers = 2,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 2,
-    .noise_size = 6};
 constexpr index_t V = 13, K = 2;
 
 template <class Backend> using tokens_of = calm::vector_view<token_id const, dyn, Backend>;
@@ -59,7 +51,7 @@ void autoencoder_step() {
     compare<emulated>("autoencoder", 1e-4, []<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
-        calm::autoencoder<small.autoencoder, float, B> model(V);
+        calm::autoencoder<uneven.autoencoder, float, B> model(V);
         allocate(model, values, &gradients);
         draw_parameters(ctx, model);
         auto const tokens = some_tokens(ctx, 75 * K);
@@ -73,7 +65,7 @@ void language_model_step() {
         constexpr index_t P = 40;  // more than a tile of attention
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
-        calm::calm_model<small, float, B> model(V);
+        calm::calm_model<uneven, float, B> model(V);
         allocate(model, values, &gradients);
         allocate(model.ae_model, values, static_cast<calm::arena<B>*>(nullptr));
         draw_parameters(ctx, model);

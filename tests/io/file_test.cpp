@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 using calm::test::sentence_of;

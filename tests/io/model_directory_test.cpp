@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "support/models.hpp"
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace calm;

@@ -3,21 +3,13 @@
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "support/gradient_check.hpp"
+#include "support/small.hpp"
 
 using namespace calm;
 using namespace calm::test;
 
 namespace {
 
-constexpr configuration small{
-    .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
-    .hidden_size = 12,
-    .intermediate_size = 16,
-    .num_hidden_layers = 2,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 2,
-    .noise_size = 6};
 constexpr index_t V = 13, K = 2;
 
 // Token ids in the memory of a backend.
@@ -58,7 +50,7 @@ step_outcome step(int threads, thread_order order, bool rehearse, Prepare const&
 
 struct autoencoder_step {
     template <class Backend> static step_outcome run(int threads, thread_order order, bool rehearse = false) {
-        using model_type = autoencoder<small.autoencoder, float, Backend>;
+        using model_type = autoencoder<uneven.autoencoder, float, Backend>;
         some_tokens<Backend> const tokens(33 * K);
         return step<Backend, model_type>(
             threads, order, rehearse, [](auto&) {},
@@ -73,7 +65,7 @@ struct autoencoder_step {
 
 struct language_model_step {
     template <class Backend> static step_outcome run(int threads, thread_order order, bool rehearse = false) {
-        using model_type = calm_model<small, float, Backend>;
+        using model_type = calm_model<uneven, float, Backend>;
         constexpr index_t P = 34;  // more than a tile of attention
         some_tokens<Backend> const tokens(2 * P * K);
         arena<Backend> frozen("autoencoder");

@@ -1,25 +1,17 @@
 // Whole models against central differences in double, and the laws of a step.
 #include "calm/model/calm.hpp"
 #include "support/gradient_check.hpp"
+#include "support/small.hpp"
 
 using namespace calm;
 using namespace calm::test;
 
 namespace {
 
-constexpr configuration small{
-    .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
-    .hidden_size = 12,
-    .intermediate_size = 16,
-    .num_hidden_layers = 2,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 2,
-    .noise_size = 6};
 constexpr index_t V = 13, K = 2, L = 4;
 
-template <class T> using small_autoencoder = autoencoder<small.autoencoder, T>;
-template <class T> using small_model = calm_model<small, T>;
+template <class T> using small_autoencoder = autoencoder<uneven.autoencoder, T>;
+template <class T> using small_model = calm_model<uneven, T>;
 
 // All tokens of the vocabulary stand in 13 or more.
 std::vector<token_id> some_tokens(index_t n) {

@@ -6,26 +6,15 @@
 
 #include "calm/model/calm.hpp"
 
+#include "support/small.hpp"
+
 using namespace calm;
+using calm::test::small;
+using calm::test::weights_of;
 
 namespace {
 
-constexpr configuration small{
-    .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
-    .hidden_size = 16,
-    .intermediate_size = 24,
-    .num_hidden_layers = 1,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 1,
-    .noise_size = 8};
 using autoencoder_type = autoencoder<small.autoencoder>;
-
-std::vector<float> weights_of(autoencoder_type& model) {
-    std::vector<float> all;
-    for (auto const& p : parameters_of(model)) all.insert(all.end(), p.value.begin(), p.value.end());
-    return all;
-}
 
 }  // namespace
 

@@ -8,27 +8,17 @@
 #include <vector>
 
 #include "support/fixtures.hpp"
+#include "support/sentences.hpp"
 #include "support/statistics.hpp"
 
 using calm::token_id;
 using calm::test::chi_square_tail;
 using calm::test::p_value;
 
+using calm::test::has;
+using calm::test::usage_sentence;
+
 namespace {
-
-std::string thrown_by(auto&& call) {
-    try {
-        call();
-    } catch (calm::error const& thrown) {
-        BOOST_TEST((thrown.code() == calm::errc::usage));
-        return thrown.what();
-    }
-    return {};
-}
-
-bool holds(std::string const& text, std::string const& fragment) {
-    return text.find(fragment) != std::string::npos;
-}
 
 struct batch_case {
     std::vector<std::int64_t> counts;
@@ -160,11 +150,11 @@ BOOST_AUTO_TEST_CASE(a_pool_is_counted_in_the_order_of_appearance) {
     auto const distinct = calm::count_patches(pool, 2);
     BOOST_TEST(distinct.first == (std::vector<std::size_t>{0, 1, 3}), boost::test_tools::per_element());
     BOOST_TEST(distinct.counts == (std::vector<std::int64_t>{3, 2, 1}), boost::test_tools::per_element());
-    BOOST_TEST(holds(thrown_by([&] { (void)calm::count_patches(pool, 5); }), "at least one patch of K tokens"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::count_patches({}, 2); }), "at least one patch of K tokens"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::batch_odds(std::vector<std::int64_t>{1}, 0); }), "n of at least 1"));
+    BOOST_TEST(has(usage_sentence([&] { (void)calm::count_patches(pool, 5); }), "at least one patch of K tokens"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::count_patches({}, 2); }), "at least one patch of K tokens"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::batch_odds(std::vector<std::int64_t>{1}, 0); }), "n of at least 1"));
     BOOST_TEST(
-        holds(thrown_by([] { (void)calm::batch_odds(std::vector<std::int64_t>{0}, 1); }), "count of at least 1"));
+        has(usage_sentence([] { (void)calm::batch_odds(std::vector<std::int64_t>{0}, 1); }), "count of at least 1"));
 }
 
 BOOST_AUTO_TEST_CASE(a_choice_uses_two_words_whatever_the_pool) {

@@ -9,26 +9,16 @@
 #include <vector>
 
 #include "support/fixtures.hpp"
+#include "support/sentences.hpp"
 #include "support/statistics.hpp"
 
 using namespace calm;
 using calm::test::p_value;
 
+using calm::test::has;
+using calm::test::usage_sentence;
+
 namespace {
-
-std::string refusal(auto&& call) {
-    try {
-        call();
-    } catch (error const& thrown) {
-        BOOST_TEST((thrown.code() == errc::usage));
-        return thrown.what();
-    }
-    return {};
-}
-
-bool holds(std::string const& text, std::string const& fragment) {
-    return text.find(fragment) != std::string::npos;
-}
 
 // Patches of K = 2 tokens, i with probability p[i]; all have the first token in common.
 class toy {
@@ -164,9 +154,9 @@ BOOST_AUTO_TEST_CASE(rules_take_the_temperatures_they_can_serve) {
     for (auto const rule : {sampling_rule::adaptive, sampling_rule::batch}) {
         BOOST_TEST(sampler::of(rule, at(0.25), 50).n == 4);
         BOOST_TEST(sampler::of(rule, at(0.25), 50).most == 50);
-        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(0.4)); }), "take 1/2 (0.5) or 1/3 (0.333333)"));
-        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(1.5)); }), "take 1/1 (1) or 1/2 (0.5)"));
-        BOOST_TEST(holds(refusal([&] { (void)sampler::of(rule, at(0.5), 0); }), "at least 1 patch"));
+        BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(0.4)); }), "take 1/2 (0.5) or 1/3 (0.333333)"));
+        BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(1.5)); }), "take 1/1 (1) or 1/2 (0.5)"));
+        BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(0.5), 0); }), "at least 1 patch"));
     }
     BOOST_TEST(sampler::exact(at(0.4)).n == 2);
     BOOST_TEST(sampler::exact(at(0.4)).rest == 0.5, boost::test_tools::tolerance(1e-12));
@@ -176,7 +166,7 @@ BOOST_AUTO_TEST_CASE(rules_take_the_temperatures_they_can_serve) {
     BOOST_TEST(sampler::exact(at(0.5)).most == 100'000);
     BOOST_TEST(sampler::exact(at(1e-300)).n > 100'000);
     for (double const T : {0.0, 1.01, 2.0})
-        BOOST_TEST(holds(refusal([&] { (void)sampler::exact(at(T)); }), "above 0 and at most 1"));
+        BOOST_TEST(has(usage_sentence([&] { (void)sampler::exact(at(T)); }), "above 0 and at most 1"));
     BOOST_TEST(sampler::noise(at(0.25)).noise_scale == 0.5);
     BOOST_TEST(sampler::noise(at(0)).noise_scale == 0.0);
     BOOST_TEST(sampler::noise(at(4)).noise_scale == 2.0);

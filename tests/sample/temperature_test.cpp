@@ -5,23 +5,10 @@
 #include <cmath>
 #include <string>
 
-namespace {
+#include "support/sentences.hpp"
 
-std::string thrown_by(auto&& call) {
-    try {
-        call();
-    } catch (calm::error const& thrown) {
-        BOOST_TEST((thrown.code() == calm::errc::usage));
-        return thrown.what();
-    }
-    return {};
-}
-
-bool holds(std::string const& text, std::string const& fragment) {
-    return text.find(fragment) != std::string::npos;
-}
-
-}  // namespace
+using calm::test::has;
+using calm::test::usage_sentence;
 
 BOOST_AUTO_TEST_CASE(temperatures_are_decimals_or_one_over_n) {
     auto const half = calm::parse_temperature("0.5");
@@ -52,26 +39,27 @@ BOOST_AUTO_TEST_CASE(temperatures_are_decimals_or_one_over_n) {
 BOOST_AUTO_TEST_CASE(what_is_no_temperature_is_a_sentence) {
     for (char const* const text : {"", "half", "1/", "1/0", "1/-2", "1/2.5", "0.5x", "1/2x", " 0.5", "+0.5", "/2",
                                    "1//2", "1/99999999999999999999", "0x1", "1e999"})
-        BOOST_TEST(holds(thrown_by([&] { (void)calm::parse_temperature(text); }), "expected a decimal of at least 0"),
-                   text);
+        BOOST_TEST(
+            has(usage_sentence([&] { (void)calm::parse_temperature(text); }), "expected a decimal of at least 0"),
+            text);
     BOOST_TEST(
-        holds(thrown_by([] { (void)calm::parse_temperature("2/3"); }), "numerator is not 1; write it as a decimal"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::parse_temperature("-1"); }), "negative or not finite"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::parse_temperature("nan"); }), "negative or not finite"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::parse_temperature("inf"); }), "negative or not finite"));
-    BOOST_TEST(holds(thrown_by([] { (void)calm::temperature::of(-0.5); }), "at least 0, or 1/n, found -0.5"));
+        has(usage_sentence([] { (void)calm::parse_temperature("2/3"); }), "numerator is not 1; write it as a decimal"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::parse_temperature("-1"); }), "negative or not finite"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::parse_temperature("nan"); }), "negative or not finite"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::parse_temperature("inf"); }), "negative or not finite"));
+    BOOST_TEST(has(usage_sentence([] { (void)calm::temperature::of(-0.5); }), "at least 0, or 1/n, found -0.5"));
 }
 
 BOOST_AUTO_TEST_CASE(only_one_over_n_has_an_integer_inverse_and_others_name_the_two_nearest) {
     auto const refusal = [](double T) {
-        return thrown_by([&] { (void)calm::integer_inverse(calm::temperature::of(T)); });
+        return usage_sentence([&] { (void)calm::integer_inverse(calm::temperature::of(T)); });
     };
     BOOST_TEST(
-        holds(refusal(0.4), "needs T = 1/n with an integer n, found T = 0.4; take 1/2 (0.5) or 1/3 (0.333333), or"));
-    BOOST_TEST(holds(refusal(0.7), "take 1/1 (1) or 1/2 (0.5), or the exact sampler"));
-    BOOST_TEST(holds(refusal(1.5), "take 1/1 (1) or 1/2 (0.5)"));
-    BOOST_TEST(!holds(refusal(1.5), "exact"));
-    BOOST_TEST(holds(refusal(0.0), "found T = 0"));
+        has(refusal(0.4), "needs T = 1/n with an integer n, found T = 0.4; take 1/2 (0.5) or 1/3 (0.333333), or"));
+    BOOST_TEST(has(refusal(0.7), "take 1/1 (1) or 1/2 (0.5), or the exact sampler"));
+    BOOST_TEST(has(refusal(1.5), "take 1/1 (1) or 1/2 (0.5)"));
+    BOOST_TEST(!has(refusal(1.5), "exact"));
+    BOOST_TEST(has(refusal(0.0), "found T = 0"));
     BOOST_TEST(refusal(1.0).empty());
     BOOST_TEST(calm::integer_inverse(calm::temperature::of(0.25)) == 4);
 }

@@ -43,14 +43,4 @@ private:
     std::filesystem::path path_;
 };
 
-// The sentence of the calm::error that a call throws; empty where it throws none.
-template <class Error, class Call> std::string sentence_of(Call&& call) {
-    try {
-        call();
-    } catch (Error const& thrown) {
-        return thrown.what();
-    }
-    return {};
-}
-
 }  // namespace calm::test

@@ -6,6 +6,7 @@
 
 #include "calm/tensor/random.hpp"
 #include "shared_data.hpp"
+#include "support/sentences.hpp"
 
 namespace {
 

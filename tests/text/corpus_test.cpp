@@ -6,6 +6,7 @@
 
 #include "calm/text/build_corpus.hpp"
 #include "shared_data.hpp"
+#include "support/sentences.hpp"
 
 using calm::split;
 using calm::test::sentence_of;

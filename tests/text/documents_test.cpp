@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "shared_data.hpp"
+#include "support/sentences.hpp"
 
 namespace {
 
@@ -10,13 +11,10 @@ using calm::document_selection;
 using calm::document_source;
 using calm::holdout;
 using calm::split;
+using calm::test::has;
 using calm::test::sentence_of;
 using calm::test::temporary_file;
 using strings = std::vector<std::string>;
-
-bool has(std::string const& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
 
 strings visited(strings const& specs, document_selection const& selection = {}) {
     strings all;

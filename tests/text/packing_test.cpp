@@ -5,6 +5,7 @@
 #include <array>
 
 #include "shared_data.hpp"
+#include "support/sentences.hpp"
 
 namespace {
 

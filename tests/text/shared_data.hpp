@@ -54,14 +54,4 @@ private:
     std::filesystem::path path_;
 };
 
-// The sentence of the calm::error that `call` throws; empty if it throws none.
-template <class Error, class Call> std::string sentence_of(Call&& call) {
-    try {
-        call();
-    } catch (Error const& e) {
-        return e.what();
-    }
-    return {};
-}
-
 }  // namespace calm::test

@@ -7,17 +7,15 @@
 
 #include "calm/tensor/random.hpp"
 #include "shared_data.hpp"
+#include "support/sentences.hpp"
 
 namespace {
 
 using calm::token_id;
 using calm::tokenizer;
+using calm::test::has;
 using calm::test::sentence_of;
 using calm::test::temporary_file;
-
-bool has(std::string const& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
 
 // Random bytes: ASCII, any byte, and valid characters of all lengths, mixed.
 std::string random_bytes(calm::random_sequence& random, std::size_t size) {

@@ -5,19 +5,14 @@
 #include "calm/model/resident.hpp"
 #include "calm/train/loop.hpp"
 
+#include "support/small.hpp"
+
 using namespace calm;
+using calm::test::small;
+using calm::test::weights_of;
 
 namespace {
 
-constexpr configuration small{
-    .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
-    .hidden_size = 16,
-    .intermediate_size = 24,
-    .num_hidden_layers = 1,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 1,
-    .noise_size = 8};
 using model_type = calm_model<small>;
 using autoencoder_type = model_type::autoencoder_type;
 
@@ -36,12 +31,6 @@ template <class Model> resident<Model> drawn(std::uint64_t seed) {
     initialise(ctx, own.model);
     if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
     return own;
-}
-
-template <class Model> std::vector<float> weights_of(Model& model) {
-    std::vector<float> all;
-    for (auto const& p : parameters_of(model)) all.insert(all.end(), p.value.begin(), p.value.end());
-    return all;
 }
 
 autoencoder_recipe autoencoder_steps(index_t steps, index_t accumulation = 1) {

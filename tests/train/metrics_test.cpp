@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 using calm::index_t;

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "calm/tensor/fill.hpp"
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/typed.hpp"
 

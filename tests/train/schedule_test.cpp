@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 using calm::errc;

@@ -4,28 +4,13 @@
 
 #include "calm/train/session.hpp"
 
+#include "support/small.hpp"
+
 using namespace calm;
+using calm::test::small;
+using calm::test::weights_of;
 
 namespace {
-
-constexpr configuration small{
-    .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
-    .hidden_size = 16,
-    .intermediate_size = 24,
-    .num_hidden_layers = 1,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .num_mlp_layers = 1,
-    .noise_size = 8};
-
-template <class Model> std::vector<float> weights_of(Model& model) {
-    std::vector<float> all;
-    auto add = [&](std::string const&, auto& p) {
-        all.insert(all.end(), p.value.data(), p.value.data() + p.value.size());
-    };
-    model.visit(add);
-    return all;
-}
 
 // Ten documents of seven ids below 8; BOS 8, EOS 9, PAD 10.
 corpus small_corpus() {

@@ -88,9 +88,6 @@ requires requires {
 struct scalar_of_model<Model> {
     using type = typename Model::scalar;
 };
-}  // namespace detail
-
-namespace detail {
 
 // The visitor that collects them: one type for all models of a scalar, so that layers they share are visited by the
 // same code.

@@ -76,6 +76,18 @@ template <int Threads, class Block, class T> CALM_HD void sum_tree(Block& b, T* 
         });
 }
 
+// The sum of term(i) over begin <= i < end, left in partial[0]: every thread takes every Threads-th of them, then the
+// tree. Ends in a barrier.
+template <int Threads, class Block, class T, class Term>
+CALM_HD void sum_terms(Block& b, T* partial, index_t begin, index_t end, Term const& term) {
+    b.phase([&](int t) {
+        T total{};
+        for (index_t i = begin + t; i < end; i += Threads) total += term(i);
+        partial[t] = total;
+    });
+    sum_tree<Threads>(b, partial);
+}
+
 }  // namespace detail
 
 }  // namespace calm

@@ -55,12 +55,7 @@ template <class T> struct add_chunk_kernel {
             if (z.first == 0) sums[row] = {lowest, T{}, T{}};
             s.highest = math::max(s.partial[0], static_cast<T>(sums[row].highest));
         });
-        b.phase([&](int t) {
-            T total{};
-            for (index_t j = t; j < z.width; j += threads) total += math::exp(logits[j] - s.highest);
-            s.partial[t] = total;
-        });
-        sum_tree<threads>(b, s.partial);
+        sum_terms<threads>(b, s.partial, 0, z.width, [&](index_t j) { return math::exp(logits[j] - s.highest); });
         b.phase([&](int t) {
             if (t > 0) return;
             running_sum<T>& sum = sums[row];

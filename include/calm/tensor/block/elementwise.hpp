@@ -47,14 +47,9 @@ template <class Tree, class Wide> struct sum_kernel {
     index_t n;
     index_t chunk;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        b.phase([&](int t) {
-            Wide total{};
-            index_t const last = (block + 1) * chunk;
-            for (index_t i = block * chunk + t; i < n && i < last; i += threads)
-                total += static_cast<Wide>(tree.template forward<typename Tree::scalar>(i).value);
-            s.partial[t] = total;
+        sum_terms<threads>(b, s.partial, block * chunk, math::min(n, (block + 1) * chunk), [&](index_t i) {
+            return static_cast<Wide>(tree.template forward<typename Tree::scalar>(i).value);
         });
-        sum_tree<threads>(b, s.partial);
         b.phase([&](int t) {
             if (t == 0) sums[block] = s.partial[0];
         });

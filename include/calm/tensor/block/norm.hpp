@@ -22,12 +22,7 @@ template <class T> struct rms_norm_kernel {
     double eps;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
         T const* const xr = x + row * n;
-        b.phase([&](int t) {
-            T a{};
-            for (index_t i = t; i < n; i += threads) a += xr[i] * xr[i];
-            s.partial[t] = a;
-        });
-        sum_tree<threads>(b, s.partial);
+        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return xr[i] * xr[i]; });
         b.phase([&](int t) {
             T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
             if (t == 0) r[row] = scale;
@@ -50,12 +45,7 @@ template <class T> struct rms_norm_back_kernel {
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
         index_t const first = row * n;
-        b.phase([&](int t) {
-            T a{};
-            for (index_t i = t; i < n; i += threads) a += dy[first + i] * w[i] * x[first + i];
-            s.partial[t] = a;
-        });
-        sum_tree<threads>(b, s.partial);
+        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return dy[first + i] * w[i] * x[first + i]; });
         b.phase([&](int t) {
             T const scale = r[row];
             T const c = s.partial[0] * scale * scale * scale / static_cast<T>(n);
@@ -81,21 +71,11 @@ template <class T> struct layer_norm_kernel {
     double eps;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
         T const* const xr = x + row * n;
-        b.phase([&](int t) {
-            T a{};
-            for (index_t i = t; i < n; i += threads) a += xr[i];
-            s.partial[t] = a;
-        });
-        sum_tree<threads>(b, s.partial);
+        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return xr[i]; });
         b.phase([&](int t) {
             if (t == 0) mean[row] = s.mean = s.partial[0] / static_cast<T>(n);
         });
-        b.phase([&](int t) {
-            T a{};
-            for (index_t i = t; i < n; i += threads) a += (xr[i] - s.mean) * (xr[i] - s.mean);
-            s.partial[t] = a;
-        });
-        sum_tree<threads>(b, s.partial);
+        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return (xr[i] - s.mean) * (xr[i] - s.mean); });
         b.phase([&](int t) {
             T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
             if (t == 0) r[row] = scale;

@@ -80,13 +80,8 @@ template <class T> struct sum_of_squares_kernel {
     T const* g;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        b.phase([&](int t) {
-            index_t const end = math::min(n, (block + 1) * adamw_grain);
-            s.sum[t] = 0;
-            for (index_t i = block * adamw_grain + t; i < end; i += threads)
-                s.sum[t] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
-        });
-        sum_tree<threads>(b, s.sum);
+        sum_terms<threads>(b, s.sum, block * adamw_grain, math::min(n, (block + 1) * adamw_grain),
+                           [&](index_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
         b.phase([&](int t) {
             if (t == 0) partial[block] = s.sum[0];
         });
