@@ -21,9 +21,15 @@
 #include "calm/train/loop.hpp"
 #include "calm/train/peak.hpp"
 #include "calm/train/session.hpp"
+#include "products.hpp"
 #include "program.hpp"
-#include "training_run.hpp"
-#include "writing.hpp"
+#include "run/initial_weights.hpp"
+#include "run/run_plan.hpp"
+#include "run/run_record.hpp"
+#include "run/training_run.hpp"
+#include "text/batch.hpp"
+#include "text/text_output.hpp"
+#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -33,58 +39,55 @@ public:
     compiled(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
     int train_autoencoder(train_options const& o) const {
+        training_run run(o);
         auto recipe = recipe_for(defaults_.autoencoder, o);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
         auto const text = training_text(o.data, words, data_seed);
-        evaluation_settings const settings{.block_tokens = 64 * K, .seed = o.seed};
-        auto const unseen =
-            heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens, final_tokens);
+        index_t const block = 64 * K;
+        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
+        text_blocks blocks(text, K, K, o.seed, mode);
 
+        auto const ours = description_of(name_, o, data_seed, K, mode, words);
+        if (o.dry_run) {
+            context<> ctx(o.seed, o.threads);
+            resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
+            auto plan = plan_of(recipe, count_parameters(own.model), words, text, unseen.size(), recipe.batch_tokens);
+            plan.flops_a_token =
+                flops::train_autoencoder(C.autoencoder, words.vocabulary_size(), recipe.batch_tokens / K) / double(K);
+            calm::train_autoencoder(ctx, own.model, blocks, recipe, only_the_plan(plan.memory, recipe));
+            return tell(plan, o);
+        }
+        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
+        if (!run.begin(settings_of(ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty()))
+            return 0;
         context<> ctx(o.seed, o.threads);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
-        text_blocks blocks(text, K, K, o.seed, mode);
-        make_directory(o.out);
-        run_report report(o.out);
+        if (auto const start = initial_model(run.from() ? run.from()->directory : "", o, words))
+            load_autoencoder(*start, own.model);
+        run.go_on(blocks);
+        run.report().count_tokens(recipe.batch_tokens);
         recipe.machine_peak = measure_peak(ctx);
-        describe(report, count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words);
 
-        auto const description = describe_autoencoder<C.autoencoder>(
-            words.vocabulary_size(), recipe.objective, description_of(name_, o, data_seed, K, mode, words));
-        auto const save = [&] {
-            save_autoencoder(o.out, own.model, description, beside(tokenizer_bytes(o.tokenizer)), if_exists::replace);
+        auto const description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
+        auto const measure = [&](std::size_t tokens) {
+            return evaluate_autoencoder(ctx, own.model, first_blocks(unseen, block, tokens), words.specials().pad,
+                                        o.seed);
         };
-        auto const measure = [&](std::size_t tokens, index_t step) {
-            auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, settings.block_tokens, tokens),
-                                    words.specials(), settings);
-            report.log({{"step", step},
-                        {"token_accuracy", *e.token_accuracy},
-                        {"token_accuracy_posterior", *e.token_accuracy_posterior},
-                        {"heldout_posterior_std", *e.posterior_std}});
-            return e;
-        };
-        auto calls = callbacks(report, recipe, save);
-        index_t steps = 0;
-        calls.evaluate = [&](progress const& now) {
-            if (unseen.empty()) return;
-            auto const e = measure(interval_tokens, now.step + 1);
-            report.say(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%",
-                                 static_cast<long long>(now.step + 1), 100 * *e.token_accuracy,
-                                 100 * *e.token_accuracy_posterior));
-        };
-        calls.step = [&](progress const& now) {
-            report.step(now);
-            steps = now.step + 1;
-        };
-        calm::train_autoencoder(ctx, own.model, blocks, recipe, calls);
-        report.finish();
-        save();
-        if (!unseen.empty() && noted_signal() == 0) report.say(to_table(measure(final_tokens, steps)));
-        return end_of_run(report, o.out);
+        auto const calls = run.callbacks(
+            recipe, blocks,
+            [&](std::string const& directory) { save_autoencoder(directory, own.model, description, files); },
+            [&](progress const& now) { return told(run.report(), measure(interval_tokens), now.step + 1); },
+            [&] { return score_of(measure(interval_tokens)); });
+        run.train([&] { calm::train_autoencoder(ctx, own.model, blocks, recipe, calls); });
+        if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
+        return run.end();
     }
 
     int train_calm(train_options const& o) const {
+        training_run run(o);
         auto recipe = recipe_for(defaults_.calm, o);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
@@ -94,73 +97,60 @@ public:
         index_t const block = recipe.block_tokens;
         text_blocks blocks(text, K, block, o.seed, mode);
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
-        bigram_table const counts(words.vocabulary_size(), packed_tokens(text, {mode, size_of_patch, o.seed}));
+        bigram_table const counts(words.vocabulary_size(),
+                                  packed_tokens(text, {mode, size_of_patch, o.seed}, 0, counted_tokens));
 
+        auto const ours = description_of(name_, o, data_seed, block, mode, words);
+        auto const sample_prompt = prompt_of_samples(o, words);
+        index_t const step_tokens = recipe.sequences * block;
+        if (o.dry_run) {
+            context<> ctx(o.seed, o.threads);
+            resident<calm_model<C>> own(words.vocabulary_size());
+            auto plan = plan_of(recipe, count_parameters(own.model), words, text, unseen.size(), step_tokens);
+            plan.flops_a_token = flops::train_calm_a_token(C, block, recipe.objective.samples);
+            calm::train_calm(ctx, own.model, blocks, recipe, only_the_plan(plan.memory, recipe));
+            return tell(plan, o);
+        }
+        auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
+        if (!run.begin(settings_of(ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty()))
+            return 0;
+        samples_log samples(o.out, run.steps());
         context<> ctx(o.seed, o.threads);
         resident<calm_model<C>> own(words.vocabulary_size());
-        load_autoencoder(stored, own.model.ae_model);
-        initialise(ctx, own.model);
-        make_directory(o.out);
-        counts.save(o.out + "/" + bigram_file);
-        run_report report(o.out);
+        if (auto const start = initial_model(run.from() ? run.from()->directory : "", o, words))
+            load_calm(*start, own.model);
+        else
+            initialise(ctx, own.model);
+        if (!run.from() || run.changed("autoencoder")) load_autoencoder(stored, own.model.ae_model);
+        run.go_on(blocks);
+        run.report().count_tokens(step_tokens);
         recipe.machine_peak = measure_peak(ctx);
-        describe(report, count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words);
 
-        auto const description =
-            describe_calm<C>(words.vocabulary_size(), recipe.objective, autoencoder_objective_of(stored.description),
-                             description_of(name_, o, data_seed, block, mode, words));
-        auto const save = [&] {
-            save_calm(o.out, own.model, description, beside(bytes_of_file(tokenizer_path(stored))), if_exists::replace);
-        };
+        auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
+                                                  autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
-        auto const measure = [&](std::size_t tokens, index_t step) {
+        auto const measure = [&](std::size_t tokens) {
             auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, block, tokens), words.specials(), &counts,
                                     settings, recipe.objective);
             e.mode = mode_name(mode);
             add_optimum(e, o.data, data_seed);
-            auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
-            report.log({{"step", step},
-                        {"brier", list(*e.brier)},
-                        {"brier_lm", *e.brier_lm},
-                        {"unigram_brier", list(*e.unigram_brier)},
-                        {"bigram_brier", list(*e.bigram_brier)},
-                        {"bigram_brier_lm", *e.bigram_brier_lm},
-                        {"heldout_loss", *e.energy_loss}});
             return e;
         };
-        auto calls = callbacks(report, recipe, save);
-        bool judged = false;
-        index_t steps = 0;
-        calls.evaluate = [&](progress const& now) {
-            if (unseen.empty()) return;
-            auto const e = measure(interval_tokens, now.step + 1);
-            double const brier_1 = (*e.brier)[0];
-            double const unigram = (*e.unigram_brier)[0];
-            report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
-                                 "BrierLM %.2f (bigram %.2f)",
-                                 static_cast<long long>(now.step + 1), *e.energy_loss, brier_1, unigram,
-                                 (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm));
-            if (judged || now.done < 0.2 || now.step < recipe.warmup) return;
-            judged = true;
-            if (brier_1 <= unigram) report.say(no_context_sentence(brier_1, unigram, recipe.rate));
-        };
-        calls.step = [&](progress const& now) {
-            report.step(now);
-            steps = now.step + 1;
-        };
-        calm::train_calm(ctx, own.model, blocks, recipe, calls);
-        report.finish();
-        save();
-        if (!unseen.empty() && noted_signal() == 0) {
-            auto const e = measure(final_tokens, steps);
-            report.say(to_table(e));
-            report.say(
-                formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
-            if (e.optimal_brier_lm)
-                report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
-                                     *e.optimal_brier_lm));
-        }
-        return end_of_run(report, o.out);
+        auto const calls = run.callbacks(
+            recipe, blocks,
+            [&](std::string const& directory) {
+                save_calm(directory, own.model, description, files);
+                counts.save(directory + "/" + std::string(bigram_file));
+            },
+            [&](progress const& now) {
+                samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
+                return told(run.report(), measure(interval_tokens), now, recipe);
+            },
+            [&] { return score_of(measure(interval_tokens)); });
+        run.train([&] { calm::train_calm(ctx, own.model, blocks, recipe, calls); });
+        if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
+        return run.end();
     }
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
@@ -206,10 +196,14 @@ public:
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         context<> ctx(o.seed, o.threads);
-        auto const put = [](std::string const& complete) {
-            std::fwrite(complete.data(), 1, complete.size(), stdout);
-            std::fflush(stdout);
-        };
+        if (!o.jsonl.empty())
+            return answer_batch(o, words, K, [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+                auto settings = generation_settings_of(o);
+                settings.prompt_number = first;
+                return calm::generate(ctx, own.model, prompts, words.specials(), settings);
+            });
+        text_output out;
+        auto const put = [&](std::string const& complete) { out.put(complete); };
         auto const prompts = prompts_of(o);
         std::vector<std::vector<token_id>> begun;
         begun.reserve(prompts.size());
@@ -227,7 +221,7 @@ public:
         if (streaming) put(stream.flush() + "\n");
         for (std::size_t i = 0; i < made.size() && !streaming; ++i)
             put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
-        std::fprintf(stderr, "%s\n", statistics(made, seconds).c_str());
+        std::fprintf(stderr, "%s\n", statistics(written(made), seconds).c_str());
         return 0;
     }
 
@@ -236,9 +230,11 @@ private:
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
     static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
+    // Enough text for counts of pairs; these are packed in memory.
+    static constexpr std::size_t counted_tokens = 16'000'000;
 
-    static model_files beside(std::string const& tokenizer_bytes) {
-        return {{tokenizer_description{}.file, tokenizer_bytes}};
+    static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
+        return {{words.file_name(), tokenizer_bytes}};
     }
 
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {
@@ -247,14 +243,35 @@ private:
                              text.tokens()));
     }
 
-    template <class Save>
-    static training_callbacks callbacks(run_report& report, training_recipe const& recipe, Save const& save) {
-        note_signals();
-        training_callbacks calls;
-        calls.start = [&](memory_plan const& plan) { report.plan(plan, recipe.machine_peak); };
-        calls.save = [&](progress const&) { save(); };
-        calls.stop = [] { return noted_signal() != 0; };
-        return calls;
+    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, corpus const& text,
+                     std::size_t heldout, index_t tokens_a_step) const {
+        return {.configuration = name_,
+                .parameters = parameters,
+                .vocabulary = words.vocabulary_size(),
+                .documents = text.documents(),
+                .tokens = text.tokens(),
+                .heldout_tokens = heldout,
+                .tokens_a_step = tokens_a_step,
+                .recipe = recipe};
+    }
+    static int tell(run_plan const& plan, train_options const& o) {
+        text_output().put(to_text(plan, o));
+        return 0;
+    }
+
+    // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
+    static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words) {
+        auto prompt = words.encode(o.sample_prompt);
+        auto const special = words.specials();
+        if (prompt.empty() && !special.exist()) prompt.assign(size_of_patch, 0);
+        static_cast<void>(padded_prompt(detail::after_bos(special, prompt), K, special.pad, true));  // or it throws
+        return {std::move(prompt)};
+    }
+    // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
+    static std::string sample(context<>& ctx, calm_model<C> const& model, tokenizer const& words,
+                              std::vector<std::vector<token_id>> const& prompt) {
+        auto const made = calm::generate(ctx, model, std::span(prompt), words.specials(), {.max_tokens = 32});
+        return words.decode(made.front().tokens);
     }
 
     std::string name_;

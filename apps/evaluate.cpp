@@ -2,9 +2,10 @@
 
 #include <cstdio>
 
-#include "command_line.hpp"
+#include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "text/text_output.hpp"
 
 using namespace calm::apps;
 
@@ -14,7 +15,7 @@ int main(int argc, char** argv) {
         if (!options) return 0;
         auto const model = calm::read_model_description(options->model);
         auto const found = configuration_of(model).evaluate(*options, model);
-        std::printf("%s\n", to_json(found).c_str());
+        text_output().put(to_json(found) + "\n");
         std::fprintf(stderr, "%s\n", to_table(found).c_str());
         return 0;
     });

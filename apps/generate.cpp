@@ -1,6 +1,6 @@
 // generate: text that a stored language model writes.
 
-#include "command_line.hpp"
+#include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 

@@ -1,9 +1,10 @@
 #include "registry.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
-#include "suggest.hpp"
+#include "command/suggest.hpp"
 
 namespace calm::apps {
 
@@ -26,9 +27,51 @@ std::string line_that_compiles(std::string const& name) {
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
-std::vector<std::string> differences_from(entry const& one, stored_model const& model) {
-    return model.description.kind == model_kind::autoencoder ? differences(one.sizes.autoencoder, model)
-                                                             : differences(one.sizes, model);
+std::vector<std::string> differences_from(configuration const& sizes, stored_model const& model) {
+    return model.description.kind == model_kind::autoencoder ? differences(sizes.autoencoder, model)
+                                                             : differences(sizes, model);
+}
+
+std::string joined(std::vector<std::string> const& lines) {
+    std::string all;
+    for (auto const& line : lines) all += (all.empty() ? "" : "; ") + line;
+    return all;
+}
+
+// What stands in the way of any configuration: other than sizes, and sizes that the models refuse.
+std::vector<std::string> obstacles(stored_model const& model) {
+    auto lines = differences_from(model.sizes, model);
+    auto const& c = model.sizes;
+    if (!check::layers_are_even(c.autoencoder))
+        lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");
+    if (model.description.kind != model_kind::calm || !lines.empty()) return lines;
+    if (!check::heads_divide_width(c)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
+    if (!check::key_value_heads_divide_heads(c))
+        lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
+    if (lines.empty() && !check::head_size_is_even(c))
+        lines.emplace_back("expected an even hidden_size / num_attention_heads");
+    return lines;
+}
+
+// A name for the unit of a stored model: its own, or its directory's, unless that is taken.
+std::string name_for(stored_model const& model) {
+    auto const possible = [](std::string const& name) {
+        auto const usual = [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+        };
+        auto const all = names();
+        return !name.empty() && name.size() <= 64 && name[0] != '-' && std::all_of(name.begin(), name.end(), usual) &&
+               std::find(all.begin(), all.end(), name) == all.end();
+    };
+    auto const stated = model.description.calm ? model.description.calm->configuration : "";
+    auto const folder = std::filesystem::path(model.directory).lexically_normal();
+    for (auto const& name : {stated, folder.filename().string(), folder.parent_path().filename().string()})
+        if (possible(name)) return name;
+    return "mine";
+}
+
+std::string member(std::string const& name, index_t value) {
+    return "." + name + " = " + std::to_string(value);
 }
 
 }  // namespace
@@ -57,20 +100,45 @@ entry const& configuration_of(stored_model const& model) {
     auto const& all = registered();
     std::string const stated = model.description.calm ? model.description.calm->configuration : "";
     for (auto const& one : all)
-        if (one.name == stated && differences_from(one, model).empty()) return one;
+        if (one.name == stated && differences_from(one.sizes, model).empty()) return one;
     for (auto const& one : all)
-        if (differences_from(one, model).empty()) return one;
-    std::string sentence = "no configuration of these sizes is compiled into this program:";
-    for (auto const& one : all) {
-        sentence += " not " + one.name + " (";
-        auto const lines = differences_from(one, model);
-        for (std::size_t i = 0; i < lines.size(); ++i) sentence += (i > 0 ? "; " : "") + lines[i];
-        sentence += ").";
-    }
-    std::string const name = stated.empty() ? "NAME" : stated;
+        if (differences_from(one.sizes, model).empty()) return one;
+    if (auto const lines = obstacles(model); !lines.empty())
+        throw error(errc::config, model.directory, "",
+                    "expected a model that some configuration can have, found one that none can: " + joined(lines));
+    std::string sentence = "expected the sizes of a configuration that is compiled into this program, found others:";
+    for (auto const& one : all)
+        sentence += " not " + one.name + " (" + joined(differences_from(one.sizes, model)) + ").";
+    auto const name = name_for(model);
     throw error(errc::config, model.directory, "",
-                sentence + " With a unit apps/configs/" + name +
-                    ".cpp of its sizes (docs/configurations.md), this compiles it: " + line_that_compiles(name));
+                sentence + " Write this as apps/configs/" + name + ".cpp:\n\n" + unit_of(model, name) +
+                    "\nand compile it: " + line_that_compiles(name));
+}
+
+std::string unit_of(stored_model const& model, std::string const& name) {
+    auto const& ae = model.sizes.autoencoder;
+    std::string const inner = ",\n                    ";
+    std::string text =
+        "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
+        "constexpr calm::configuration sizes{\n    .autoencoder = {" +
+        member("vocab_size", model.vocabulary()) + inner + member("patch_size", ae.patch_size) + inner +
+        member("hidden_size", ae.hidden_size) + inner + member("intermediate_size", ae.intermediate_size) + inner +
+        member("num_encoder_layers", ae.num_encoder_layers) + inner +
+        member("num_decoder_layers", ae.num_decoder_layers) + inner + member("latent_size", ae.latent_size) + "}";
+    if (model.description.kind == model_kind::calm) {
+        auto const& c = model.sizes;
+        std::string const outer = ",\n    ";
+        text += outer + member("hidden_size", c.hidden_size) + outer +
+                member("intermediate_size", c.intermediate_size) + outer +
+                member("num_hidden_layers", c.num_hidden_layers) + outer +
+                member("num_attention_heads", c.num_attention_heads) + outer +
+                member("num_key_value_heads", c.num_key_value_heads) + outer +
+                member("num_mlp_layers", c.num_mlp_layers) + outer + member("noise_size", c.noise_size);
+        if (c.input != input_kind::tokens)
+            text += outer + ".input = calm::input_kind::" + (c.input == input_kind::latents ? "latents" : "both");
+    }
+    return text + "};\n\nbool const registered = calm::apps::compile_configuration<sizes>(\"" + name +
+           "\", calm::apps::recipes());\n\n}  // namespace\n";
 }
 
 }  // namespace calm::apps

@@ -8,7 +8,7 @@
 
 #include "calm/io/stored_model.hpp"
 #include "calm/train/evaluation.hpp"
-#include "options.hpp"
+#include "command/options.hpp"
 
 namespace calm::apps {
 
@@ -38,7 +38,12 @@ bool register_configuration(entry one);
 entry const& configuration_named(std::string const& name);
 
 // The configuration that a stored model has the sizes of; an autoencoder's is any that shares its autoencoder. Throws
-// errc::config as above, with the sizes in which the nearest differ.
+// errc::config with the sizes in which those that are compiled differ, and the unit to compile; or with what no
+// configuration can have.
 entry const& configuration_of(stored_model const& model);
+
+// A complete unit for apps/configs/ that registers the sizes of a stored model under a name. An autoencoder's leaves
+// the language model as large as a configuration is by default.
+std::string unit_of(stored_model const& model, std::string const& name);
 
 }  // namespace calm::apps

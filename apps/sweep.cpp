@@ -1,8 +1,6 @@
 // sweep: trains and evaluates configurations on one source, to see what the patch size K costs and gains (CALM, section
 // on semantic bandwidth). Writes a table, and a plot by gnuplot.
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,10 +8,14 @@
 #include <vector>
 
 #include "calm/model/flops.hpp"
-#include "command_line.hpp"
+#include "calm/train/run_directory.hpp"
+#include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "report.hpp"
+#include "run/gnuplot.hpp"
+#include "run/report.hpp"
+#include "run/run_record.hpp"
+#include "text/text_output.hpp"
 
 using namespace calm::apps;
 using calm::index_t;
@@ -25,7 +27,7 @@ struct row {
     calm::configuration sizes;
     double training_flops;    // a token
     double generation_flops;  // a token, one draw, in the middle of a block
-    double seconds;           // of training the CALM
+    double seconds;           // of the steps of the CALM
     calm::evaluation found;
 };
 
@@ -35,8 +37,10 @@ std::optional<index_t> steps_of(std::optional<index_t> tokens, index_t tokens_a_
     return std::max<index_t>(1, *tokens / tokens_a_step);
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+// Of the steps of a run that was trained, whichever calls made them.
+double seconds_of(std::string const& run) {
+    auto const newest = calm::run_directory(run).newest();
+    return newest ? newest->record.state.seconds : 0;
 }
 
 row trained_and_evaluated(sweep_options const& o, std::string const& name) {
@@ -49,6 +53,7 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     t.data = o.data;
     t.seed = o.seed;
     t.threads = o.threads;
+    t.record = o.record;
     t.out = folder + "/autoencoder";
     t.minutes = o.autoencoder_minutes;
     t.steps = steps_of(o.autoencoder_tokens, one.defaults.autoencoder.batch_tokens);
@@ -63,9 +68,7 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     t.rate = o.rate;
     t.minutes = o.minutes;
     t.steps = steps_of(o.tokens, one.defaults.calm.sequences * block);
-    auto const begin = std::chrono::steady_clock::now();
     if (int const code = one.train_calm(t); code != 0) std::exit(code);
-    double const seconds = seconds_since(begin);
 
     auto const model = calm::read_model_description(t.out);
     evaluate_options e;
@@ -82,9 +85,9 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     index_t const P = block / K;
     return {name,
             c,
-            calm::flops::train_calm(c, P, one.defaults.calm.objective.samples) / patch,
+            calm::flops::train_calm_a_token(c, block, one.defaults.calm.objective.samples),
             calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
-            seconds,
+            seconds_of(t.out),
             one.evaluate(e, model)};
 }
 
@@ -97,7 +100,9 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
         file << r.name << '\t' << r.sizes.autoencoder.patch_size << '\t' << r.sizes.autoencoder.latent_size << '\t'
              << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
         for (double const score : *r.found.brier) file << '\t' << score;
-        file << '\t' << *r.found.brier_lm << '\t' << r.found.brier_lm_se.value_or(0) << '\n';
+        file << '\t' << *r.found.brier_lm << '\t';
+        if (r.found.brier_lm_se) file << *r.found.brier_lm_se;
+        file << '\n';
     }
     if (!file.flush()) throw calm::error(calm::errc::storage, path + ": cannot be written; is the disk full?");
 }
@@ -129,30 +134,25 @@ int main(int argc, char** argv) {
         auto const options = read_sweep(argc, argv);
         if (!options) return 0;
         std::filesystem::create_directories(options->out);
+        write_record(options->out, options->record, 0);
         std::vector<row> rows;
         for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name));
 
-        std::printf("%-10s %3s %4s %11s %11s %8s %7s %7s  %s\n", "", "K", "L", "train FLOP", "write FLOP", "seconds",
-                    "Brier-1", "bigram", "BrierLM");
-        for (auto const& r : rows)
-            std::printf("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f +- %.2f\n", r.name.c_str(),
-                        static_cast<long long>(r.sizes.autoencoder.patch_size),
-                        static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops, r.generation_flops,
-                        r.seconds, (*r.found.brier)[0], r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0,
-                        *r.found.brier_lm, r.found.brier_lm_se.value_or(0));
-        std::printf("FLOPs are a token's, of matrix products; generation with one draw a patch. All in %s/sweep.tsv\n",
-                    options->out.c_str());
-        std::fflush(stdout);
         write_table(rows, options->out + "/sweep.tsv");
-        std::ofstream(options->out + "/sweep.gp") << plot;
-        auto const here = std::filesystem::current_path();
-        std::filesystem::current_path(options->out);
-        bool const plotted = std::system("command -v gnuplot >/dev/null && gnuplot sweep.gp") == 0;
-        std::filesystem::current_path(here);
-        if (plotted)
-            std::printf("plotted in %s/sweep.png\n", options->out.c_str());
-        else
-            std::printf("no plot: install gnuplot and call gnuplot sweep.gp in %s\n", options->out.c_str());
+        text_output out;
+        out.put(formatted("%-10s %3s %4s %11s %11s %8s %7s %7s  %s\n", "", "K", "L", "train FLOP", "write FLOP",
+                          "seconds", "Brier-1", "bigram", "BrierLM"));
+        for (auto const& r : rows)
+            out.put(formatted("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f +- %.2f\n", r.name.c_str(),
+                              static_cast<long long>(r.sizes.autoencoder.patch_size),
+                              static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops,
+                              r.generation_flops, r.seconds, (*r.found.brier)[0],
+                              r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0, *r.found.brier_lm,
+                              r.found.brier_lm_se.value_or(0)));
+        out.put(formatted(
+            "FLOPs are a token's, of matrix products; generation with one draw a patch. All in %s/sweep.tsv\n",
+            options->out.c_str()));
+        out.put(plotted(options->out, "sweep", plot, "sweep.png") + "\n");
         return 0;
     });
 }

@@ -1,9 +1,9 @@
 // train: a tokenizer, an autoencoder, a language model.
 
-#include "command_line.hpp"
+#include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "text_data.hpp"
+#include "text/text_data.hpp"
 
 using namespace calm::apps;
 

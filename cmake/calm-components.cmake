@@ -3,6 +3,8 @@ find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(OpenMP COMPONENTS CXX)
 find_package(PCRE2 QUIET)
 find_package(simdjson QUIET)
+find_package(ZLIB QUIET)
+find_package(zstd QUIET)
 find_package(nlohmann_json QUIET)
 
 # calm_component(NAME PACKAGE_TARGET...): the interface target calm::NAME.
@@ -20,8 +22,8 @@ target_include_directories(
 target_link_libraries(calm_calm INTERFACE $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
 # g++ notes how wide vectors are passed, which they never are: all that takes them is inlined.
 target_compile_options(calm_calm INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
-if(PCRE2_FOUND AND simdjson_FOUND)
-    calm_component(text calm_calm PCRE2::8BIT simdjson::simdjson)
+if(PCRE2_FOUND AND simdjson_FOUND AND ZLIB_FOUND AND zstd_FOUND)
+    calm_component(text calm_calm PCRE2::8BIT simdjson::simdjson ZLIB::ZLIB zstd::libzstd)
 endif()
 if(simdjson_FOUND AND nlohmann_json_FOUND)
     calm_component(io calm_calm simdjson::simdjson nlohmann_json::nlohmann_json)

@@ -1,5 +1,6 @@
-# calm::calm (Eigen, OpenMP where it is); components text (PCRE2, simdjson) and io (simdjson, nlohmann-json). May be
-# found twice, with other components.
+# calm::calm (Eigen, OpenMP where it is); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
+# nlohmann-json), and cuda (the CUDA toolkit) where it was compiled; the project must have enabled the language CUDA for
+# it. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 find_package(OpenMP QUIET COMPONENTS CXX)
@@ -7,14 +8,25 @@ include("${CMAKE_CURRENT_LIST_DIR}/calm-calm.cmake")
 
 foreach(component IN LISTS calm_FIND_COMPONENTS)
     if(NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/calm-${component}.cmake")
+        if(NOT calm_FIND_REQUIRED_${component})
+            continue()
+        endif()
         set(calm_FOUND FALSE)
         set(calm_NOT_FOUND_MESSAGE "this installation of calm has no component ${component}")
         return()
     endif()
-    find_dependency(simdjson)
+    if(component STREQUAL cuda)
+        find_dependency(CUDAToolkit 12.4)
+        include("${CMAKE_CURRENT_LIST_DIR}/calm-cuda20.cmake")
+    else()
+        find_dependency(simdjson)
+    endif()
     if(component STREQUAL text)
         list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
         find_dependency(PCRE2)
+        find_dependency(ZLIB)
+        find_dependency(zstd)
+        list(POP_BACK CMAKE_MODULE_PATH)
     elseif(component STREQUAL io)
         find_dependency(nlohmann_json)
     endif()

@@ -1,4 +1,4 @@
-# Headers and a package, find_package(calm 0.1 [COMPONENTS text io]), from an installation and from this build folder;
+# Headers and a package, find_package(calm 0.1 [COMPONENTS text io cuda]), from an installation and from this build folder;
 # for builds without CMake calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -7,15 +7,20 @@ set(calm_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/calm)
 set(calm_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
+# calm_export(NAME): exports calm::NAME.
+function(calm_export name)
+    install(TARGETS calm_${name} EXPORT calm-${name})
+    install(EXPORT calm-${name} NAMESPACE calm:: DESTINATION ${calm_package_dir})
+    export(EXPORT calm-${name} NAMESPACE calm:: FILE "${PROJECT_BINARY_DIR}/calm-${name}.cmake")
+endfunction()
+
 # calm_package(NAME PC DESCRIPTION REQUIRES FLAGS): exports calm::NAME, and installs PC.pc that says the same. Flags are
 # those of compiling and of linking.
 function(calm_package name pc_name pc_description pc_requires pc_flags)
     if(NOT TARGET calm_${name})
         return()
     endif()
-    install(TARGETS calm_${name} EXPORT calm-${name})
-    install(EXPORT calm-${name} NAMESPACE calm:: DESTINATION ${calm_package_dir})
-    export(EXPORT calm-${name} NAMESPACE calm:: FILE "${PROJECT_BINARY_DIR}/calm-${name}.cmake")
+    calm_export(${name})
     # Relative to the file itself, so that an installation may be moved.
     file(RELATIVE_PATH pc_prefix "/${calm_pkgconfig_dir}" "/")
     string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
@@ -26,11 +31,18 @@ if(OpenMP_CXX_FOUND)
     set(openmp -fopenmp)
 endif()
 calm_package(calm calm "${PROJECT_DESCRIPTION}" "eigen3 >= 3.4" "${openmp}")
-calm_package(text calm-text "Tokenizers, corpora and training of calm" "calm = ${PROJECT_VERSION}, libpcre2-8, simdjson" "")
+calm_package(text calm-text "Tokenizers, corpora and training of calm"
+             "calm = ${PROJECT_VERSION}, libpcre2-8, simdjson, zlib, libzstd" "")
 calm_package(io calm-io "Model directories of calm" "calm = ${PROJECT_VERSION}, simdjson, nlohmann_json" "")
+if(calm_has_cuda)
+    calm_export(cuda)  # no .pc: nvcc does not take the flags of the others
+    configure_file(cmake/calm-cuda20.cmake calm-cuda20.cmake COPYONLY)
+    install(FILES cmake/calm-cuda20.cmake DESTINATION ${calm_package_dir})
+endif()
 
 write_basic_package_version_file(calm-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 configure_file(cmake/calm-config.cmake calm-config.cmake COPYONLY)
 configure_file(cmake/FindPCRE2.cmake FindPCRE2.cmake COPYONLY)
-install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake "${PROJECT_BINARY_DIR}/calm-config-version.cmake"
-        DESTINATION ${calm_package_dir})
+configure_file(cmake/Findzstd.cmake Findzstd.cmake COPYONLY)
+install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake cmake/Findzstd.cmake
+              "${PROJECT_BINARY_DIR}/calm-config-version.cmake" DESTINATION ${calm_package_dir})

@@ -11,9 +11,9 @@ constexpr calm::configuration mine{
     .num_mlp_layers = 2};
 
 int main() {
-    std::vector<std::string> const source{"stories:200000"};  // or files: .txt, .jsonl
-    auto const words = calm::train_tokenizer(source, 400, {});
-    auto const text = calm::build_corpus(source, words, {});
+    auto const documents = calm::stories(2000);  // or any texts of yours
+    auto const words = calm::tokenizer::train(documents, 400);
+    auto const text = calm::corpus_of(documents, words);
     auto const tell = calm::every_steps(50, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
     calm::context<> ctx(1);  // the seed of everything random
     auto ae = calm::make_autoencoder<mine>(ctx, words.vocabulary_size());

@@ -5,7 +5,7 @@
 #include "calm/io/model_directory.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/streamed_text.hpp"
-#include "calm/text/tokenizer.hpp"
+#include "calm/text/load_tokenizer.hpp"
 
 // The sizes of the model in the folder; another is refused, with every size that differs.
 constexpr calm::configuration tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
@@ -21,7 +21,7 @@ int main(int count, char** arguments) try {
     std::string const prompt = count > 2 ? arguments[2] : "Mia was";
 
     auto const stored = calm::read_model_description(folder);
-    auto const words = calm::tokenizer::load(stored.path("tokenizer.model"));
+    auto const words = calm::load_tokenizer(stored.path("tokenizer.model"));
     calm::calm_model<tiny> model(stored.vocabulary());
     calm::arena<> values("values"), *no_gradients = nullptr;
     allocate(model, values, no_gradients);

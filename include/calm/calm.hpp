@@ -9,4 +9,5 @@
 #include "calm/tensor.hpp"
 #include "calm/text.hpp"
 #include "calm/train.hpp"
+#include "calm/train/run_directory.hpp"
 #include "calm/version.hpp"

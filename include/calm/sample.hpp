@@ -2,6 +2,7 @@
 // Temperature from samples, and generation.
 
 #include "calm/sample/batch_rule.hpp"
+#include "calm/sample/contexts_apart.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sampler.hpp"

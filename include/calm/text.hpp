@@ -1,12 +1,14 @@
 #pragma once
-// Text: tokenizers, documents, corpora, and the references to compare with. Links libpcre2-8 and simdjson.
+// Text: tokenizers, documents, corpora, and the references to compare with. Links libpcre2-8, simdjson, zlib and zstd.
 
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/cached_corpus.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/holdout.hpp"
+#include "calm/text/load_tokenizer.hpp"
 #include "calm/text/markov.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/special_tokens.hpp"

@@ -1,7 +1,10 @@
 #pragma once
-// All it takes to make a model and let it write, but for files of weights (calm/io.hpp). Links libpcre2-8 and simdjson.
+// All it takes to make a model and let it write, but for files of text (calm/text.hpp) and of weights (calm/io.hpp).
+// Links libpcre2-8.
 
 #include "calm/sample/generate.hpp"
+#include "calm/text/stories.hpp"
+#include "calm/text/tokenizer.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/metrics.hpp"

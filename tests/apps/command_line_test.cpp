@@ -1,10 +1,10 @@
 #include <boost/test/unit_test.hpp>
 
-#include "command_line.hpp"
+#include "command/command_line.hpp"
 #include "registry.hpp"
 #include "support/temporary_folder.hpp"
-#include "text_data.hpp"
-#include "writing.hpp"
+#include "text/text_data.hpp"
+#include "text/writing.hpp"
 
 #include "support/sentences.hpp"
 
@@ -123,10 +123,10 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
     std::vector<generation_result> const texts{
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
-    BOOST_TEST(statistics(texts, 0.5) ==
+    BOOST_TEST(statistics(written(texts), 0.5) ==
                "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
                "a patch, 1 capped; 1 ended by themselves");
-    BOOST_TEST(statistics(std::span(texts).first(1), 0.5) ==
+    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5) ==
                "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
     BOOST_TEST(has(statistics({}, 1), "0 patches"));
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "calm/tensor/utf8.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -68,7 +69,8 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
     BOOST_REQUIRE_MESSAGE(shop().calm_.status == 0, shop().calm_.err);
     for (auto const* const file :
          {"ae/config.json", "ae/model.safetensors", "ae/tokenizer.model", "ae/metrics.jsonl", "calm/config.json",
-          "calm/model.safetensors", "calm/tokenizer.model", "calm/metrics.jsonl", "calm/bigram.counts"})
+          "calm/model.safetensors", "calm/tokenizer.model", "calm/metrics.jsonl", "calm/bigram.counts",
+          "calm/samples.jsonl", "calm/run.json", "calm/options.toml"})
         BOOST_TEST(!shop().content(file).empty(), file);
     BOOST_TEST(shop().autoencoder_.out == "");
     auto const& told = shop().autoencoder_.err;
@@ -157,13 +159,44 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(has(many.out, "\n=== 3\n"));
     BOOST_TEST(has(many.err, "3 texts, "));
     BOOST_TEST(shop().program(words + " --prompt 'The dog' --prompt '' --at-once 1").out == many.out);
+    std::string const rest = " --samples 4 --max-tokens 9 --seed 5";
+    static_cast<void>(shop().folder().with("lines", "Mia was\nThe dog\n\n"));
+    BOOST_TEST(shop().program("generate --model calm --prompts -" + rest + " <lines").out == many.out);
+
+    // The same as JSON lines, one of which is bad.
+    static_cast<void>(shop().folder().with(
+        "lines.jsonl", "{\"id\": 1, \"prompt\": \"Mia was\"}\n{\"id\": 2, \"prompt\": \"The dog\"}\n"
+                       "{\"id\": 3}\n{\"id\": \"d\", \"prompt\": \"\"}\n"));
+    auto const batch = shop().program("generate --model calm --jsonl lines.jsonl --out answers.jsonl" + rest);
+    BOOST_TEST(batch.status == 4);
+    BOOST_TEST(has(batch.err, "1 of 4 lines were bad"));
+    simdjson::dom::parser parser;
+    simdjson::dom::document_stream answers;
+    auto const written = shop().content("answers.jsonl");
+    BOOST_REQUIRE(!parser.parse_many(written).get(answers));
+    std::string again;
+    for (auto const answer : answers) {
+        std::string_view text;
+        if (!answer["text"].get(text))
+            again += std::string(answer["prompt"].get_string().value()) + std::string(text) + "|";
+        else
+            BOOST_TEST(answer["line"].get_int64().value() == 3);
+    }
+    // The same text, but for bytes that JSON has not.
+    bool const is_text = calm::valid_prefix(many.out) == many.out.size();
+    if (is_text) BOOST_TEST(again.starts_with(g.out.substr(0, g.out.size() - 1) + "|The dog"));
+    BOOST_TEST((again.starts_with("Mia was") && has(again, "|The dog")), again);
+    BOOST_TEST(shop().program("generate --model calm --jsonl - --prompts-file x <lines").status == 2);
 }
 
 BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
     auto const before = shop().content("calm/model.safetensors");
     auto const twice = shop().program("train calm " + workshop::calm_arguments + " --out calm");
-    BOOST_TEST(twice.status == 2);
-    BOOST_TEST(has(twice.err, "calm is there already"));
+    BOOST_TEST(twice.status == 0);
+    BOOST_TEST(has(twice.err, "the run in calm is finished: 5 steps"));
+    auto const no_run = shop().program("train calm " + workshop::calm_arguments + " --out .");
+    BOOST_TEST(no_run.status == 2);
+    BOOST_TEST(has(no_run.err, ". is there already and holds no run"));
     BOOST_TEST((shop().content("calm/model.safetensors") == before));
 
     auto const config = shop().program(
@@ -264,6 +297,15 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
     BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
     BOOST_TEST(!shop().content("swept/sweep.gp").empty());
+
+    // The same again goes on with it: what is trained stays.
+    auto const again = shop().program(
+        "sweep --configs tiny --tokenizer markov --data markov:4000 --autoencoder-tokens 4096 --tokens 8192 --block 64 "
+        "--samples 2 --positions 100 --out swept");
+    BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
+    BOOST_TEST(has(again.err, "the run in swept/tiny/calm is finished"));
+    BOOST_TEST(shop().content("swept/sweep.tsv") == table);
+    BOOST_TEST(has(shop().content("swept/tiny/calm/run.json"), "\"sweep\""));
 
     auto const both = shop().program("sweep --configs tiny --tokenizer markov --data markov:4000 --minutes 1 --tokens "
                                      "1 --autoencoder-minutes 1 --out no");

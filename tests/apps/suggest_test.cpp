@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "suggest.hpp"
+#include "command/suggest.hpp"
 
 using namespace calm::apps;
 

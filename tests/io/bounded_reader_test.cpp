@@ -72,8 +72,3 @@ BOOST_AUTO_TEST_CASE(the_end_is_a_sentence) {
         BOOST_TEST(thrown.place() == "byte 3");
     }
 }
-
-BOOST_AUTO_TEST_CASE(text_of_a_file_is_shortened_in_sentences) {
-    BOOST_TEST(calm::detail::in_quotes("a\nb") == "'a?b'");
-    BOOST_TEST(calm::detail::in_quotes(std::string(500, 'x')).size() < 110U);
-}

@@ -160,7 +160,10 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
             BOOST_ERROR("nothing was thrown instead of: " << sentence);
         } catch (calm::error const& thrown) {
             BOOST_TEST((thrown.code() == calm::errc::model_file));
-            BOOST_TEST(std::string(thrown.what()).starts_with("dir/config.json" + sentence), thrown.what());
+            std::string const said = thrown.what();
+            BOOST_TEST(said.starts_with("dir/config.json" + sentence), said);
+            BOOST_TEST(said.find("expected ") != std::string::npos, said);
+            BOOST_TEST(said.find("found ") != std::string::npos, said);
         }
     };
     auto const bad = [&](std::string const& key, std::string const& value, std::string const& sentence) {
@@ -198,7 +201,26 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     inside(R"({"format":1,"tokenizer":{"file":1}})", ", key 'calm/tokenizer/file': expected a string, found 1");
     inside(R"({"format":1,"format":1})", ", key 'calm/format': expected the key once, found it twice");
     says(energy + ",\"vocab_size\":98}", ", key 'vocab_size': expected the key once, found it twice");
-    says(autoencoder + "x", ": expected a JSON object: ");
-    says("[1]", ": expected a JSON object: ");
-    says("", ": expected a JSON object: ");
+    bad("num_hidden_layers", "[2]", size + "[2]");
+    bad("num_attention_heads", "0", size + "0");
+    bad("num_key_value_heads", "-1", size + "-1");
+    bad("latent_size", "1e3", size + "1000");
+    bad("intermediate_size", "true", size + "true");
+    bad("noise_size", "\"\"", size + "\"\"");
+    bad("rope_theta", "null", "expected a number, found null");
+    bad("rms_norm_eps", "\"1e-6\"", "expected a number, found \"1e-6\"");
+    bad("torch_dtype", "32", "expected a string, found 32");
+    bad("pretraining_tp", "2", "expected 1, the one value that this library computes, found 2");
+    bad("mlp_bias", "null", "expected false, the one value that this library computes, found null");
+    bad("attention_dropout", "0.1", "expected 0.0, the one value that this library computes, found 0.1");
+    bad("bos_token_id", "2147483648", "expected a token id or null, found 2147483648");
+    inside(R"({"format":1,"autoencoder":{"hidden_size":8}})", ", key 'calm/autoencoder/intermediate_size': " + size);
+    inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"sources":"x"}})",
+           ", key 'calm/data/sources': expected a list of strings, found \"x\"");
+    says(std::string(5000, '['), ": expected a JSON object, found none: ");
+    says(energy, ": expected a JSON object, found none: ");
+    says("{\"\xff\":1}", ": expected a JSON object, found none: ");
+    says(autoencoder + "x", ": expected a JSON object, found none: ");
+    says("[1]", ": expected a JSON object, found none: ");
+    says("", ": expected a JSON object, found none: ");
 }

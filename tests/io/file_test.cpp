@@ -2,6 +2,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "support/sentences.hpp"
@@ -26,6 +28,9 @@ BOOST_AUTO_TEST_CASE(says_why_a_file_cannot_be_opened) {
     BOOST_TEST(absent == folder.path("absent") + ": cannot be opened: No such file or directory");
     auto const itself = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path(".")); });
     BOOST_TEST(itself.find("expected a file, found a folder") != std::string::npos);
+    BOOST_REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);  // nobody writes
+    auto const pipe = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path("pipe")); });
+    BOOST_TEST(pipe.find("expected a file, found a folder or a device") != std::string::npos);
     try {
         (void)calm::mapped_file::open(folder.path("absent"), calm::errc::model_file);
         BOOST_ERROR("nothing was thrown");

@@ -27,10 +27,7 @@ std::string sentence_of(auto&& call) {
     return calm::test::sentence_of<error>(call);
 }
 
-void check_same_weights(std::string const& a, std::string const& b) {
-    auto const x = safetensors_file::open(a);
-    auto const y = safetensors_file::open(b);
-    BOOST_TEST((x.metadata() == y.metadata()));
+void check_same_weights(tensor_table const& x, tensor_table const& y) {
     BOOST_TEST(x.tensors().size() == y.tensors().size());
     for (auto const& tensor : x.tensors()) {
         auto const& other = y.at(tensor.name);
@@ -39,6 +36,12 @@ void check_same_weights(std::string const& a, std::string const& b) {
         BOOST_TEST(std::ranges::equal(tensor.bytes, other.bytes), tensor.name);
     }
 }
+void check_same_weights(std::string const& a, std::string const& b) {
+    auto const x = safetensors_file::open(a);
+    auto const y = safetensors_file::open(b);
+    BOOST_TEST((x.metadata() == y.metadata()));
+    check_same_weights(x, y);
+}
 void check_same_configuration(std::string const& a, std::string const& b) {
     auto const read = [](std::string const& path) { return nlohmann::json::parse(std::ifstream(path)); };
     BOOST_TEST(read(a) == read(b));
@@ -46,16 +49,14 @@ void check_same_configuration(std::string const& a, std::string const& b) {
 
 // The oracle rounds its model to bf16 in place. Fixtures in which it did so before it computed `out/...` have the
 // numbers of the rounded weights there too: then what was read in fp32 is rounded before it is compared.
-void round_if_expected(fixture const& f, auto const& visit) {
+void round_if_expected(fixture const& f, std::vector<any_parameter<float>> const& parameters) {
     if (f.floats("out/mean") != f.floats("out/bf16_mean")) return;
-    auto round = [](std::string const&, auto& p) {
+    for (auto const& p : parameters)
         for (float& value : p.value) {
             auto const bits = std::bit_cast<std::uint32_t>(value);
             value =
                 std::bit_cast<float>((bits + 0x7FFFU + (bits >> 16 & 1U)) & 0xFFFF0000U);  // to nearest, ties to even
         }
-    };
-    visit(round);
 }
 
 template <configuration C>
@@ -115,7 +116,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_autoencoder_is_read_and_written_bit_fo
 
     context<> ctx(1, 2);
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, named_parameters(model));
+    round_if_expected(f, parameters_of(model));
     auto const tokens = f.integers<token_id>("in/tokens");
     auto const e = model.posterior(ctx, as_vector(tokens));
     BOOST_TEST(close(span_of(e.mean), f.floats("out/mean"), kind::output));
@@ -139,14 +140,67 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     check_same_configuration(from.path(config_file), again + "/config.json");
 
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    round_if_expected(f, named_parameters(w.model));
-    round_if_expected(f, named_frozen_parameters(w.model));
+    round_if_expected(f, parameters_of(w.model));
+    round_if_expected(f, frozen_parameters_of(w.model));
     check_computes(w.model, f, "");
 
     // The weights that were rounded when they were written.
     auto const rounded = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
     load_calm(rounded, w.model);
     check_computes(w.model, f, "bf16_");
+}
+
+// The other layouts of the same model: in each are the tensors of the one file, but for second names.
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model, variant, variants) {
+    if (skipped()) return;
+    constexpr configuration C = variant::value;
+    fixture const f(variant_name<C>(), "checkpoints/expected");
+    auto const plain = stored_weights::open(checkpoint(variant_name<C>(), "calm"));
+    BOOST_TEST((plain.layout() == weights_layout::safetensors));
+    struct expected {
+        char const* name;
+        weights_layout layout;
+        std::size_t files;
+        std::size_t second_names;
+    };
+    std::size_t const head = static_cast<std::size_t>(std::ranges::count_if(
+        plain.tensors(), [](auto const& tensor) { return tensor.name.starts_with("mlp_generator."); }));
+    for (auto const& [name, layout, files, second_names] :
+         {expected{"calm_sharded", weights_layout::sharded_safetensors, 3, 0},
+          expected{"calm_bin", weights_layout::pytorch, 1, head + 1}}) {
+        auto const from = read_model_description(checkpoint(variant_name<C>(), name));
+        BOOST_TEST((from.sizes == C));
+        auto const source = stored_weights::open(from.directory);
+        BOOST_TEST((source.layout() == layout));
+        BOOST_TEST(source.files() == files);
+        BOOST_TEST(source.tensors().size() == plain.tensors().size() + second_names);
+        resident<calm_model<C>> w(from.vocabulary(), held_for::use);
+        load_calm(from, w.model);
+        temporary_folder const folder;
+        save_calm(folder.path("again"), w.model, from.description);
+        check_same_weights(plain, stored_weights::open(folder.path("again")));
+        for (auto const& tensor : plain.tensors())
+            BOOST_TEST(std::ranges::equal(tensor.bytes, source.at(tensor.name).bytes), tensor.name);
+        check_same_configuration(from.path(config_file), folder.path("again/config.json"));
+        round_if_expected(f, parameters_of(w.model));
+        round_if_expected(f, frozen_parameters_of(w.model));
+        check_computes(w.model, f, "");
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, variant, variants) {
+    if (skipped()) return;
+    constexpr configuration C = variant::value;
+    auto const from = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
+    resident<calm_model<C>> w(from.vocabulary(), held_for::use);
+    load_calm(from, w.model);
+    temporary_folder const folder;
+    save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
+    check_same_weights(from.path(weights_file), folder.path("again"));
+    // And rounded on the way out, from the weights in fp32.
+    load_calm(read_model_description(checkpoint(variant_name<C>(), "calm")), w.model);
+    save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
+    check_same_weights(from.path(weights_file), folder.path("again"));
 }
 
 BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
@@ -257,7 +311,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
     allocate(model, m.values, static_cast<arena<>*>(nullptr));
     temporary_folder const folder;
     auto const path = folder.path("w");
-    save_weights(path, named_parameters(model));
+    save_weights(path, parameters_of(model));
     auto const original = safetensors_file::open(path);
     // The sentence for the original with its tensors changed.
     auto const sentence_with = [&](auto const& change) {
@@ -267,7 +321,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
         write_safetensors(changed, tensors);
         model.decoder_norm.weight.value[0] = 5;
         auto const sentence = sentence_of(
-            [&] { load_weights(safetensors_file::open(changed), tied_names_of_autoencoder, named_parameters(model)); });
+            [&] { load_weights(safetensors_file::open(changed), tied_names_of_autoencoder, parameters_of(model)); });
         BOOST_TEST(model.decoder_norm.weight.value[0] == (sentence.empty() ? 0 : 5));  // all or nothing
         return sentence;
     };
@@ -327,7 +381,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     auto d = describe_tiny();
     d.ae_path = "../autoencoder";
     save_calm(folder.path("model"), w.model, d);
-    save_weights(folder.path("model/model.safetensors"), named_parameters(w.model));
+    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST((from.sizes == tiny));
     resident<calm_model<tiny>> other(7, held_for::use);
@@ -339,6 +393,42 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     write_config_json(folder.path("model/config.json"), d);
     auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
     BOOST_TEST(sentence.find("expected tensors 'ae_model.*', or 'ae_path'") != std::string::npos, sentence);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
+    resident<calm_model<tiny>> w(7, held_for::use);
+    temporary_folder const folder;
+    auto d = describe_tiny();
+    save_calm(folder.path("model"), w.model, d);
+    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without its autoencoder
+    for (auto const* const path : {".", "../model", "./../model/."}) {
+        d.ae_path = path;
+        write_config_json(folder.path("model/config.json"), d);
+        auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
+        BOOST_TEST(sentence.find("key 'ae_path': expected the directory of an autoencoder, found that of a CALM") !=
+                       std::string::npos,
+                   sentence);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
+    resident<calm_model<tiny>> w(7, held_for::use);
+    temporary_folder const folder;
+    auto d = describe_tiny();
+    save_calm(folder.path("model"), w.model, d);
+    for (auto const* const name : {"", ".", "..", "/dev/stdin", "../../secret", "tok/t.model", "config.json",
+                                   "model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin",
+                                   "model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
+        d.calm->tokenizer = tokenizer_description{name, "pattern", "fingerprint", {}};
+        write_config_json(folder.path("model/config.json"), d);
+        auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
+        BOOST_TEST(sentence.find("key 'calm/tokenizer/file': expected the name of a file beside it") !=
+                       std::string::npos,
+                   name);
+    }
+    d.calm->tokenizer->file = "mine.model";
+    write_config_json(folder.path("model/config.json"), d);
+    BOOST_TEST(read_model_description(folder.path("model")).description.calm->tokenizer->file == "mine.model");
 }
 
 namespace {

@@ -84,71 +84,182 @@ BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
     auto const tensor = [](std::string const& inside, std::size_t data = 8) {
         return file_of(R"({"x":{)" + inside + "}}", data);
     };
+    auto const shape = [&](std::string const& sizes) {
+        return tensor(R"("dtype":"F32","shape":)" + sizes + R"(,"data_offsets":[0,8])");
+    };
+    auto const offsets = [&](std::string const& pair, std::size_t data = 8) {
+        return tensor(R"("dtype":"F32","shape":[2],"data_offsets":)" + pair, data);
+    };
+    auto const type = [&](std::string const& name) {
+        return tensor(R"("dtype":)" + name + R"(,"shape":[2],"data_offsets":[0,8])");
+    };
+    auto const bytes = [](std::string const& name, std::size_t begin, std::size_t end) {
+        return "\"" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(end - begin) + R"(],"data_offsets":[)" +
+               std::to_string(begin) + "," + std::to_string(end) + "]}";
+    };
     std::string const x = R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
-    std::string const where = "expected two integers of at least 0 as data_offsets, found ";
+    std::string const json = "expected a header that is a JSON object, found none: ";
+    std::string const begins = "byte 8: expected a header that begins with '{', found ";
+    std::string const sizes = "tensor 'x': expected sizes that are integers of at least 0 as shape, found ";
+    std::string const pairs = "tensor 'x': expected two integers of at least 0 as data_offsets, found ";
+    std::string const types = "tensor 'x': expected a dtype among BOOL, U8 to U64, I8 to I64, F16, BF16, F32 and F64, ";
     std::vector<malformed> const files{
+        // the prefix
         {"", "byte 0: expected the length of the header of 8 bytes, found 0 bytes to the end of the file"},
         {"abc", "byte 0: expected the length of the header of 8 bytes, found 3 bytes to the end of the file"},
         {prefix(~0ULL) + "{}", "byte 0: expected a header of at most 100000000 bytes, found a length of 184467"},
+        {prefix(1ULL << 63) + "{}", "byte 0: expected a header of at most 100000000 bytes, found a length of 922337"},
         {prefix(100'000'001) + "{}",
          "byte 0: expected a header of at most 100000000 bytes, found a length of 100000001"},
+        {prefix(100'000'000) + "{}", "byte 8: expected a header of 100000000 bytes, found 2 bytes"},
         {prefix(90'000'000) + "{}",
          "byte 8: expected a header of 90000000 bytes, found 2 bytes to the end of the file"},
-        {file_of(""), "byte 8: expected a header that begins with '{'"},
-        {file_of("  {}"), "byte 8: expected a header that begins with '{'"},
-        {file_of("{" + x + ",}", 8), "byte 8: the header is not a JSON object"},
-        {file_of("{}{}"), "the header is not a JSON object"},
-        {file_of("{\"\xff\":1}"), "the header is not a JSON object: The input is not valid UTF-8"},
-        {file_of("{\"x\":" + std::string(5000, '[') + std::string(5000, ']') + "}"), "the header is not a JSON object"},
-        {file_of("{" + x + "," + x + "}", 8), "the header names tensor 'x' twice"},
+        {prefix(3) + "{}", "byte 8: expected a header of 3 bytes, found 2 bytes"},
+        {prefix(1) + "{", json},
+        {prefix(1) + "{}", json},
+        // the text of the header
+        {file_of(""), begins + "an empty one"},
+        {file_of("  {}"), begins + "' '"},
+        {file_of("\n{}"), begins + "'?'"},
+        {file_of("[]"), begins + "'['"},
+        {file_of("null"), begins + "'n'"},
+        {file_of("PK\x03\x04"), begins + "'P'"},
+        {file_of("{" + x + ",}", 8), json},
+        {file_of("{" + x, 8), json},
+        {file_of("{}{}"), json},
+        {file_of("{} x"), json},
+        {file_of("{'x':1}"), json},
+        {file_of(std::string("{}\0", 3)), json},
+        {file_of(std::string("{\"a\0\":1}", 8)), json},
+        {file_of("{\"\xff\":1}"), json + "The input is not valid UTF-8"},
+        {file_of("{\"\xc0\xaf\":1}"), json + "The input is not valid UTF-8"},
+        {file_of("{\"\xed\xa0\x80\":1}"), json + "The input is not valid UTF-8"},
+        {file_of(R"({"\ud800":1})"), json},
+        {file_of("{\"x\":" + std::string(1025, '[') + std::string(1025, ']') + "}"), json},
+        {file_of("{\"x\":" + std::string(100'000, '[')), json},
+        // what occurs twice
+        {file_of("{" + x + "," + x + "}", 8), "expected every tensor once, found tensor 'x' twice"},
         {file_of(R"({"\u0078":{"dtype":"U8","shape":[],"data_offsets":[8,9]},)" + x + "}", 9),
-         "the header names tensor 'x' twice"},
-        {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "the header has __metadata__ twice"},
-        {file_of(R"({"__metadata__":[]})"), "__metadata__: expected an object of strings"},
-        {file_of(R"({"__metadata__":{"a":1}})"), "__metadata__, key 'a': expected a string"},
-        {file_of(R"({"__metadata__":{"a":"1","a":"2"}})"), "__metadata__ has the key 'a' twice"},
-        {file_of(R"({"x":7})"), "tensor 'x': expected an object with dtype, shape and data_offsets"},
-        {tensor(R"("shape":[2],"data_offsets":[0,8])"), "tensor 'x': the key 'dtype' is missing"},
-        {tensor(R"("dtype":"F32","data_offsets":[0,8])"), "tensor 'x': the key 'shape' is missing"},
-        {tensor(R"("dtype":"F32","shape":[2])"), "tensor 'x': the key 'data_offsets' is missing"},
-        {tensor(R"("dtype":"F32","dtype":"F64","shape":[2],"data_offsets":[0,8])"), "the key 'dtype' occurs twice"},
-        {tensor(R"("dtype":32,"shape":[2],"data_offsets":[0,8])"), "tensor 'x': expected a string as dtype"},
-        {tensor(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])"), "F32 and F64, found 'F31'"},
-        {tensor(R"("dtype":"F32","shape":2,"data_offsets":[0,8])"), "expected a list of sizes as shape"},
-        {tensor(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), "at least 0 as shape, found '-2'"},
-        {tensor(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), "at least 0 as shape, found '2"},
-        {tensor(R"("dtype":"F32","shape":["2"],"data_offsets":[0,8])"), "at least 0 as shape, found '\"2\"'"},
-        {tensor(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8])"), "as shape, found '184467"},
-        {tensor(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,8])"),
-         "tensor 'x': F32 [4294967296, 4294967296, 4] has more bytes than 64 bits can count"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":8)"), where + "'8'"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[8])"), where + "'[8]'"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])"), where + "'[0,8,8]'"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[-8,0])"), where + "'[-8,0]'"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), "data_offsets begins at 8, after its end at 0"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 7),
-         "tensor 'x' ends at byte 8 of the data, but the file has 7 bytes of data; it is cut short"},
-        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[18446744073709551608,18446744073709551615])"),
-         "tensor 'x' ends at byte 18446744073709551615 of the data"},
-        {tensor(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"),
-         "tensor 'x': F32 [3] takes 12 bytes, but data_offsets spans 8"},
-        {tensor(R"("dtype":"F32","shape":[],"data_offsets":[0,8])"), "F32 [] takes 4 bytes, but data_offsets spans 8"},
-        {file_of("{" + x + R"(,"y":{"dtype":"U8","shape":[2],"data_offsets":[7,9]}})", 9),
-         "tensor 'y' overlaps the one before it"},
+         "expected every tensor once, found tensor 'x' twice"},
+        {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "expected __metadata__ once, found it twice"},
+        {file_of(R"({"__metadata__":{"a":"1","a":"2"}})"), "__metadata__: expected every key once, found 'a' twice"},
+        {tensor(R"("dtype":"F32","dtype":"F64","shape":[2],"data_offsets":[0,8])"),
+         "expected the key 'dtype' once, found it twice"},
+        {tensor(R"("dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8])"),
+         "expected the key 'shape' once, found it twice"},
+        {tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"data_offsets":[0,8])"),
+         "expected the key 'data_offsets' once, found it twice"},
+        // metadata and entries
+        {file_of(R"({"__metadata__":[]})"), "__metadata__: expected an object of strings, found '[]'"},
+        {file_of(R"({"__metadata__":"pt"})"), "__metadata__: expected an object of strings, found '\"pt\"'"},
+        {file_of(R"({"__metadata__":{"a":1}})"), "__metadata__, key 'a': expected a string, found '1'"},
+        {file_of(R"({"__metadata__":{"a":{"b":"c"}}})"), "key 'a': expected a string, found '{\"b\":\"c\"}'"},
+        {file_of(R"({"__metadata__":{"a":null}})"), "key 'a': expected a string, found 'null'"},
+        {file_of(R"({"x":7})"), "tensor 'x': expected an object with dtype, shape and data_offsets, found '7'"},
+        {file_of(R"({"":[]})"), "tensor '': expected an object with dtype, shape and data_offsets, found '[]'"},
+        {file_of(R"({"a\u0007b":0})"), "tensor 'a?b': expected an object with"},
+        {file_of("{\"" + std::string(100'000, 'n') + "\":0}"), "nnn...': expected an object with"},
+        {tensor(""), "tensor 'x': expected a key 'dtype', found none"},
+        {tensor(R"("shape":[2],"data_offsets":[0,8])"), "tensor 'x': expected a key 'dtype', found none"},
+        {tensor(R"("dtype":"F32","data_offsets":[0,8])"), "tensor 'x': expected a key 'shape', found none"},
+        {tensor(R"("dtype":"F32","shape":[2])"), "tensor 'x': expected a key 'data_offsets', found none"},
+        {type("32"), "tensor 'x': expected a string as dtype, found '32'"},
+        {type("null"), "tensor 'x': expected a string as dtype, found 'null'"},
+        {type("\"F31\""), types + "found 'F31'"},
+        {type("\"f32\""), types + "found 'f32'"},
+        {type("\"\""), types + "found ''"},
+        {type("\"F4\""), types + "found 'F4'"},
+        {type("\"F8_E4M3\""), types + "found 'F8_E4M3'"},
+        {shape("2"), "tensor 'x': expected a list of sizes as shape, found '2'"},
+        {shape("{}"), "tensor 'x': expected a list of sizes as shape, found '{}'"},
+        {shape("[-2]"), sizes + "'-2'"},
+        {shape("[2.0]"), sizes + "'2"},
+        {shape("[1e3]"), sizes + "'1"},
+        {shape("[\"2\"]"), sizes + "'\"2\"'"},
+        {shape("[[2]]"), sizes + "'[2]'"},
+        {shape("[null]"), sizes + "'null'"},
+        {shape("[18446744073709551615]"), sizes + "'184467"},
+        {shape("[9223372036854775808]"), sizes + "'922337"},
+        {shape("[18446744073709551618]"), json},
+        {shape("[4294967296,4294967296,4]"),
+         "tensor 'x': expected a shape whose bytes 64 bits can count, found F32 [4294967296, 4294967296, 4]"},
+        {shape("[4611686018427387906]"), "expected a shape whose bytes 64 bits can count, found F32 [461168"},
+        {shape("[" + std::string(2000, '2') + "]"), json},
+        // offsets
+        {offsets("8"), pairs + "'8'"},
+        {offsets("[8]"), pairs + "'[8]'"},
+        {offsets("[0,8,8]"), pairs + "'[0,8,8]'"},
+        {offsets("[]"), pairs + "'[]'"},
+        {offsets("[-8,0]"), pairs + "'[-8,0]'"},
+        {offsets("[0,8.5]"), pairs + "'[0,8.5]'"},
+        {offsets("[\"0\",\"8\"]"), pairs + "'[\"0\",\"8\"]'"},
+        {offsets("[8,0]"), "expected data_offsets that begin before they end, found 8 and 0"},
+        {offsets("[0,8]", 7), "tensor 'x': expected its end within 7 bytes of data, found it at byte 8 of them"},
+        {offsets("[0,8]", 0), "tensor 'x': expected its end within 0 bytes of data, found it at byte 8 of them"},
+        {offsets("[18446744073709551608,18446744073709551615]"), "found it at byte 18446744073709551615 of them"},
+        {shape("[3]"), "tensor 'x': expected data_offsets of the 12 bytes of F32 [3], found 8 bytes"},
+        {shape("[]"), "expected data_offsets of the 4 bytes of F32 [], found 8 bytes"},
+        {shape("[0]"), "expected data_offsets of the 0 bytes of F32 [0], found 8 bytes"},
+        {shape("[2,2]"), "expected data_offsets of the 16 bytes of F32 [2, 2], found 8 bytes"},
+        // the data
+        {file_of("{" + x + "," + bytes("y", 7, 9) + "}", 9),
+         "expected tensors that do not overlap, found tensor 'y' in the one before it"},
         {file_of("{" + x + R"(,"y":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8),
-         "overlaps the one before it"},
-        {file_of("{" + x + R"(,"y":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})", 10),
-         "1 bytes before tensor 'y' belong to no tensor"},
-        {file_of("{" + x + "}", 11), "3 bytes after the last tensor belong to no tensor"},
-        {file_of("{}", 1), "byte 10: 1 bytes after the last tensor belong to no tensor"},
+         "expected tensors that do not overlap, found tensor"},
+        {file_of("{" + bytes("y", 0, 9) + "," + bytes("z", 4, 4) + "}", 9), "found tensor 'z' in the one before it"},
+        {file_of("{" + bytes("a", 0, 4) + "," + bytes("b", 2, 6) + "," + bytes("c", 4, 8) + "}", 8),
+         "found tensor 'b' in the one before it"},
+        {file_of("{" + x + "," + bytes("y", 9, 10) + "}", 10),
+         "expected tensor 'y' here, found 1 bytes that belong to no tensor"},
+        {file_of("{" + bytes("y", 1, 3) + "}", 3), "expected tensor 'y' here, found 1 bytes that belong to no tensor"},
+        {file_of("{" + x + "}", 11),
+         "expected the end of the file after the last tensor, found 3 bytes that belong to no tensor"},
+        {file_of("{" + x + "}", 8) + "PK\x05\x06" + std::string(18, '\0'), "found 22 bytes that belong to no tensor"},
+        {file_of("{}", 1), "byte 10: expected the end of the file after the last tensor, found 1 bytes"},
     };
+    BOOST_TEST(files.size() >= 90U);
     temporary_folder const folder;
     for (auto const& file : files) {
         auto const said = sentence(folder.with("bad.safetensors", file.content));
         BOOST_TEST(said.find(file.says) != std::string::npos, "expected '" << file.says << "', found '" << said << "'");
-        BOOST_TEST(said.starts_with(folder.path("bad.safetensors")));
+        BOOST_TEST(said.starts_with(folder.path("bad.safetensors") + ", byte "), said);
+        BOOST_TEST(said.find("expected ") != std::string::npos, said);
+        BOOST_TEST(said.find(", found ") != std::string::npos, said);
     }
     BOOST_TEST(sentence(folder.path("absent")).find("No such file") != std::string::npos);
+    BOOST_TEST(sentence(folder.path("")).find("expected a file, found a folder") != std::string::npos);
+    std::filesystem::create_symlink("loop", folder.path("loop"));
+    BOOST_TEST(sentence(folder.path("loop")).find("cannot be opened") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(unusual_files_that_keep_the_rules_are_read) {
+    temporary_folder const folder;
+    auto const open = [&](std::string const& content) { return safetensors_file::open(folder.with("f", content)); };
+    auto const entry = [](std::string const& name, std::string const& shape, std::size_t begin, std::size_t end) {
+        return "\"" + name + R"(":{"dtype":"U8","shape":)" + shape + R"(,"data_offsets":[)" + std::to_string(begin) +
+               "," + std::to_string(end) + "]}";
+    };
+    BOOST_TEST(open(file_of("{}   \n")).tensors().empty());
+    BOOST_TEST(open(file_of(R"({"__metadata__":{}})")).tensors().empty());
+    // In another order than the bytes, and without elements where another one begins.
+    auto const file = open(file_of(
+        "{" + entry("b", "[2]", 1, 3) + "," + entry("z", "[0,7]", 1, 1) + "," + entry("a", "[]", 0, 1) + "}", 3));
+    BOOST_TEST(file.at("b").bytes.data() - file.at("a").bytes.data() == 1);
+    BOOST_TEST(file.at("z").count() == 0U);
+    std::string ones = "[1";
+    for (int i = 1; i < 1000; ++i) ones += ",1";
+    BOOST_TEST(open(file_of("{" + entry("deep", ones + "]", 0, 1) + "}", 1)).at("deep").shape.size() == 1000U);
+    BOOST_TEST((open(file_of("{" + entry("", "[1]", 0, 1) + "}", 1)).find("") != nullptr));
+    // Names are names: no number in one asks for memory, no path in one for a file.
+    auto const odd = open(file_of(
+        "{" + entry("model.layers.4294967296.w", "[1]", 0, 1) + "," + entry("../../etc/passwd", "[1]", 1, 2) + "}", 2));
+    BOOST_TEST(odd.tensors().size() == 2U);
+    // A sparse file: larger than memory, of which nothing is read but the header.
+    std::uint64_t const large = std::uint64_t{5} << 30;
+    auto const path =
+        folder.with("f", file_of("{" + entry("large", "[" + std::to_string(large) + "]", 0, large) + "}"));
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) + large);
+    BOOST_TEST(safetensors_file::open(path).at("large").count() == large);
 }
 
 BOOST_AUTO_TEST_CASE(every_cut_and_every_flipped_byte_is_an_error_or_a_whole_file) {

@@ -52,7 +52,8 @@ BOOST_AUTO_TEST_CASE(every_bf16_is_the_upper_half_of_its_float) {
 }
 
 BOOST_AUTO_TEST_CASE(floats_and_doubles_convert) {
-    std::vector<double> const values{0.1, -0.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")};
+    std::vector<double> const values{0.1, -0.0, -std::numeric_limits<double>::infinity(),
+                                     std::numeric_limits<double>::infinity(), std::nan("")};
     std::vector<float> narrow(5);
     calm::read_into(stored(values), std::span(narrow), "file");
     BOOST_TEST(narrow[0] == 0.1F);
@@ -100,6 +101,12 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_a_sentence) {
     std::vector<std::int32_t> const whole{1, 2};
     says([&] { calm::read_into(stored(whole), std::span(two), "file"); },
          "file, tensor 'x': expected type F16, BF16, F32 or F64, found I32");
+    std::vector<double> const large{1, 1e300};
+    says([&] { calm::read_into(stored(large), std::span(two), "file"); },
+         "file, tensor 'x': expected values that a float can hold, found a larger one");
+    std::vector<double> const endless{-0x1p-200, std::numeric_limits<double>::infinity()};
+    calm::read_into(stored(endless), std::span(two), "file");
+    BOOST_TEST((two == std::vector<float>{0, std::numeric_limits<float>::infinity()}));
     says([&] { (void)calm::integers_of(stored(three), "file"); },
          "file, tensor 'x': expected integers or booleans, found F32");
     says([&] { (void)calm::integers_of(stored(std::vector<std::uint64_t>{1ULL << 63}), "file"); },

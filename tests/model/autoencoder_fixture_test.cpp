@@ -16,7 +16,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     memory m;
     autoencoder<C.autoencoder> model(f.size("vocab_size"));
     allocate(model, m.values, &m.gradients);
-    load_parameters(named_parameters(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     auto const e = model.posterior(ctx, as_vector(tokens));
@@ -40,5 +40,5 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     BOOST_TEST(losses.loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.cross_entropy == f.scalar("out/cross_entropy"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.kl == f.scalar("out/kl"), boost::test_tools::tolerance(1e-5));
-    check_gradients(named_parameters(model), f);
+    check_gradients(parameters_of(model), f);
 }

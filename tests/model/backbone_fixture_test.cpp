@@ -15,7 +15,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     memory m;
     backbone<C> model(f.size("vocab_size"));
     allocate(model, m.values, &m.gradients);
-    load_parameters(named_parameters(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const sequences = f.shape("in/tokens")[0];
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
 
     auto const cotangent = f.floats("in/cotangent");
     model.backward(ctx, s, as_rows<float, C.hidden_size>(cotangent));
-    check_gradients(named_parameters(model), f);
+    check_gradients(parameters_of(model), f);
 
     // Patch by patch through the cache: the same hidden states.
     auto cache = model.make_cache(sequences, patches);

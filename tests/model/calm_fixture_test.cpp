@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     memory m;
     head model;
     allocate(model, m.values, &m.gradients);
-    load_parameters(named_parameters(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const positions = f.shape("in/hidden")[0];
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     std::vector<float> dhidden(hidden.size());
     model.backward(ctx, s, as_rows<float, head::L>(cotangent), {dhidden.data(), extents<dyn, head::D>(positions)});
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(named_parameters(model), f);
+    check_gradients(parameters_of(model), f);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants) {
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
                                                                    scale);
         });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
-    check_gradients(named_parameters(model), f);
+    check_gradients(parameters_of(model), f);
 
     auto const t = model.shift(ctx, as_vector(tokens), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;

@@ -54,6 +54,14 @@ BOOST_AUTO_TEST_CASE(training_costs_what_is_published) {
     BOOST_TEST(flops::train_calm(m, P, 8) / 4 < token);
 }
 
+// The last patch of a block is a target alone.
+BOOST_AUTO_TEST_CASE(a_block_has_a_position_less_than_patches) {
+    auto const m = of(sizes[0]);
+    BOOST_TEST(flops::train_calm_a_token(m, 8, 8) == flops::train_calm(m, 1, 8) / 8);
+    BOOST_TEST(flops::train_calm_a_token(m, 4 * P, 8) == flops::train_calm(m, P - 1, 8) / 4,
+               boost::test_tools::tolerance(0.01));
+}
+
 // The token half of the encoder runs once a distinct id.
 BOOST_AUTO_TEST_CASE(a_small_vocabulary_is_encoded_once) {
     autoencoder_configuration const c{.hidden_size = 128, .intermediate_size = 320, .latent_size = 32};

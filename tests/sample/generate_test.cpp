@@ -168,8 +168,13 @@ void check_equal(generation_result const& got, generation_result const& want) {
 // Every rule, as it is used.
 std::vector<sampler> all_rules() {
     auto const half = temperature::of(0.5);
-    return {sampler::adaptive(half, 20), sampler::adaptive(temperature::of(1)), sampler::batch(half, 20),
-            sampler::exact(temperature::of(0.7), 60), sampler::noise(temperature::of(0.3))};
+    return {sampler::adaptive(half, 20),
+            sampler::adaptive(temperature::of(1.0 / 3), 20),
+            sampler::adaptive(temperature::of(0.25), 3),
+            sampler::adaptive(temperature::of(1)),
+            sampler::batch(half, 20),
+            sampler::exact(temperature::of(0.7), 60),
+            sampler::noise(temperature::of(0.3))};
 }
 
 }  // namespace
@@ -224,6 +229,72 @@ BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
             check_equal(run(u.model, settings), want);
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
+    untrained const u;
+    context<> ctx(1, 2);
+    contexts_apart<cpu> apart(ctx);
+    constexpr index_t rows = 6;
+    tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
+    fill_normal(ctx, hidden.view(), key{4});
+    evaluate(ctx, hidden.view(), hidden.view() * 3.0);
+    std::vector<patch_place> places;
+    for (index_t r = 0; r < rows; ++r) places.push_back({r, {{8, stream::generation, 2}, 11 + r}});
+    std::set<bool> at_the_end;
+    for (double const T : {1.0 / 2, 1.0 / 3})
+        for (std::int64_t const N : {1, 2, 7, 40}) {
+            auto const rule = sampler::adaptive(temperature::of(T), N);
+            std::vector<token_id> want;
+            std::vector<index_t> draws;
+            for (auto const& place : places) {
+                noise_place at{place.noise.draws, place.noise.first << 20};
+                auto const source = [&](std::span<token_id> out) {
+                    auto const count = static_cast<index_t>(out.size()) / K;
+                    u.model.sample_patches(ctx, {out.data(), extents<dyn>(count * K)},
+                                           calm::rows(hidden.view(), place.row, 1), count, std::span(&at, 1));
+                    at.first += count;
+                };
+                random_sequence choice({8, stream::choice, 2}, static_cast<std::uint64_t>(place.noise.first << 20));
+                std::vector<token_id> patch(static_cast<std::size_t>(K));
+                draws.push_back(sample_patch(rule, source, patch, choice, 1).draws);
+                at_the_end.insert(draws.back() == N);
+                want.insert(want.end(), patch.begin(), patch.end());
+            }
+            for (auto* const parts : {static_cast<contexts_apart<cpu>*>(nullptr), &apart})
+                for (std::int64_t const round : {0, 1, 5}) {
+                    std::vector<token_id> got(want.size());
+                    auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
+                                                  std::span<patch_place const>(places), round, parts);
+                    BOOST_TEST(got == want, boost::test_tools::per_element());
+                    for (std::size_t i = 0; i < took.size(); ++i) BOOST_TEST(took[i].draws == draws[i]);
+                }
+        }
+    BOOST_TEST(at_the_end.size() == 2U);
+    BOOST_TEST(ctx.scratch.used() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(emulated_kernels_write_what_the_cpu_writes) {
+    untrained u;
+    calm_model<base, float, emulated> same{97};
+    arena<emulated> values{"values"};
+    allocate(same, values, static_cast<arena<emulated>*>(nullptr));
+    allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));
+    auto const of = [](auto& model) {
+        std::vector<std::span<float>> all;
+        auto const add = [&](std::string const&, auto& p) {
+            all.emplace_back(p.value.data(), static_cast<std::size_t>(p.value.size()));
+        };
+        model.visit(add);
+        model.visit_autoencoder(add);
+        return all;
+    };
+    auto const from = of(u.model);
+    auto const to = of(same);
+    for (std::size_t i = 0; i < from.size(); ++i) std::copy(from[i].begin(), from[i].end(), to[i].begin());
+    generation_settings const settings{.sampler = sampler::adaptive(temperature::of(0.5), 12), .max_tokens = 12};
+    context<emulated> ctx(3, 2);
+    check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
 }
 
 BOOST_AUTO_TEST_CASE(new_tokens_of_many_prompts_are_told_with_their_number) {

@@ -341,7 +341,9 @@ BOOST_AUTO_TEST_CASE(the_noise_rule_takes_one_draw) {
 }
 
 BOOST_AUTO_TEST_CASE(rounds_fit_the_machine) {
-    BOOST_TEST(round_size(2, 0, 1) == 8);      // a few rows at the price of one
+    BOOST_TEST(round_size(2, 0, 1) == 4);     // a few rows at the price of one
+    BOOST_TEST(round_size(2, 0, 1, 2) == 8);  // on each thread
+    BOOST_TEST(round_size(2, 0, 1, 64) == 16);
     BOOST_TEST(round_size(2, 0, 16) == 2);     // shared by many
     BOOST_TEST(round_size(200, 0, 1) == 200);  // a pool is one round
     BOOST_TEST(round_size(1, 24, 4) == 6);     // a quarter more

@@ -1,7 +1,6 @@
 #pragma once
 // The fixtures' configurations, parameters from a fixture's file, and gradients compared with it.
 
-#include "calm/io/weights.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/resident.hpp"
 #include "support/fixtures.hpp"
@@ -50,29 +49,28 @@ struct memory {
     arena<> gradients{"gradients"};
 };
 
-// Of what named_parameters and its like give.
-template <class Visitable> void load_parameters(Visitable const& visit, fixture const& f) {
-    auto load = [&](std::string const& name, auto& p) {
-        auto const values = f.floats<double>("param/" + name);
-        BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << name);
+template <class T, class Backend>
+void load_parameters(std::vector<any_parameter<T, Backend>> const& parameters, fixture const& f) {
+    for (auto const& p : parameters) {
+        auto const values = f.floats<double>("param/" + p.name);
+        BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << p.name);
         std::copy(values.begin(), values.end(), p.value.data());
-    };
-    visit(load);
+    }
 }
 
-template <class Visitable> void check_gradients(Visitable const& visit, fixture const& f) {
-    auto check = [&](std::string const& name, auto& p) {
+template <class T, class Backend>
+void check_gradients(std::vector<any_parameter<T, Backend>> const& parameters, fixture const& f) {
+    for (auto const& p : parameters) {
         std::span const got(p.grad.data(), static_cast<std::size_t>(p.grad.size()));
-        BOOST_TEST(close(got, f.floats<double>("grad/" + name), kind::gradient), name);
-    };
-    visit(check);
+        BOOST_TEST(close(got, f.floats<double>("grad/" + p.name), kind::gradient), p.name);
+    }
 }
 
 // A language model with the parameters of a fixture, those of its frozen autoencoder among them.
 template <configuration C> resident<calm_model<C>> loaded_calm(fixture const& f) {
     resident<calm_model<C>> own(f.size("vocab_size"));
-    load_parameters(named_parameters(own.model), f);
-    load_parameters(named_frozen_parameters(own.model), f);
+    load_parameters(parameters_of(own.model), f);
+    load_parameters(frozen_parameters_of(own.model), f);
     return own;
 }
 

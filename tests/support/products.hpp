@@ -10,5 +10,8 @@ namespace calm::detail {
 extern template void gemm(context<cpu> const&, product<float> const&);
 extern template void gemm(context<cpu> const&, product<double> const&);
 extern template void gemm(context<cpu> const&, product<std::complex<double>> const&);
+extern template void serial_gemm(product<float> const&);
+extern template void serial_gemm(product<double> const&);
+extern template void serial_gemm(product<std::complex<double>> const&);
 
 }  // namespace calm::detail

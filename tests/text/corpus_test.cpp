@@ -1,4 +1,5 @@
 #include "calm/text/corpus.hpp"
+#include "calm/text/load_tokenizer.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -23,6 +24,7 @@ BOOST_AUTO_TEST_CASE(documents_lie_one_after_another) {
     BOOST_TEST(made.document(0).size() == 3U);
     BOOST_TEST(made.document(1).empty());
     BOOST_TEST(made.document(2)[0] == 9);
+    for (std::size_t i = 0; i < made.documents(); ++i) BOOST_TEST(made.size(i) == made.document(i).size());
 }
 
 BOOST_AUTO_TEST_CASE(a_corpus_is_its_documents_encoded) {
@@ -62,7 +64,7 @@ BOOST_AUTO_TEST_CASE(wikitext_holds_out_ten_documents) {
         BOOST_TEST_MESSAGE("skipped: WikiText or the Llama-3 vocabulary is not here");
         return;
     }
-    auto const llama = calm::tokenizer::load(*model);
+    auto const llama = calm::load_tokenizer(*model);
     auto const held = calm::build_corpus(strings{*text}, llama, {split::heldout, calm::holdout::parse("6:5")});
     BOOST_TEST(held.documents() == 10U);
     BOOST_TEST(held.tokens() == 55'136U);

@@ -4,6 +4,7 @@
 
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -43,8 +44,8 @@ BOOST_AUTO_TEST_CASE(holdouts_are_read_or_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_text_file_is_one_document) {
-    temporary_file const file("a.txt", std::string("one\ntwo\0three\xff", 14));
-    BOOST_TEST(visited({file.path()}) == strings{std::string("one\ntwo\0three\xff", 14)});
+    temporary_file const file("a.txt", "one\r\ntwo\tthree\u00e9\n");
+    BOOST_TEST(visited({file.path()}) == strings{"one\r\ntwo\tthree\u00e9\n"});
 }
 
 BOOST_AUTO_TEST_CASE(json_lines_give_their_text) {
@@ -73,7 +74,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
         return complaint({file.path()});
     };
     BOOST_TEST(has(line("{\"text\": \"cut"), "bad.jsonl, line 2: no valid JSON"));
-    BOOST_TEST(has(line("{\"text\": \"\xff\"}"), "bad.jsonl, line 2: no valid JSON"));
+    BOOST_TEST(has(line("{\"text\": \"\xff\"}"), "bad.jsonl, line 2, byte 10: the bytes are no valid JSON"));
     BOOST_TEST(has(line("{\"text\": \"a\"} {\"text\": \"b\"}"), "line 2: no valid JSON"));
     BOOST_TEST(has(line("[1]"), "line 2: expected an object with a field \"text\", found an array"));
     BOOST_TEST(has(line("\"text\""), "found a string"));
@@ -85,6 +86,29 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
     BOOST_TEST(has(line("{\"text\": \"a\", \"text\": \"b\"}"), "more than one field"));
     temporary_file const blank("blank.jsonl", "\n \n");
     BOOST_TEST(has(complaint({blank.path()}), "only blank lines"));
+}
+
+BOOST_AUTO_TEST_CASE(folders_and_patterns_are_their_files) {
+    calm::test::temporary_folder const folder;
+    for (auto const* const name : {"b.jsonl", "a.jsonl"})
+        (void)folder.with(name, "{\"text\": \"" + std::string(name) + "\"}\n");
+    (void)folder.with("c.txt", "c");
+    BOOST_TEST(visited({folder.path("")}) == (strings{"a.jsonl", "b.jsonl", "c"}));
+    BOOST_TEST(visited({folder.path("*.jsonl"), folder.path("c.txt")}, {split::heldout, holdout::parse("2:0")}) ==
+               (strings{"a.jsonl", "c"}));
+    BOOST_TEST(document_source::parse(folder.path("[ab].jsonl")).files() ==
+               (strings{folder.path("a.jsonl"), folder.path("b.jsonl")}));
+}
+
+BOOST_AUTO_TEST_CASE(malformed_documents_are_left_out_and_have_no_number) {
+    temporary_file const file("a.jsonl", "{\"text\": \"0\"}\nnothing\n{\"text\": \"1\"}\n{}\n{\"text\": \"2\"}\n");
+    calm::skipped_documents skipped;
+    BOOST_TEST(visited({file.path()}, {.skip = &skipped}) == (strings{"0", "1", "2"}));
+    BOOST_TEST(skipped.count == 2U);
+    BOOST_TEST(has(skipped.first, "line 2: no valid JSON"));
+    BOOST_TEST(visited({file.path()}, {.use = split::heldout, .held = holdout::parse("3:1"), .skip = &skipped}) ==
+               (strings{"1"}));
+    BOOST_TEST(skipped.count == 4U);
 }
 
 BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {

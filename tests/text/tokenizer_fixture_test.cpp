@@ -2,16 +2,54 @@
 
 #include <simdjson.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "calm/text/load_tokenizer.hpp"
 #include "calm/text/sha256.hpp"
-#include "calm/text/tokenizer.hpp"
 #include "shared_data.hpp"
+#include "tokenizer_files.hpp"
 
 using calm::token_id;
 using calm::tokenizer;
+
+namespace {
+
+struct published_case {
+    std::string text;
+    std::vector<token_id> ids;
+};
+
+std::vector<published_case> published_cases(std::string const& path) {
+    std::vector<published_case> cases;
+    std::ifstream file(path);
+    simdjson::dom::parser parser;
+    for (std::string line; std::getline(file, line);) {
+        simdjson::dom::element const one = parser.parse(line);
+        auto& last = cases.emplace_back();
+        last.text = one["text"].get_string().value();
+        for (auto const id : one["ids"].get_array()) last.ids.push_back(static_cast<token_id>(id.get_int64().value()));
+    }
+    return cases;
+}
+
+// The file that is published beside Llama 3: its ranks, its 256 specials by name.
+std::string llama3_json(tokenizer const& llama, bool as_pairs) {
+    calm::token_table table;
+    for (token_id id = 0; id < 128000; ++id) table.add(llama.bytes(id));
+    auto file = calm::test::json_of(table, as_pairs);
+    file.added_tokens = "[" + calm::test::json_added(128000, "<|begin_of_text|>") + "," +
+                        calm::test::json_added(128001, "<|end_of_text|>");
+    for (token_id id = 128002; id < 128256; ++id)
+        file.added_tokens +=
+            "," + calm::test::json_added(id, "<|reserved_special_token_" + std::to_string(id - 128002) + "|>");
+    file.added_tokens += "]";
+    return file.text();
+}
+
+}  // namespace
 
 BOOST_AUTO_TEST_CASE(llama3_encodes_as_published) {
     auto const model = calm::test::shared_file("data/llama3.tokenizer.model");
@@ -20,24 +58,43 @@ BOOST_AUTO_TEST_CASE(llama3_encodes_as_published) {
         BOOST_TEST_MESSAGE("skipped: the Llama-3 vocabulary or its cases are not here");
         return;
     }
-    auto const llama = tokenizer::load(*model);
+    auto const llama = calm::load_tokenizer(*model);
     BOOST_TEST(llama.vocabulary_size() == 128257);
     BOOST_TEST(llama.bos() == 128000);
     BOOST_TEST(llama.eos() == 128001);
     BOOST_TEST(llama.pad() == 128256);
     BOOST_TEST(llama.bytes(128100).empty());
-    std::ifstream file(*cases);
-    simdjson::dom::parser parser;
-    int number = 0;
-    for (std::string line; std::getline(file, line); ++number) {
-        simdjson::dom::element const one = parser.parse(line);
-        std::vector<token_id> expected;
-        for (auto const id : one["ids"].get_array()) expected.push_back(static_cast<token_id>(id.get_int64().value()));
-        std::string const text(one["text"].get_string().value());
-        BOOST_REQUIRE_MESSAGE(llama.encode(text) == expected, "case " << number << ": " << line.substr(0, 100));
-        BOOST_REQUIRE(llama.decode(expected) == text);
+    BOOST_TEST(llama.fingerprint() == "adb67458c314f5a218d4ae572ae6a1531f027d724595907227302c25bde7563b");
+    auto const all = published_cases(*cases);
+    BOOST_TEST(!all.empty());
+    for (auto const& one : all) {
+        BOOST_REQUIRE_MESSAGE(llama.encode(one.text) == one.ids, "text: " << one.text.substr(0, 100));
+        BOOST_REQUIRE(llama.decode(one.ids) == one.text);
     }
-    BOOST_TEST(number > 0);
+    for (bool const as_pairs : {false, true}) {
+        auto const again = calm::parse_tokenizer(llama3_json(llama, as_pairs), "tokenizer.json");
+        BOOST_TEST((again.specials() == llama.specials()));
+        BOOST_TEST(again.fingerprint() == llama.fingerprint());
+        for (auto const& one : all) BOOST_REQUIRE(again.encode(one.text) == one.ids);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(runs_of_one_kind_take_time_in_proportion) {
+    auto const model = calm::test::shared_file("data/llama3.tokenizer.model");
+    if (!model) {
+        BOOST_TEST_MESSAGE("skipped: the Llama-3 vocabulary is not here");
+        return;
+    }
+    auto const llama = calm::load_tokenizer(*model);
+    for (std::string const unit : {"a", "z", "ab", " ", "1", "\n", "\t", "\r\n", "!", "é", "中", "\xff", "\xc3"}) {
+        std::string text;
+        while (text.size() < std::size_t{1} << 20) text += unit;
+        auto const start = std::chrono::steady_clock::now();
+        auto const ids = llama.encode(text);
+        double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        BOOST_TEST(llama.decode(ids) == text);
+        BOOST_TEST(seconds < 10, "a run of \"" << unit << "\" took " << seconds << " s");
+    }
 }
 
 BOOST_AUTO_TEST_CASE(wikitext_has_the_published_ids) {
@@ -47,7 +104,7 @@ BOOST_AUTO_TEST_CASE(wikitext_has_the_published_ids) {
         BOOST_TEST_MESSAGE("skipped: WikiText is not here");
         return;
     }
-    auto const llama = tokenizer::load(*model);
+    auto const llama = calm::load_tokenizer(*model);
     simdjson::dom::parser parser;
     calm::sha256 hash;
     std::size_t count = 0;

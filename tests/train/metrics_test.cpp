@@ -75,6 +75,22 @@ BOOST_AUTO_TEST_CASE(every_line_is_in_the_file_at_once_and_a_later_log_goes_on) 
     BOOST_TEST(folder.content("torn") == "{\"a\":1}\n{\"a\n{\"a\":2}\n");
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_goes_on_cuts_its_log) {
+    temporary_folder const folder;
+    auto const path = folder.with("m", "{\"a\":1}\n{\"a\":2}\n{\"a\":3");
+    {
+        metrics_log log(path, 8);
+        BOOST_TEST(log.bytes() == 8U);
+        log.write({{"a", index_t{7}}});
+        BOOST_TEST(log.bytes() == 16U);
+    }
+    BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n");
+    metrics_log(path, 100).write({{"a", index_t{8}}});  // shorter than it was: what is there is kept
+    BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n{\"a\":8}\n");
+    metrics_log(path, 0).write({{"a", index_t{9}}});
+    BOOST_TEST(folder.content("m") == "{\"a\":9}\n");
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
     temporary_folder const folder;
     auto const sentence =

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
     arena<backend> gradients("gradients");
     autoencoder<C.autoencoder, float, backend> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
-    load_parameters(named_parameters(model), f);
+    load_parameters(parameters_of<backend>(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -107,8 +107,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
     calm_model<C, float, backend> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
     allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
-    load_parameters(named_parameters(model), f);
-    load_parameters(named_frozen_parameters(model), f);
+    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(frozen_parameters_of<backend>(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");

@@ -186,6 +186,54 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
     }
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_goes_on_as_it, E, executors) {
+    small_model<E> one;
+    adamw first(one);
+    context<typename E::backend> const ctx(1, 2);
+    auto const step = [&](auto& model, auto& optimizer, std::uint64_t seed) {
+        model.draw_gradients(seed);
+        optimizer.step(ctx, 1e-2);
+    };
+    for (std::uint64_t seed = 1; seed < 4; ++seed) step(one, first, seed);
+
+    small_model<E> two;
+    std::copy_n(one.matrix.value.data(), one.matrix.value.size(), two.matrix.value.data());
+    std::copy_n(one.bias.value.data(), one.bias.value.size(), two.bias.value.data());
+    adamw second(two);
+    auto const from = first.tensors();
+    auto const to = second.tensors();
+    BOOST_REQUIRE(from.size() == 6U);
+    BOOST_TEST(from[0].name == "exp_avg.layer.matrix");
+    BOOST_TEST(from[3].name == "exp_avg_sq.layer.bias");
+    BOOST_TEST(from[0].bytes.size() == 7001 * 3 * sizeof(typename E::scalar));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        BOOST_TEST(from[i].element == sizeof(typename E::scalar));
+        std::copy(from[i].bytes.begin(), from[i].bytes.end(), to[i].bytes.begin());
+    }
+    second.go_on_after(first.updates());
+    step(one, first, 9);
+    step(two, second, 9);
+    BOOST_TEST(second.updates() == 4);
+    BOOST_TEST((std::equal(one.matrix.value.begin(), one.matrix.value.end(), two.matrix.value.begin())));
+    BOOST_TEST((std::equal(one.bias.value.begin(), one.bias.value.end(), two.bias.value.begin())));
+    BOOST_CHECK_THROW(second.go_on_after(-1), error);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executors) {
+    small_model<E> model;
+    adamw optimizer(model);
+    context<typename E::backend> const ctx(1, 2);
+    model.draw_gradients(1);
+    model.matrix.grad[5] = std::numeric_limits<typename E::scalar>::quiet_NaN();
+    BOOST_CHECK_THROW(optimizer.step(ctx, 1e-2), error);
+    optimizer.discard();
+    BOOST_TEST((std::all_of(model.matrix.grad.begin(), model.matrix.grad.end(), [](auto g) { return g == 0; })));
+    BOOST_CHECK_THROW(optimizer.step(ctx, 1e-2), error);  // none came since
+    model.draw_gradients(1);
+    optimizer.step(ctx, 1e-2);
+    BOOST_TEST(optimizer.updates() == 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     small_model<executor<cpu, float>> model;
     adamw optimizer(model);

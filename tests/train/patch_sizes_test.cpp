@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calm/sample/generate.hpp"
+#include "calm/text/build_corpus.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
 

@@ -70,6 +70,27 @@ BOOST_AUTO_TEST_CASE(text_blocks_are_those_of_the_reader_however_many_are_asked_
                   "a temporary corpus is gone too soon");
 }
 
+BOOST_AUTO_TEST_CASE(text_blocks_go_on_where_others_stopped) {
+    auto const text = small_corpus();
+    text_blocks blocks(text, 2, 4, 5);
+    std::vector<token_id> expected(4 * 100);  // several epochs
+    std::vector<block_position> places;
+    for (std::size_t at = 0; at < expected.size(); at += 4) {
+        places.push_back(blocks.position());
+        blocks(std::span(expected).subspan(at, 4));
+    }
+    BOOST_TEST(places.back().epoch > 2U);
+    for (std::size_t i = 0; i < places.size(); i += 7) {
+        text_blocks others(text, 2, 4, 5);
+        others.seek(places[i]);
+        BOOST_CHECK(others.position() == places[i]);
+        std::vector<token_id> rest(expected.size() - 4 * i);
+        others(rest);
+        BOOST_TEST((std::equal(rest.begin(), rest.end(), expected.end() - static_cast<std::ptrdiff_t>(rest.size()))));
+    }
+    BOOST_CHECK_THROW(blocks.seek({0, 1000}), error);
+}
+
 BOOST_AUTO_TEST_CASE(short_recipes_and_short_callbacks) {
     autoencoder_recipe const ae = for_seconds{2, 3e-3, 512};
     BOOST_TEST((ae.seconds == 2 && ae.rate == 3e-3 && ae.batch_tokens == 512 && ae.steps == 0));

@@ -27,18 +27,6 @@ constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::ui
     return a * b;
 }
 
-namespace detail {
-
-// Text of a file in a sentence: shortened, in quotes, without control characters.
-inline std::string in_quotes(std::string_view name) {
-    constexpr std::size_t longest = 100;
-    std::string text = "'";
-    for (char const c : name.substr(0, longest)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    return text + (name.size() > longest ? "...'" : "'");
-}
-
-}  // namespace detail
-
 // Walks over the bytes of one file. A read past the end throws the code given, naming the file, the byte, what was
 // expected there and how much was found. The bytes are not owned.
 class bounded_reader {

@@ -2,8 +2,6 @@
 // config.json of the published layouts and of ours (spec 12): read into a description, and written back with every
 // key that it came with.
 
-#include <simdjson.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,7 +17,9 @@
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/file.hpp"
 #include "calm/io/model_description.hpp"
+#include "calm/io/simdjson.hpp"
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -69,10 +69,7 @@ private:
         throw error(errc::model_file, path_, "key " + in_quotes(prefix_ + std::string(key)), sentence);
     }
 
-    static std::string text(simdjson::dom::element value) {
-        auto const json = std::string(simdjson::minify(value));
-        return json.size() <= 60 ? json : json.substr(0, 60) + "...";
-    }
+    static std::string text(simdjson::dom::element value) { return printable(simdjson::minify(value)); }
 
     static std::string expected(std::int64_t) { return "an integer from 1 to 2147483647"; }
     static std::string expected(std::uint64_t) { return "an integer of at least 0"; }
@@ -192,7 +189,7 @@ inline model_description parse_config_json(std::string_view text, std::string co
     simdjson::dom::object object;
     if (auto const code = parser.parse(text.data(), text.size()).get(object))
         throw error(errc::model_file, path, "",
-                    std::string("expected a JSON object: ") + simdjson::error_message(code));
+                    std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
     auto description = detail::empty_description(object, path);
     detail::config_reader reader(object, path, "", description.extras);
     model_description::visit(description, reader);

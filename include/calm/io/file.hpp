@@ -28,6 +28,13 @@ namespace detail {
     throw error(code, path, "", doing + ": " + why);
 }
 
+// A name that can only be a file of the directory it is looked for in.
+inline bool is_plain_file_name(std::string_view name) {
+    return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
+           std::none_of(name.begin(), name.end(),
+                        [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
+}
+
 // An open descriptor, closed at the end of its scope.
 class descriptor {
 public:
@@ -46,6 +53,19 @@ private:
     int fd_;
 };
 
+// What was renamed in a directory ("" is the present one) lasts once it is flushed; some file systems cannot, which is
+// no error.
+inline void flush_directory(std::filesystem::path const& path) {
+    descriptor const directory(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+// What was written to a file so far, by whomever, is on the disk. Throws errc::storage.
+inline void flush_file(std::string const& path) {
+    descriptor const file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0 || ::fsync(file.get()) != 0) fail_with_errno(errc::storage, path, "cannot be flushed");
+}
+
 }  // namespace detail
 
 // The bytes of a whole file, mapped for reading: pages come when they are touched. Move-only; the bytes live as long
@@ -54,7 +74,8 @@ class mapped_file {
 public:
     // Maps a regular file. Throws the code given where it cannot be opened, or is a folder or a device.
     static mapped_file open(std::string const& path, errc code = errc::storage) {
-        detail::descriptor const fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        // Without O_NONBLOCK the opening of a pipe that nobody writes never ends.
+        detail::descriptor const fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
         if (fd.get() < 0) detail::fail_with_errno(code, path, "cannot be opened");
         struct stat facts {};
         if (::fstat(fd.get(), &facts) != 0) detail::fail_with_errno(code, path, "its size cannot be read");
@@ -127,10 +148,7 @@ public:
         if (::rename(partial_.c_str(), path_.c_str()) != 0)
             detail::fail_with_errno(errc::storage, path_, "cannot be replaced by " + partial_);
         committed_ = true;
-        // The rename itself lasts once its folder is flushed; some file systems cannot, which is no error.
-        auto const folder = std::filesystem::path(path_).parent_path();
-        detail::descriptor const beside(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC));
-        if (beside.get() >= 0) ::fsync(beside.get());
+        detail::flush_directory(std::filesystem::path(path_).parent_path());
     }
 
 private:

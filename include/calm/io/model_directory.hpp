@@ -5,10 +5,12 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "calm/io/config_json.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/io/stored_model.hpp"
+#include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
 #include "calm/model/calm.hpp"
 
@@ -30,6 +32,13 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
                     ". Use a configuration of the sizes that were found");
 }
 
+// What the file of a whole CALM holds.
+template <class Model> auto whole_parameters(Model& model) {
+    auto all = parameters_of(model);
+    for (auto& p : frozen_parameters_of(model)) all.push_back(std::move(p));
+    return all;
+}
+
 }  // namespace detail
 
 // Reads the weights of a stored autoencoder; the model has memory (calm::allocate) and the vocabulary of the file.
@@ -37,18 +46,18 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
 template <autoencoder_configuration C, class T, class Backend>
 void load_autoencoder(stored_model const& from, autoencoder<C, T, Backend>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    load_weights(safetensors_file::open(from.path(weights_file)), tied_names_of_autoencoder, named_parameters(model));
+    load_weights(stored_weights::open(from.directory), tied_names_of_autoencoder, parameters_of(model));
 }
 
 // The same for a whole CALM, its autoencoder included.
 template <configuration C, class T, class Backend, class Head>
 void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    auto const file = safetensors_file::open(from.path(weights_file));
+    auto const file = stored_weights::open(from.directory);
     if (from.autoencoder_directory.empty()) {
-        load_weights(file, tied_names_of_calm, named_parameters(model), named_frozen_parameters(model));
+        load_weights(file, tied_names_of_calm, detail::whole_parameters(model));
     } else {
-        load_weights(file, tied_names_of_calm, named_parameters(model));
+        load_weights(file, tied_names_of_calm, parameters_of(model));
         load_autoencoder(read_model_description(from.autoencoder_directory), model.ae_model);
     }
 }
@@ -105,16 +114,16 @@ using model_files = std::map<std::string, std::string>;
 
 namespace detail {
 
-template <class T, class Configuration, class... Visits>
+template <class T, class Configuration>
 void save_model(std::string const& directory, Configuration const& c, index_t vocabulary, model_description description,
-                model_files const& beside, if_exists existing, Visits const&... visits) {
+                model_files const& beside, if_exists existing, std::vector<any_parameter<T>> const& parameters) {
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes, {}});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
     for (auto const& [name, bytes] : beside) target.write(name, bytes);
     target.write(config_file, config_json_text(description));
-    save_weights(target.path(weights_file), visits...);
+    save_weights(target.path(weights_file), parameters);
     target.commit();
 }
 
@@ -127,7 +136,7 @@ template <autoencoder_configuration C, class T, class Backend>
 void save_autoencoder(std::string const& directory, autoencoder<C, T, Backend>& model,
                       model_description const& description, model_files const& beside = {},
                       if_exists existing = if_exists::refuse) {
-    detail::save_model<T>(directory, C, model.vocabulary(), description, beside, existing, named_parameters(model));
+    detail::save_model(directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
 // The same for a CALM; its autoencoder goes into the same file, as ae_model.*.
@@ -142,8 +151,8 @@ void save_calm(std::string const& directory, calm_model<C, T, Backend, Head>& mo
         expected.autoencoder.patch_size = C.autoencoder.patch_size;
         expected.autoencoder.latent_size = C.autoencoder.latent_size;
     }
-    detail::save_model<T>(directory, expected, model.vocabulary(), description, beside, existing,
-                          named_parameters(model), named_frozen_parameters(model));
+    detail::save_model(directory, expected, model.vocabulary(), description, beside, existing,
+                       detail::whole_parameters(model));
 }
 
 }  // namespace calm

@@ -27,6 +27,56 @@ inline void refuse_existing(std::string const& path) {
                     "expected a path where nothing stands yet; choose another one, or remove what is there");
 }
 
+namespace detail {
+
+// Flushes all regular files and directories of a tree, which may be one file. Throws errc::storage.
+inline void flush_tree(std::filesystem::path const& path) {
+    namespace fs = std::filesystem;
+    std::error_code failed;
+    auto const flush = [](fs::path const& at, fs::file_type type) {
+        if (type == fs::file_type::regular) flush_file(at.string());
+        if (type == fs::file_type::directory) flush_directory(at);
+    };
+    auto const type = fs::symlink_status(path, failed).type();
+    if (type == fs::file_type::directory)
+        for (fs::recursive_directory_iterator at(path, failed), end; !failed && at != end; at.increment(failed)) {
+            std::error_code unknown;
+            flush(at->path(), at->symlink_status(unknown).type());
+        }
+    if (failed) throw error(errc::storage, path.string(), "", "cannot be flushed: " + failed.message());
+    flush(path, type);
+}
+
+inline void rename_path(std::string const& from, std::string const& to) {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
+}
+
+// Renames a directory to its place; one that stands there is exchanged with it in one step, and then removed. Throws
+// errc::storage; what stood there then still stands.
+inline void put_directory(std::string const& from, std::string const& to) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(to, ignored))) return rename_path(from, to);
+#ifdef RENAME_EXCHANGE
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+        std::filesystem::remove_all(from, ignored);
+        return;
+    }
+#endif
+    // Where the file system cannot exchange: for a moment only the old one's new name is there.
+    auto const previous = to + ".previous";
+    std::filesystem::remove_all(previous, ignored);
+    rename_path(to, previous);
+    try {
+        rename_path(from, to);
+    } catch (error const&) {
+        rename_path(previous, to);
+        throw;
+    }
+    std::filesystem::remove_all(previous, ignored);
+}
+
+}  // namespace detail
+
 // The files go to `path.partial`; commit() puts the directory in its place. One that stood there is exchanged in one
 // step, so it is valid until then; files of it that were not written anew are kept (as the same files: a log open for
 // appending goes on). Without a commit the part is removed. One writer a path at a time.
@@ -37,7 +87,7 @@ public:
         path_(without_slash(path)), partial_(path_ + ".partial"), existing_(existing) {
         if (existing == if_exists::refuse)
             refuse_existing(path_);
-        else if (there() && !std::filesystem::is_directory(path_))
+        else if (std::error_code unknown; there() && !std::filesystem::is_directory(path_, unknown))
             throw error(errc::storage, path_, "", "expected a directory to replace, found a file");
         std::error_code failed;
         std::filesystem::remove_all(partial_, failed);
@@ -67,16 +117,11 @@ public:
     // Makes the new directory the directory. Throws errc::storage; the old one then still stands.
     void commit() {
         if (existing_ == if_exists::refuse) refuse_existing(path_);
-        if (there()) {
-            keep_the_rest();
-            exchange();
-        } else {
-            rename(partial_, path_);
-        }
+        if (there()) keep_the_rest();
+        detail::flush_directory(partial_);
+        detail::put_directory(partial_, path_);
         committed_ = true;
-        auto const folder = std::filesystem::path(path_).parent_path();
-        detail::descriptor const beside(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC));
-        if (beside.get() >= 0) ::fsync(beside.get());
+        detail::flush_directory(std::filesystem::path(path_).parent_path());
     }
 
 private:
@@ -91,46 +136,25 @@ private:
         std::error_code ignored;
         return std::filesystem::exists(path_, ignored);
     }
-    static void rename(std::string const& from, std::string const& to) {
-        if (::rename(from.c_str(), to.c_str()) != 0)
-            detail::fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
-    }
-
-    // As second names of the same files; copied where the file system has none.
+    // As second names of the same files; copied where the file system has none. What is new of it is flushed, since the
+    // old directory goes.
     void keep_the_rest() const {
         using options = std::filesystem::copy_options;
         constexpr auto all = options::recursive | options::copy_symlinks;
         std::error_code failed;
-        for (auto const& entry : std::filesystem::directory_iterator(path_, failed)) {
-            auto const to = std::filesystem::path(partial_) / entry.path().filename();
+        std::filesystem::directory_iterator entry(path_, failed);
+        for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+            auto const to = std::filesystem::path(partial_) / entry->path().filename();
             std::error_code absent;
             if (std::filesystem::exists(std::filesystem::symlink_status(to, absent))) continue;
-            std::filesystem::copy(entry.path(), to, all | options::create_hard_links, failed);
-            if (failed) std::filesystem::copy(entry.path(), to, all | options::overwrite_existing, failed);
+            std::filesystem::copy(entry->path(), to, all | options::create_hard_links, failed);
+            bool const copied = static_cast<bool>(failed);
+            if (copied) std::filesystem::copy(entry->path(), to, all | options::overwrite_existing, failed);
             if (failed) break;
+            if (copied || std::filesystem::is_directory(std::filesystem::symlink_status(to, absent)))
+                detail::flush_tree(to);
         }
         if (failed) throw error(errc::storage, path_, "", "its other files cannot be kept: " + failed.message());
-    }
-
-    void exchange() const {
-        std::error_code ignored;
-#ifdef RENAME_EXCHANGE
-        if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
-            std::filesystem::remove_all(partial_, ignored);
-            return;
-        }
-#endif
-        // Where the file system cannot exchange: for a moment only the old one's new name is there.
-        auto const previous = path_ + ".previous";
-        std::filesystem::remove_all(previous, ignored);
-        rename(path_, previous);
-        try {
-            rename(partial_, path_);
-        } catch (error const&) {
-            rename(previous, path_);
-            throw;
-        }
-        std::filesystem::remove_all(previous, ignored);
     }
 
     std::string path_;

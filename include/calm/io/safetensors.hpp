@@ -1,8 +1,6 @@
 #pragma once
 // Tensors in .safetensors files: 8 bytes of header length, a JSON header, the bytes of all tensors without gaps.
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +15,12 @@
 
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/file.hpp"
+#include "calm/io/rounded_type.hpp"
+#include "calm/io/simdjson.hpp"
 #include "calm/io/stored_tensor.hpp"
+#include "calm/io/tensor_table.hpp"
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -49,50 +51,56 @@ public:
                                 std::to_string(length) + "; it is not a safetensors file");
         auto const text = reader_.text(length, "a header");
         if (text.empty() || text.front() != '{')
-            reader_.fail(8, "expected a header that begins with '{'; it is not a safetensors file");
+            reader_.fail(8, "expected a header that begins with '{', found " +
+                                (text.empty() ? std::string("an empty one") : in_quotes(text.substr(0, 1))) +
+                                "; it is not a safetensors file");
         data_ = bytes.subspan(static_cast<std::size_t>(reader_.position()));
 
         simdjson::dom::parser parser;
         simdjson::dom::object header;
         if (auto const code = parser.parse(text.data(), text.size()).get(header))
-            reader_.fail(8, std::string("the header is not a JSON object: ") + simdjson::error_message(code));
+            reader_.fail(8, std::string("expected a header that is a JSON object, found none: ") +
+                                simdjson::error_message(code));
         for (auto const [name, value] : header) add(name, value);
         check_spans();
     }
 
     std::vector<stored_tensor> tensors;
-    std::map<std::string, std::size_t, std::less<>> index;
     std::map<std::string, std::string> metadata;
 
 private:
     static constexpr std::uint64_t most = 100'000'000;  // the limit of the format's reference reader
 
+    static std::string found(simdjson::dom::element value) { return in_quotes(simdjson::minify(value)); }
+
     void add(std::string_view name, simdjson::dom::element value) {
         if (name == "__metadata__") {
-            if (has_metadata_) reader_.fail(8, "the header has __metadata__ twice");
+            if (has_metadata_) reader_.fail(8, "expected __metadata__ once, found it twice");
             has_metadata_ = true;
             return add_metadata(value);
         }
-        if (!index.emplace(name, tensors.size()).second)
-            reader_.fail(8, "the header names tensor " + in_quotes(name) + " twice");
+        if (!names_.emplace(name).second)
+            reader_.fail(8, "expected every tensor once, found tensor " + in_quotes(name) + " twice");
         tensors.push_back(read_tensor(name, value));
     }
 
     void add_metadata(simdjson::dom::element value) {
         simdjson::dom::object object;
-        if (value.get(object)) reader_.fail(8, "__metadata__: expected an object of strings");
+        if (value.get(object)) reader_.fail(8, "__metadata__: expected an object of strings, found " + found(value));
         for (auto const [key, entry] : object) {
             std::string_view text;
-            if (entry.get(text)) reader_.fail(8, "__metadata__, key " + in_quotes(key) + ": expected a string");
+            if (entry.get(text))
+                reader_.fail(8, "__metadata__, key " + in_quotes(key) + ": expected a string, found " + found(entry));
             if (!metadata.emplace(key, text).second)
-                reader_.fail(8, "__metadata__ has the key " + in_quotes(key) + " twice");
+                reader_.fail(8, "__metadata__: expected every key once, found " + in_quotes(key) + " twice");
         }
     }
 
     stored_tensor read_tensor(std::string_view name, simdjson::dom::element value) {
         auto const who = "tensor " + in_quotes(name);
         simdjson::dom::object object;
-        if (value.get(object)) reader_.fail(8, who + ": expected an object with dtype, shape and data_offsets");
+        if (value.get(object))
+            reader_.fail(8, who + ": expected an object with dtype, shape and data_offsets, found " + found(value));
         std::optional<simdjson::dom::element> dtype;
         std::optional<simdjson::dom::element> shape;
         std::optional<simdjson::dom::element> offsets;
@@ -102,28 +110,28 @@ private:
                                : key == "data_offsets" ? &offsets
                                                        : nullptr;
             if (slot == nullptr) continue;
-            if (*slot) reader_.fail(8, who + ": the key " + in_quotes(key) + " occurs twice");
+            if (*slot) reader_.fail(8, who + ": expected the key " + in_quotes(key) + " once, found it twice");
             *slot = entry;
         }
-        if (!dtype) reader_.fail(8, who + ": the key 'dtype' is missing");
-        if (!shape) reader_.fail(8, who + ": the key 'shape' is missing");
-        if (!offsets) reader_.fail(8, who + ": the key 'data_offsets' is missing");
+        if (!dtype) reader_.fail(8, who + ": expected a key 'dtype', found none");
+        if (!shape) reader_.fail(8, who + ": expected a key 'shape', found none");
+        if (!offsets) reader_.fail(8, who + ": expected a key 'data_offsets', found none");
 
         stored_tensor tensor{std::string(name), read_type(who, *dtype), read_shape(who, *shape), {}};
         auto const [begin, end] = read_offsets(who, *offsets);
         auto const size = bytes_of(tensor.type, tensor.shape);
         auto const sizes = std::string(name_of(tensor.type)) + " " + text_of(tensor.shape);
-        if (!size) reader_.fail(8, who + ": " + sizes + " has more bytes than 64 bits can count");
+        if (!size) reader_.fail(8, who + ": expected a shape whose bytes 64 bits can count, found " + sizes);
         if (*size != end - begin)
-            reader_.fail(8, who + ": " + sizes + " takes " + std::to_string(*size) + " bytes, but data_offsets spans " +
-                                std::to_string(end - begin));
+            reader_.fail(8, who + ": expected data_offsets of the " + std::to_string(*size) + " bytes of " + sizes +
+                                ", found " + std::to_string(end - begin) + " bytes");
         tensor.bytes = data_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
         return tensor;
     }
 
     stored_type read_type(std::string const& who, simdjson::dom::element value) const {
         std::string_view name;
-        if (value.get(name)) reader_.fail(8, who + ": expected a string as dtype");
+        if (value.get(name)) reader_.fail(8, who + ": expected a string as dtype, found " + found(value));
         for (auto const& facts : stored_types)
             if (facts.name == name) return facts.type;
         reader_.fail(8, who + ": expected a dtype among BOOL, U8 to U64, I8 to I64, F16, BF16, F32 and F64, found " +
@@ -132,13 +140,13 @@ private:
 
     std::vector<index_t> read_shape(std::string const& who, simdjson::dom::element value) const {
         simdjson::dom::array sizes;
-        if (value.get(sizes)) reader_.fail(8, who + ": expected a list of sizes as shape");
+        if (value.get(sizes)) reader_.fail(8, who + ": expected a list of sizes as shape, found " + found(value));
         std::vector<index_t> shape;
         for (auto const entry : sizes) {
             std::int64_t size = 0;
             if (entry.get(size) || size < 0)
-                reader_.fail(8, who + ": expected sizes that are integers of at least 0 as shape, found " +
-                                    in_quotes(simdjson::minify(entry)));
+                reader_.fail(8,
+                             who + ": expected sizes that are integers of at least 0 as shape, found " + found(entry));
             shape.push_back(size);
         }
         return shape;
@@ -149,15 +157,14 @@ private:
         std::uint64_t begin = 0;
         std::uint64_t end = 0;
         if (value.get(pair) || pair.size() != 2 || pair.at(0).get(begin) || pair.at(1).get(end))
-            reader_.fail(8, who + ": expected two integers of at least 0 as data_offsets, found " +
-                                in_quotes(simdjson::minify(value)));
+            reader_.fail(8, who + ": expected two integers of at least 0 as data_offsets, found " + found(value));
         if (begin > end)
-            reader_.fail(8, who + ": data_offsets begins at " + std::to_string(begin) + ", after its end at " +
-                                std::to_string(end));
+            reader_.fail(8, who + ": expected data_offsets that begin before they end, found " + std::to_string(begin) +
+                                " and " + std::to_string(end));
         if (end > data_.size())
-            reader_.fail(reader_.size(), who + " ends at byte " + std::to_string(end) +
-                                             " of the data, but the file has " + std::to_string(data_.size()) +
-                                             " bytes of data; it is cut short or its header is wrong");
+            reader_.fail(reader_.size(), who + ": expected its end within " + std::to_string(data_.size()) +
+                                             " bytes of data, found it at byte " + std::to_string(end) +
+                                             " of them; the file is cut short or its header is wrong");
         return {begin, end};
     }
 
@@ -172,20 +179,23 @@ private:
         for (auto const* tensor : order) {
             auto const begin = static_cast<std::uint64_t>(tensor->bytes.data() - data_.data());
             if (begin < covered)
-                reader_.fail(reader_.position() + begin,
-                             "tensor " + in_quotes(tensor->name) + " overlaps the one before it");
+                reader_.fail(reader_.position() + begin, "expected tensors that do not overlap, found tensor " +
+                                                             in_quotes(tensor->name) + " in the one before it");
             if (begin > covered)
-                reader_.fail(reader_.position() + covered, std::to_string(begin - covered) + " bytes before tensor " +
-                                                               in_quotes(tensor->name) + " belong to no tensor");
+                reader_.fail(reader_.position() + covered, "expected tensor " + in_quotes(tensor->name) +
+                                                               " here, found " + std::to_string(begin - covered) +
+                                                               " bytes that belong to no tensor");
             covered = begin + tensor->bytes.size();
         }
         if (covered < data_.size())
-            reader_.fail(reader_.position() + covered,
-                         std::to_string(data_.size() - covered) + " bytes after the last tensor belong to no tensor");
+            reader_.fail(reader_.position() + covered, "expected the end of the file after the last tensor, found " +
+                                                           std::to_string(data_.size() - covered) +
+                                                           " bytes that belong to no tensor");
     }
 
     bounded_reader reader_;
     std::span<std::byte const> data_;
+    std::set<std::string, std::less<>> names_;
     bool has_metadata_ = false;
 };
 
@@ -193,53 +203,29 @@ private:
 
 // An open .safetensors file: its tensors in the header's order, and its metadata. The bytes stay in the file until
 // they are read. Move-only; tensors and their bytes live as long as it does.
-class safetensors_file {
+class safetensors_file : public tensor_table {
 public:
     // Throws errc::model_file, naming the path and the byte, unless every byte of the file is accounted for.
     static safetensors_file open(std::string const& path) {
-        return safetensors_file(mapped_file::open(path, errc::model_file));
-    }
-
-    [[nodiscard]] std::string const& path() const noexcept { return file_.path(); }
-    [[nodiscard]] std::span<stored_tensor const> tensors() const noexcept { return header_.tensors; }
-    [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept { return header_.metadata; }
-
-    // The tensor of a name, or null.
-    [[nodiscard]] stored_tensor const* find(std::string_view name) const {
-        auto const found = header_.index.find(name);
-        return found == header_.index.end() ? nullptr : &header_.tensors[found->second];
-    }
-
-    // The tensor of a name; throws errc::model_file where there is none.
-    [[nodiscard]] stored_tensor const& at(std::string_view name) const {
-        auto const* const found = find(name);
-        if (found == nullptr)
-            throw error(errc::model_file, path(), "",
-                        "expected a tensor " + detail::in_quotes(name) + ", found none among its " +
-                            std::to_string(header_.tensors.size()));
-        return *found;
-    }
-
-    // The elements of one of its tensors as numbers: see read_into and integers_of in stored_tensor.hpp.
-    template <class T> void read_into(stored_tensor const& tensor, std::span<T> to) const {
-        calm::read_into(tensor, to, path());
-    }
-    [[nodiscard]] std::vector<std::int64_t> integers(stored_tensor const& tensor) const {
-        return integers_of(tensor, path());
+        auto file = mapped_file::open(path, errc::model_file);
+        detail::safetensors_header header(file.bytes(), path);
+        return {std::move(file), std::move(header)};
     }
 
 private:
-    explicit safetensors_file(mapped_file file) : file_(std::move(file)), header_(file_.bytes(), file_.path()) {}
+    safetensors_file(mapped_file file, detail::safetensors_header header) :
+        tensor_table(file.path(), std::move(header.tensors), std::move(header.metadata)), file_(std::move(file)) {}
 
     mapped_file file_;
-    detail::safetensors_header header_;
 };
 
-// Writes tensors in the order given, header padded to 8 bytes, beside the path; then flushes and renames. Throws
-// errc::usage for what the format cannot hold (a name twice, bytes that are not the shape's, text that is not UTF-8)
-// and errc::storage where writing fails; a file that stood there before is then unchanged.
+// Writes tensors in the order given, header padded to 8 bytes, beside the path; then flushes and renames. With `as`,
+// floating-point tensors are rounded to that type while they are written (rounded_to). Throws errc::usage for what the
+// format cannot hold (a name twice, bytes that are not the shape's, text that is not UTF-8), errc::non_finite as
+// rounded_to does and errc::storage where writing fails; a file that stood there before is then unchanged.
 inline void write_safetensors(std::string const& path, std::span<stored_tensor const> tensors,
-                              std::map<std::string, std::string> const& metadata = {}) {
+                              std::map<std::string, std::string> const& metadata = {},
+                              std::optional<stored_type> as = std::nullopt) {
     auto const require_text = [&](std::string const& text) {
         if (!simdjson::validate_utf8(text))
             throw error(errc::usage, path, "", detail::in_quotes(text) + " is not UTF-8");
@@ -266,8 +252,9 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
             throw error(errc::usage, path, "",
                         who + ": expected the bytes of " + std::string(name_of(tensor.type)) + " " +
                             text_of(tensor.shape) + ", found " + std::to_string(tensor.bytes.size()));
-        auto const begin = std::exchange(end, end + tensor.bytes.size());
-        header += detail::json_string(tensor.name) + ":{\"dtype\":\"" + std::string(name_of(tensor.type)) +
+        auto const type = as && detail::is_float(tensor.type) ? *as : tensor.type;
+        auto const begin = std::exchange(end, end + tensor.count() * bytes_of(type));
+        header += detail::json_string(tensor.name) + ":{\"dtype\":\"" + std::string(name_of(type)) +
                   "\",\"shape\":" + text_of(tensor.shape) + ",\"data_offsets\":[" + std::to_string(begin) + "," +
                   std::to_string(end) + "]},";
     }
@@ -279,7 +266,8 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
     auto const length = static_cast<std::uint64_t>(header.size());
     file.write(std::as_bytes(std::span(&length, 1)));
     file.write(header);
-    for (auto const& tensor : tensors) file.write(tensor.bytes);
+    for (auto const& tensor : tensors)
+        rounded_to(as.value_or(tensor.type), tensor, [&](std::span<std::byte const> bytes) { file.write(bytes); });
     file.commit();
 }
 

@@ -8,14 +8,18 @@
 #include <vector>
 
 #include "calm/io/config_json.hpp"
+#include "calm/io/file.hpp"
+#include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/config.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
-inline constexpr std::string_view weights_file = "model.safetensors";
 inline constexpr std::string_view config_file = "config.json";
+// The counts of tokens and pairs beside a CALM.
+inline constexpr std::string_view bigram_file = "bigram.counts";
 
 // A model directory before its model is built: enough to choose a configuration that is compiled.
 struct stored_model {
@@ -46,7 +50,7 @@ constexpr std::string_view name_of(input_kind input) {
 }
 
 // The autoencoder's sizes follow from the shapes of its tensors, whose names begin with `prefix`.
-inline autoencoder_configuration autoencoder_sizes(safetensors_file const& file, std::string const& prefix) {
+inline autoencoder_configuration autoencoder_sizes(tensor_table const& file, std::string const& prefix) {
     auto const matrix = [&](std::string const& name) -> std::vector<index_t> const& {
         auto const& tensor = file.at(prefix + name);
         if (tensor.shape.size() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 1)
@@ -170,20 +174,30 @@ template <class Configuration> bool matches(Configuration const& compiled, store
     return differences(compiled, stored).empty();
 }
 
-// Reads config.json and the header of model.safetensors. A CALM's autoencoder has the sizes of its tensors; `ae_path`
-// is read only where those are missing. Throws errc::model_file where a file is missing or the two contradict each
-// other.
+// Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
+// tensors; `ae_path`, of an autoencoder, is read only where those are missing. Throws errc::model_file where a file is
+// missing, the two contradict each other, or the tokenizer is no file of its own in the directory.
 inline stored_model read_model_description(std::string const& directory) {
     stored_model m{directory, {}, {}, {}};
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = detail::described_sizes(d);
+    std::string const tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
+    auto const refuse_tokenizer = [&] {
+        throw error(errc::model_file, m.path(config_file), "key 'calm/tokenizer/file'",
+                    "expected the name of a file beside it that holds nothing else, found " +
+                        detail::in_quotes(tokenizer));
+    };
+    if (d.calm && d.calm->tokenizer &&
+        (!detail::is_plain_file_name(tokenizer) || tokenizer == config_file || detail::names_weights(tokenizer)))
+        refuse_tokenizer();
     if (d.kind == model_kind::autoregressive) return m;
     if (d.calm && d.calm->input != detail::name_of(m.sizes.input))
-        throw error(errc::model_file, m.path(config_file), "key \"calm/input\"",
-                    "expected tokens, latents or both, found '" + d.calm->input + "'");
+        throw error(errc::model_file, m.path(config_file), "key 'calm/input'",
+                    "expected tokens, latents or both, found " + detail::in_quotes(d.calm->input));
 
-    auto const file = safetensors_file::open(m.path(weights_file));
+    auto const file = stored_weights::open(directory);
+    if (file.holds_file(tokenizer)) refuse_tokenizer();
     detail::difference_list list;
     auto const vocabulary = [&](std::string_view table) {
         list.compare("vocab_size, rows of " + std::string(table), d.vocab_size, stored_vocabulary(file, table));
@@ -203,9 +217,13 @@ inline stored_model read_model_description(std::string const& directory) {
                 throw error(errc::model_file, file.path(), "",
                             "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
             m.autoencoder_directory = (std::filesystem::path(directory) / d.ae_path).lexically_normal().string();
+            // Only an autoencoder is read further: a CALM could name itself.
+            auto const its_config = (std::filesystem::path(m.autoencoder_directory) / config_file).string();
+            if (auto const kind = read_config_json(its_config).kind; kind != model_kind::autoencoder)
+                throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
+                            "expected the directory of an autoencoder, found that of " +
+                                std::string(detail::name_of(kind)));
             auto const other = read_model_description(m.autoencoder_directory);
-            list.compare("kind of ae_path", detail::name_of(model_kind::autoencoder),
-                         detail::name_of(other.description.kind));
             list.compare("vocab_size of ae_path", d.vocab_size, other.vocabulary());
             m.sizes.autoencoder = other.sizes.autoencoder;
         }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "calm/io/bounded_reader.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -145,7 +147,7 @@ inline std::optional<std::uint64_t> bytes_of(stored_type type, std::span<index_t
 }  // namespace detail
 
 // All elements of a floating-point tensor, converted (F64 to float rounds to nearest). Throws errc::model_file, naming
-// the path, where the number of elements differs or the type is not F16, BF16, F32 or F64.
+// the path, where the number of elements differs, the type is not F16, BF16, F32 or F64, or a finite F64 is too large.
 template <class T>
 requires(std::is_same_v<T, float> || std::is_same_v<T, double>) void read_into(stored_tensor const& tensor,
                                                                                std::span<T> to,
@@ -165,7 +167,12 @@ requires(std::is_same_v<T, float> || std::is_same_v<T, double>) void read_into(s
     case stored_type::f32:
         return detail::convert_elements<float>(tensor.bytes, to, plain);
     case stored_type::f64:
-        return detail::convert_elements<double>(tensor.bytes, to, plain);
+        return detail::convert_elements<double>(tensor.bytes, to, [&](double value) {
+            auto const converted = static_cast<T>(value);
+            if (std::isfinite(value) && !std::isfinite(converted))
+                detail::fail_at(tensor, path, "expected values that a float can hold, found a larger one");
+            return converted;
+        });
     default:
         detail::fail_at(tensor, path,
                         "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor.type)));

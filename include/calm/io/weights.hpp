@@ -1,10 +1,12 @@
 #pragma once
-// Parameters to and from model.safetensors, under the names that visit() gives them (spec 12).
+// Parameters to and from files of weights, under the names that visit() gives them (spec 12): of a model those of
+// parameters_of, and of frozen_parameters_of.
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -13,7 +15,9 @@
 
 #include "calm/io/safetensors.hpp"
 #include "calm/io/stored_tensor.hpp"
+#include "calm/io/tensor_table.hpp"
 #include "calm/nn/param.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -28,28 +32,7 @@ inline constexpr std::array<tied_name, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};
 
-// What a model's visit() names, as a callable that takes a visitor (name, param): the form in which save_weights and
-// load_weights take parameters. The model is not copied.
-template <class Model> auto named_parameters(Model& model) {
-    return [&model](auto& visitor) { model.visit(visitor); };
-}
-// The same of the autoencoder that a language model holds frozen.
-template <class Model> auto named_frozen_parameters(Model& model) {
-    return [&model](auto& visitor) { model.visit_autoencoder(visitor); };
-}
-
 namespace detail {
-
-template <class Extents> std::vector<index_t> sizes_of(Extents const& shape) {
-    std::vector<index_t> sizes;
-    for (std::size_t r = 0; r < Extents::rank; ++r) sizes.push_back(shape[r]);
-    return sizes;
-}
-
-inline bool is_float(stored_type type) {
-    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
-           type == stored_type::f64;
-}
 
 // "'a', 'b' and 3 more"
 inline std::string some_of(std::vector<std::string> const& names) {
@@ -61,8 +44,7 @@ inline std::string some_of(std::vector<std::string> const& names) {
 }
 
 // A tensor that no parameter claims: fine where it repeats one that is read.
-inline bool repeats_another(safetensors_file const& file, stored_tensor const& tensor,
-                            std::span<tied_name const> ties) {
+inline bool repeats_another(tensor_table const& file, stored_tensor const& tensor, std::span<tied_name const> ties) {
     for (auto const& [name, same_as] : ties) {
         bool const many = name.ends_with('.');
         if (many ? !tensor.name.starts_with(name) : tensor.name != name) continue;
@@ -79,44 +61,43 @@ inline bool repeats_another(safetensors_file const& file, stored_tensor const& t
 
 }  // namespace detail
 
-// Writes the parameters of all visits in one file, each under its name and in its own precision, with the metadata of
-// the published files; beside the path, flushed, renamed. Throws errc::storage, and errc::usage for a name given twice.
-template <class... Visits> void save_weights(std::string const& path, Visits const&... visits) {
+// Writes parameters in one file, each under its name and as the type `as`, or else in its own precision, with the
+// metadata of the published files; beside the path, flushed, renamed. Throws errc::storage, errc::usage for a name
+// given twice, and errc::non_finite where a value is too large for the type.
+template <class T>
+void save_weights(std::string const& path, std::vector<any_parameter<T>> const& parameters,
+                  std::optional<stored_type> as = std::nullopt) {
     std::vector<stored_tensor> tensors;
-    auto add = [&]<class T, class E, class Backend>(std::string const& name, param<T, E, Backend>& p) {
-        static_assert(host_memory<Backend>, "calm::save_weights: the parameters must lie in host memory");
-        std::span<T const> const values(p.value.data(), static_cast<std::size_t>(p.value.size()));
-        tensors.push_back(to_store(name, detail::sizes_of(p.value.extents()), values));
-    };
-    (visits(add), ...);
-    write_safetensors(path, tensors, {{"format", "pt"}});
+    for (auto const& p : parameters)
+        tensors.push_back(
+            to_store(p.name, p.shape, std::span<T const>(p.value.data(), static_cast<std::size_t>(p.value.size()))));
+    write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
-// Reads every parameter of all visits, which must be there with its exact shape, as F16, BF16, F32 or F64. Tensors that
-// nobody claims are an error, but for second names (`ties`) of those that are read. Everything is checked before the
-// first weight changes. Throws errc::model_file, naming the file and the tensors.
-template <class... Visits>
-void load_weights(safetensors_file const& file, std::span<tied_name const> ties, Visits const&... visits) {
+// Reads every parameter, which must be there with its exact shape, as F16, BF16, F32 or F64. Tensors that nobody claims
+// are an error, but for second names (`ties`) of those that are read. Everything is checked before the first weight
+// changes. Throws errc::model_file, naming the file and the tensors.
+template <class T>
+void load_weights(tensor_table const& file, std::span<tied_name const> ties,
+                  std::vector<any_parameter<T>> const& parameters) {
     std::set<std::string, std::less<>> claimed;
     std::vector<std::string> missing;
-    auto check = [&](std::string const& name, auto& p) {
+    for (auto const& p : parameters) {
         require(p.value.data() != nullptr || p.value.size() == 0, errc::usage,
-                [&] { return "calm::load_weights: expected memory for " + name + "; call calm::allocate first"; });
-        claimed.insert(name);
-        auto const* const tensor = file.find(name);
+                [&] { return "calm::load_weights: expected memory for " + p.name + "; call calm::allocate first"; });
+        claimed.insert(p.name);
+        auto const* const tensor = file.find(p.name);
         if (tensor == nullptr) {
-            missing.push_back(name);
-            return;
+            missing.push_back(p.name);
+            continue;
         }
-        auto const shape = detail::sizes_of(p.value.extents());
-        if (tensor->shape != shape)
+        if (tensor->shape != p.shape)
             detail::fail_at(*tensor, file.path(),
-                            "expected shape " + text_of(shape) + ", found " + text_of(tensor->shape));
+                            "expected shape " + text_of(p.shape) + ", found " + text_of(tensor->shape));
         if (!detail::is_float(tensor->type))
             detail::fail_at(*tensor, file.path(),
                             "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor->type)));
-    };
-    (visits(check), ...);
+    }
     if (!missing.empty())
         throw error(errc::model_file, file.path(), "",
                     "expected " + std::to_string(claimed.size()) + " tensors, of which " +
@@ -130,14 +111,12 @@ void load_weights(safetensors_file const& file, std::span<tied_name const> ties,
         throw error(errc::model_file, file.path(), "",
                     "expected only tensors of this model, found also " + detail::some_of(unknown) +
                         "; the file is of another kind of model, or of other sizes");
-    auto read = [&]<class T, class E, class Backend>(std::string const& name, param<T, E, Backend>& p) {
-        file.read_into(file.at(name), std::span<T>(p.value.data(), static_cast<std::size_t>(p.value.size())));
-    };
-    (visits(read), ...);
+    for (auto const& p : parameters)
+        file.read_into(file.at(p.name), std::span<T>(p.value.data(), static_cast<std::size_t>(p.value.size())));
 }
 
 // The vocabulary V that the table of a file has, for the model to be built with. Throws errc::model_file.
-inline index_t stored_vocabulary(safetensors_file const& file, std::string_view table = "encoder.embed_tokens.weight") {
+inline index_t stored_vocabulary(tensor_table const& file, std::string_view table = "encoder.embed_tokens.weight") {
     auto const& tensor = file.at(table);
     if (tensor.shape.size() != 2)
         detail::fail_at(tensor, file.path(), "expected a table of shape [V, D], found " + text_of(tensor.shape));

@@ -84,15 +84,13 @@ template <class Backend, class T> view<T, extents<dyn, dyn>, Backend> logits_of(
 }
 
 inline void require_one_a_row(char const* verb, char const* what, index_t found, index_t row_count) {
-    require(found == row_count, errc::usage, [&] {
-        return std::string(verb) + ": expected one " + what + " a row, found " + std::to_string(found) +
-               " places for " + std::to_string(row_count) + " rows";
-    });
+    require(found == row_count, errc::usage, verb, ": expected one ", what, " a row, found ", found, " places for ",
+            row_count, " rows");
 }
 template <class E> void require_shape_of(char const* gradient, E const& found, char const* what, E const& expected) {
     require(found == expected, errc::usage, [&] {
-        return std::string("calm::cross_entropy: expected ") + gradient + " of the shape of " + what + ", " +
-               to_string(expected) + ", found " + to_string(found);
+        return sentence("calm::cross_entropy: expected ", gradient, " of the shape of ", what, ", ",
+                        to_string(expected), ", found ", to_string(found));
     });
 }
 

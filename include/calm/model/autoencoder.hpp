@@ -7,6 +7,7 @@
 
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/variational.hpp"
+#include "calm/model/alike.hpp"
 #include "calm/model/block/tokens.hpp"
 #include "calm/model/config.hpp"
 #include "calm/nn/embedding.hpp"
@@ -118,10 +119,8 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     // tokens (R * K) to the posterior of every patch.
     encoded posterior(context<Backend>& ctx, token_view const& tokens) const {
-        require(tokens.size() % K == 0, errc::usage, [&] {
-            return "calm::autoencoder: expected whole patches of " + std::to_string(K) + " tokens, found " +
-                   std::to_string(tokens.size()) + " tokens";
-        });
+        require(tokens.size() % K == 0, errc::usage, "calm::autoencoder: expected whole patches of ", K,
+                " tokens, found ", tokens.size(), " tokens");
         index_t const patches = tokens.size() / K;
         encoded s{};
         s.places = ctx.saved.template take<token_id>(tokens.extents());
@@ -153,15 +152,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     // z (R, L) to the last hidden state of every token.
     decoded decode(context<Backend>& ctx, const_latents const& z) const {
         decoded s{};
-        s.hidden = latent_to_hidden.forward(ctx, z);
-        matrix_view<T, D, Backend> x = s.hidden.y;  // (R, D)
-        for (std::size_t i = 0; i < decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
-        s.expanded = expand_layer.forward(ctx, x);
-        x = reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));  // (R K, D)
-        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i)
-            x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
-        s.norm = decoder_norm.forward(ctx, x);
-        s.y = s.norm.y;
+        decode_tokens_apart(ctx, s, decode_patches(ctx, s, z));
         return s;
     }
 
@@ -170,6 +161,30 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
                        const_latents const& z) const {
         arena_scope const scope(ctx.saved);
         argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
+    }
+
+    // The same for those of tokens (R * K) that are not_decoded yet, as long as patches are alike. What is alike costs
+    // the token's half of the decoder, what is not only the patch's.
+    void decode_alike(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
+                      alike_groups groups) const requires host_memory<Backend> {
+        arena_scope const scope(ctx.saved);
+        decoded s{};
+        auto const all = decode_patches(ctx, s, z);
+        std::span const patches(tokens.data(), static_cast<std::size_t>(tokens.size()));
+        for (index_t k = 0; k < K; ++k) {
+            arena_scope const of_token(ctx.saved);
+            auto places = alike_so_far(patches, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
+            if (places.empty()) continue;
+            for (auto& place : places) place = place * static_cast<token_id>(K) + static_cast<token_id>(k);
+            extents<dyn> const count(static_cast<index_t>(places.size()));
+            auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
+            auto const found = ctx.saved.template take<token_id>(count);
+            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), token_view(places.data(), count));
+            decode_tokens_apart(ctx, s, x);
+            argmax_token(ctx, found, matrix_view<T const, D, Backend>(s.y), embed_tokens.weight.read());
+            for (std::size_t i = 0; i < places.size(); ++i)
+                patches[static_cast<std::size_t>(places[i])] = found.data()[i];
+        }
     }
 
     // What the training objective draws. `scale` is 0 or 1 / (1 - dropout).
@@ -270,6 +285,23 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw))
             encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
         embed_tokens.backward(ctx, s.embedded, dx);
+    }
+
+private:
+    // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).
+    matrix_view<T, D, Backend> decode_patches(context<Backend>& ctx, decoded& s, const_latents const& z) const {
+        s.hidden = latent_to_hidden.forward(ctx, z);
+        matrix_view<T, D, Backend> x = s.hidden.y;  // (R, D)
+        for (std::size_t i = 0; i < decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
+        s.expanded = expand_layer.forward(ctx, x);
+        return reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));
+    }
+    // The half that works on tokens, of any of these rows.
+    void decode_tokens_apart(context<Backend>& ctx, decoded& s, matrix_view<T, D, Backend> x) const {
+        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i)
+            x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
+        s.norm = decoder_norm.forward(ctx, x);
+        s.y = s.norm.y;
     }
 };
 

@@ -222,10 +222,8 @@ private:
     }
 
     static matrix_view<T const, K * D, Backend> patches(hidden_view const& embedded) {
-        require(embedded.extent(0) % K == 0, errc::usage, [&] {
-            return "calm::backbone: expected whole patches of " + std::to_string(K) + " tokens, found " +
-                   std::to_string(embedded.extent(0)) + " tokens";
-        });
+        require(embedded.extent(0) % K == 0, errc::usage, "calm::backbone: expected whole patches of ", K,
+                " tokens, found ", embedded.extent(0), " tokens");
         return reshape(embedded, extents<dyn, K * D>(embedded.extent(0) / K));
     }
 };

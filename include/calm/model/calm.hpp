@@ -55,11 +55,9 @@ struct calm_model {
         token_view labels;
     };
     shifted shift(context<Backend>& ctx, token_view const& tokens, index_t patches) const {
-        require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage, [&] {
-            return "calm::calm_model: expected whole sequences of at least 2 patches of " + std::to_string(K) +
-                   " tokens, found " + std::to_string(tokens.size()) + " tokens for sequences of " +
-                   std::to_string(patches) + " patches";
-        });
+        require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage,
+                "calm::calm_model: expected whole sequences of at least 2 patches of ", K, " tokens, found ",
+                tokens.size(), " tokens for sequences of ", patches, " patches");
         index_t const length = (patches - 1) * K;
         index_t const sequences = tokens.size() / (patches * K);
         auto const inputs = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
@@ -137,6 +135,22 @@ struct calm_model {
         std::vector<noise_place> places;
         for (index_t r = 0; r < hidden.extent(0); ++r) places.push_back({draws, (first + r) * samples});
         sample_patches(ctx, tokens, hidden, samples, places);
+    }
+
+    // The same for patches that are only compared: their tokens are decoded as long as they are alike in groups of a
+    // position's samples, the others are not_decoded. z (R, N, L) gets their latents, for autoencoder::decode_alike.
+    void sample_alike(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                      matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& hidden,
+                      index_t samples, std::span<noise_place const> places, alike_groups groups) const {
+        std::fill_n(tokens.data(), tokens.size(), not_decoded);
+        index_t const chunk = std::max<index_t>(1, 2048 / samples);
+        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
+            index_t const n = std::min(chunk, hidden.extent(0) - r0);
+            auto const zr = rows(z, r0 * samples, n * samples);
+            generative_head.sample(ctx, zr, rows(hidden, r0, n),
+                                   places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
+            ae_model.decode_alike(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, groups);
+        }
     }
 };
 

@@ -68,6 +68,12 @@ constexpr double train_calm(configuration const& c, index_t P, index_t N) {
            3 * (backbone(c, static_cast<double>(P + 1) / 2) + head_shared(c) + static_cast<double>(N) * head_sample(c));
 }
 
+// A token of blocks of so many, of which the patches but the last are positions with a loss.
+constexpr double train_calm_a_token(configuration const& c, index_t block, index_t N) {
+    index_t const P = block / c.autoencoder.patch_size;
+    return train_calm(c, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
+}
+
 // ---- generation, a patch with so many draws, after `past` positions
 
 constexpr double generate(configuration const& c, index_t V, double past, double draws) {

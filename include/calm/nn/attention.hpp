@@ -90,10 +90,9 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
                                       kv_cache<T, kv_width, Backend>& cache, double theta,
                                       std::span<index_t const> sequences) const {
         auto const count = static_cast<index_t>(sequences.size());
-        require(count > 0 && x.extent(0) % count == 0, errc::usage, [&] {
-            return "calm::attention: expected as many rows for each of " + std::to_string(count) +
-                   " sequences, found " + std::to_string(x.extent(0)) + " rows";
-        });
+        require(count > 0 && x.extent(0) % count == 0, errc::usage,
+                "calm::attention: expected as many rows for each of ", count, " sequences, found ", x.extent(0),
+                " rows");
         index_t const fresh = x.extent(0) / count;
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
@@ -128,10 +127,9 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
 
 private:
     static detail::attention_shape shape(index_t rows, index_t positions) {
-        require(positions > 0 && rows % positions == 0, errc::usage, [&] {
-            return "calm::attention: expected rows of whole sequences of " + std::to_string(positions) +
-                   " positions, found " + std::to_string(rows) + " rows";
-        });
+        require(positions > 0 && rows % positions == 0, errc::usage,
+                "calm::attention: expected rows of whole sequences of ", positions, " positions, found ", rows,
+                " rows");
         return {rows / positions, positions, positions,     Heads,    KvHeads,
                 head_size,        D,         positions * D, kv_width, positions * kv_width};
     }

@@ -21,8 +21,7 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
     };
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        require(rate >= 0 && rate < 1, errc::usage,
-                [&] { return "calm::dropout: expected a rate in [0, 1), found " + std::to_string(rate); });
+        require(rate >= 0 && rate < 1, errc::usage, "calm::dropout: expected a rate in [0, 1), found ", rate);
         saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
         if (training)
             fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate),

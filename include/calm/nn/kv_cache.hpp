@@ -34,8 +34,7 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
     // Keeps at most the first `length` positions of one sequence, or of each: a branch is read and taken back, or
     // another text takes the place of one that has ended. Throws errc::usage for a negative length.
     void truncate(index_t sequence, index_t length) {
-        require(length >= 0, errc::usage,
-                [&] { return "calm::kv_cache: expected a length of at least 0, found " + std::to_string(length); });
+        require(length >= 0, errc::usage, "calm::kv_cache: expected a length of at least 0, found ", length);
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
         now = std::min(now, length);
     }

@@ -2,6 +2,7 @@
 // Parameters: a value, its gradient, a role. Models are aggregates of layers; `visit` names every parameter once, and
 // counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all walk it.
 
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -65,11 +66,12 @@ template <class Layer, class Visitor>
     layer.visit(inner);
 }
 
-// A parameter without its static shape, for code that treats all alike. One visitor collects them, so that a model's
-// visit is compiled for it once, and not for everything that walks the parameters.
+// A parameter whose static shape is forgotten, for code that treats all alike. One visitor collects them, so that a
+// model's visit is compiled for it once, and not for everything that walks the parameters.
 template <class T, class Backend = cpu> struct any_parameter {
     using scalar = T;
     std::string name;
+    std::vector<index_t> shape;
     view<T, extents<dyn>, Backend> value;
     view<T, extents<dyn>, Backend> grad;
     role starts;
@@ -97,8 +99,10 @@ template <class T, class Backend> struct parameter_list {
     template <class U, class E> [[gnu::cold]] void operator()(std::string const& name, param<U, E, Backend>& p) {
         static_assert(std::is_same_v<T, U>,
                       "calm::parameters_of: a model of other numbers than float names them as `scalar`");
-        add(name, p.value.data(), p.grad.data(), p.value.size(), p.starts, param<U, E, Backend>::decays,
-            &p.received_gradient, &p, [](void* owner, T* value, T* grad) {
+        index_t sizes[E::rank];
+        for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
+        add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<U, E, Backend>::decays, &p.received_gradient,
+            &p, [](void* owner, T* value, T* grad) {
                 auto& self = *static_cast<param<U, E, Backend>*>(owner);
                 self.value = {value, self.value.extents()};
                 self.grad = {grad, self.grad.extents()};
@@ -106,10 +110,20 @@ template <class T, class Backend> struct parameter_list {
     }
 
 private:
-    [[gnu::noinline]] void add(std::string const& name, T* value, T* grad, index_t size, role starts, bool decays,
-                               bool* received, void* owner, void (*bind)(void*, T*, T*)) {
-        extents<dyn> const shape(size);
-        all.push_back({name, {value, shape}, {grad, shape}, starts, decays, received, owner, bind});
+    [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, T* grad, role starts,
+                               bool decays, bool* received, void* owner, void (*bind)(void*, T*, T*)) {
+        index_t count = 1;
+        for (index_t const size : sizes) count *= size;
+        extents<dyn> const all_of_them(count);
+        all.push_back({name,
+                       {sizes.begin(), sizes.end()},
+                       {value, all_of_them},
+                       {grad, all_of_them},
+                       starts,
+                       decays,
+                       received,
+                       owner,
+                       bind});
     }
 };
 
@@ -120,6 +134,14 @@ template <class Backend = cpu, class Model, class T = typename detail::scalar_of
 std::vector<any_parameter<T, Backend>> parameters_of(Model& model) {
     detail::parameter_list<T, Backend> list;
     model.visit(list);
+    return std::move(list.all);
+}
+
+// The same of the autoencoder that a language model holds frozen.
+template <class Backend = cpu, class Model, class T = typename detail::scalar_of_model<Model>::type>
+std::vector<any_parameter<T, Backend>> frozen_parameters_of(Model& model) {
+    detail::parameter_list<T, Backend> list;
+    model.visit_autoencoder(list);
     return std::move(list.all);
 }
 

@@ -96,6 +96,7 @@ generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_
     generation_session<Model, Backend> session(ctx, model, texts,
                                                static_cast<index_t>((longest + K - 1) / K) + steps - 1);
 
+    contexts_apart<Backend> apart(ctx);
     std::size_t next = 0;  // prompt to begin
     auto const begin = [&](index_t row) {
         session.begin(
@@ -124,7 +125,7 @@ generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_
         }
         patches.resize(active.size() * K);
         auto const took = sample_next(ctx, model, std::span<token_id>(patches), session.hidden(), settings.sampler,
-                                      std::span<patch_place const>(places), settings.round);
+                                      std::span<patch_place const>(places), settings.round, &apart);
         go_on.clear();
         still.clear();
         onward.clear();

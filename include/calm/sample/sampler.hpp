@@ -114,8 +114,10 @@ public:
     [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
 
     // Patches (count, K) drawn at T = 1, in the order of their numbers. Those after the decision are neither looked at
-    // nor counted. Own choices come from `choice`, always the same ones for the same draws.
-    void take(std::span<token_id const> draws, random_sequence& choice) {
+    // nor counted. Own choices come from `choice`, always the same ones for the same draws. Before the batch rule
+    // counts all draws, complete(draws so far, (draws, K)) may fill in what was not decoded of them.
+    template <std::invocable<std::span<token_id>> Complete>
+    void take(std::span<token_id const> draws, random_sequence& choice, Complete const& complete) {
         for (; !decided_ && !draws.empty(); draws = draws.subspan(K_)) {
             auto const drawn = draws.first(K_);
             pool_.insert(pool_.end(), drawn.begin(), drawn.end());
@@ -124,13 +126,18 @@ public:
                 decide(attempt_);
             else if (done_.draws == rule_.most) {
                 done_.capped = rule_.rule == sampling_rule::exact;
+                complete(std::span(pool_));
                 decide(batch_choice(pool_, K_, rule_.n, choice));
             }
         }
     }
+    void take(std::span<token_id const> draws, random_sequence& choice) {
+        take(draws, choice, [](std::span<token_id>) {});
+    }
 
     [[nodiscard]] bool decided() const { return decided_; }
-    // Once it has decided: the K tokens, and what they took.
+    // Once it has decided: the number of the draw that is the answer, its K tokens, and what they took.
+    [[nodiscard]] std::size_t chosen() const { return chosen_; }
     [[nodiscard]] std::span<token_id const> patch() const { return std::span(pool_).subspan(chosen_ * K_, K_); }
     [[nodiscard]] sampled const& result() const { return done_; }
 
@@ -183,12 +190,14 @@ private:
 };
 
 // How many draws to ask for next, so that a round is no dearer than it must be: a machine multiplies a few rows at
-// nearly the price of one. `wanting` patches that need at_least draws each, of which they made `drawn`, share it. A
-// quarter of what was needed bounds what is drawn in vain.
-inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
-    constexpr std::int64_t cheap_rows = 8;
+// nearly the price of one, and some of its threads may draw apart. `wanting` patches that need at_least draws each, of
+// which they made `drawn`, share it. A quarter of what was needed bounds what is drawn in vain.
+inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting,
+                               std::int64_t threads = 1) {
+    constexpr std::int64_t cheap_rows = 4;
     constexpr std::int64_t largest = 64;
-    return std::max(at_least, std::max(std::min(drawn / 4, largest), cheap_rows / std::max<std::int64_t>(1, wanting)));
+    std::int64_t const cheap = cheap_rows * std::clamp<std::int64_t>(threads, 1, 4);
+    return std::max(at_least, std::max(std::min(drawn / 4, largest), cheap / std::max<std::int64_t>(1, wanting)));
 }
 
 // Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position.

@@ -88,7 +88,8 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
     static_assert(A::rank == B::rank, "calm: element-wise operands must have the same rank");
     static_assert(m::possible, "calm: element-wise operands must have the same shape");
     require(a == b, errc::usage, [&] {
-        return "calm: element-wise operands must have the same shape, found " + to_string(a) + " and " + to_string(b);
+        return sentence("calm: element-wise operands must have the same shape, found ", to_string(a), " and ",
+                        to_string(b));
     });
     return extents_cast<typename m::type>(a);
 }

@@ -62,10 +62,8 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
     auto const m = detail::as_matrix(x);
     return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
-        require(First >= 0 && First + Count <= a.columns, errc::usage, [&] {
-            return "calm::columns: columns " + std::to_string(First) + " to " + std::to_string(First + Count) +
-                   " of a matrix of " + std::to_string(a.columns);
-        });
+        require(First >= 0 && First + Count <= a.columns, errc::usage, "calm::columns: columns ", First, " to ",
+                First + Count, " of a matrix of ", a.columns);
         return matrix_operand<T, R, Count, B>{a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count,
                                               a.stride, a.is_transposed};
     }(m);
@@ -131,9 +129,7 @@ void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operan
 }
 
 inline void check_bias(index_t size, index_t columns) {
-    require(size == columns, errc::usage, [&] {
-        return "calm::matmul: expected a bias of " + std::to_string(columns) + ", found " + std::to_string(size);
-    });
+    require(size == columns, errc::usage, "calm::matmul: expected a bias of ", columns, ", found ", size);
 }
 
 }  // namespace detail

@@ -113,8 +113,8 @@ template <class Id> index_t run_first_outside(context<cpu> const& ctx, Id const*
 
 template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
     require(found[0] == ids && found[1] == width, errc::usage, [&] {
-        return verb + (": expected one row an id, " + to_string(extents<dyn, dyn>(ids, width))) + ", found " +
-               to_string(found);
+        return sentence(verb, ": expected one row an id, ", to_string(extents<dyn, dyn>(ids, width)), ", found ",
+                        to_string(found));
     });
 }
 
@@ -134,8 +134,8 @@ void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> cons
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
     require(dst.size() == src.size(), errc::usage, [&] {
-        return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " +
-               to_string(src.extents());
+        return sentence("calm::copy: expected equal sizes, found ", to_string(dst.extents()), " and ",
+                        to_string(src.extents()));
     });
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }

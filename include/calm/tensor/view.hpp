@@ -56,8 +56,8 @@ private:
 template <class Shape, class T, class E, class Backend>
 constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape const& shape) {
     require(x.size() == shape.size(), errc::usage, [&] {
-        return "calm::reshape: " + to_string(x.extents()) + " has " + std::to_string(x.size()) + " elements, " +
-               to_string(shape) + " has " + std::to_string(shape.size());
+        return sentence("calm::reshape: ", to_string(x.extents()), " has ", x.size(), " elements, ", to_string(shape),
+                        " has ", shape.size());
     });
     return {x.data(), shape};
 }
@@ -67,8 +67,7 @@ template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {
     require(first >= 0 && count >= 0 && first + count <= x.extent(0), errc::usage, [&] {
-        return "calm::rows: rows " + std::to_string(first) + " to " + std::to_string(first + count) + " of a shape " +
-               to_string(x.extents());
+        return sentence("calm::rows: rows ", first, " to ", first + count, " of a shape ", to_string(x.extents()));
     });
     index_t const stride = x.extent(0) > 0 ? x.size() / x.extent(0) : 0;
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};

@@ -51,7 +51,7 @@ public:
     [[nodiscard]] std::uint64_t blocks_in(std::uint64_t epoch) const {
         std::size_t tokens = 0;
         for (std::size_t i = 0; i < documents_->documents(); ++i)
-            tokens += rule_.packed_size(documents_->document(i).size(), rule_.offset(epoch, i));
+            tokens += rule_.packed_size(documents_->size(i), rule_.offset(epoch, i));
         return tokens / block_tokens_;
     }
 
@@ -89,7 +89,7 @@ public:
         used_ = 0;
         for (std::size_t skip = position.index * block_tokens_; skip > 0;) {
             std::size_t const i = order_[next_document_];
-            std::size_t const size = rule_.packed_size(documents_->document(i).size(), rule_.offset(position.epoch, i));
+            std::size_t const size = rule_.packed_size(documents_->size(i), rule_.offset(position.epoch, i));
             if (size > skip) {
                 take_document();
                 used_ = skip;

@@ -1,91 +1,189 @@
 #pragma once
-// Byte-pair merging of one piece: while two neighbours together are a token, the pair of the lowest rank merges, the
-// leftmost first (spec 2). A piece that is itself a token is not merged.
+// Byte-pair merging of one piece: the pair of neighbours of the lowest rank merges, the leftmost first, until no pair
+// has a rank (spec 2).
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
+#include "calm/tensor/error.hpp"
+#include "calm/text/merge_list.hpp"
 #include "calm/text/token_table.hpp"
 
 namespace calm {
 
-namespace detail {
+// Which neighbours merge, and when: those that together are a token, in the order of ids.
+struct merges_by_id {
+    token_table const& table;
+    [[nodiscard]] std::int32_t rank(token_id, token_id, std::string_view joined) const { return table.find(joined); }
+    [[nodiscard]] token_id merged(std::int32_t rank) const { return rank; }
+    [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(table.size()); }
+};
 
-// Few parts: a scan for the lowest rank after every merge, all in cache.
-inline void merge_short(token_table const& table, std::string_view piece, std::vector<token_id>& out) {
+// The same where a list of pairs says it.
+struct merges_by_list {
+    merge_list const& list;
+    [[nodiscard]] std::int32_t rank(token_id left, token_id right, std::string_view) const {
+        return list.rank(left, right);
+    }
+    [[nodiscard]] token_id merged(std::int32_t rank) const { return list.merged(rank); }
+    [[nodiscard]] std::size_t ranks() const { return list.size(); }
+};
+
+// Merges pieces one after another; keeps the memory that long ones take. Every single byte is a token of the table.
+template <class Rules> class bpe_merger {
+public:
+    bpe_merger(token_table const& table, Rules rules) : table_(table), rules_(rules) {}
+
+    // Appends the tokens of a piece that is not empty.
+    void merge(std::string_view piece, std::vector<token_id>& out) {
+        if (piece.size() <= few) {
+            merge_few(piece, out);
+        } else {
+            merge_many(piece, out);
+        }
+    }
+
+    // A scan for the lowest rank after every merge: for at most 64 bytes, all in cache.
+    void merge_few(std::string_view piece, std::vector<token_id>& out) const {
+        struct run {
+            std::uint32_t begin;
+            token_id id;
+            std::int32_t pair;  // rank of this part joined with the next, or none
+        };
+        run parts[few + 1];  // one a byte and the end
+        std::size_t count = piece.size();
+        auto const rank = [&](std::size_t i) {
+            if (i + 2 > count) return none;
+            return rules_.rank(parts[i].id, parts[i + 1].id,
+                               piece.substr(parts[i].begin, parts[i + 2].begin - parts[i].begin));
+        };
+        for (std::size_t i = 0; i < count; ++i)
+            parts[i] = {static_cast<std::uint32_t>(i), table_.find(piece.substr(i, 1)), none};
+        parts[count] = {static_cast<std::uint32_t>(count), none, none};
+        for (std::size_t i = 0; i + 1 < count; ++i) parts[i].pair = rank(i);
+        while (true) {
+            std::size_t best = count;
+            for (std::size_t i = 0; i + 1 < count; ++i)
+                if (parts[i].pair >= 0 && (best == count || parts[i].pair < parts[best].pair)) best = i;
+            if (best == count) break;
+            parts[best].id = rules_.merged(parts[best].pair);
+            std::copy(parts + best + 2, parts + count + 1, parts + best + 1);
+            --count;
+            parts[best].pair = rank(best);
+            if (best > 0) parts[best - 1].pair = rank(best - 1);
+        }
+        for (std::size_t i = 0; i < count; ++i) out.push_back(parts[i].id);
+    }
+
+    // Ranks from the lowest up, the places of each from left to right; every place joins the list of its rank once,
+    // and is stale when its pair has another rank by then: a pair only grows, so it never has the same rank again.
+    // Takes time in proportion to the piece, but for sorting. Throws errc::data for a piece above 1 GiB.
+    void merge_many(std::string_view piece, std::vector<token_id>& out) {
+        require(piece.size() <= std::size_t{1} << 30, errc::data,
+                "a piece of text without a break is longer than 1 GiB: divide the text");
+        auto const size = static_cast<std::uint32_t>(piece.size());
+        parts_.clear();
+        parts_.reserve(piece.size() + 1);
+        first_.resize(rules_.ranks(), nowhere);
+        waiting_.clear();
+        for (std::uint32_t i = 0; i < size; ++i)
+            parts_.push_back({i + 1, i == 0 ? nowhere : i - 1, table_.find(piece.substr(i, 1)), none});
+        parts_.push_back({nowhere, size - 1, none, none});
+        std::int32_t current = none;
+        for (std::uint32_t i = 0; i < size; ++i) offer(piece, i, current);
+        while (!ranks_.empty()) {
+            current = ranks_.top();
+            ranks_.pop();
+            take_places(current);
+            std::size_t at = 0;
+            while (at < places_.size() || !urgent_.empty()) {
+                std::uint64_t next = at < places_.size() ? key_of(current, places_[at]) : key_of(-1, nowhere);
+                if (!urgent_.empty() && urgent_.top() < next) {
+                    next = urgent_.top();
+                    urgent_.pop();
+                } else {
+                    ++at;
+                }
+                auto const rank = static_cast<std::int32_t>(next >> 32);
+                auto const begin = static_cast<std::uint32_t>(next);
+                part& left = parts_[begin];
+                if (left.pair != rank) continue;
+                part& right = parts_[left.next];
+                right.pair = none;
+                left.next = right.next;
+                parts_[left.next].previous = begin;
+                left.id = rules_.merged(rank);
+                offer(piece, begin, current);
+                if (left.previous != nowhere) offer(piece, left.previous, current);
+            }
+        }
+        for (std::uint32_t i = 0; i < size; i = parts_[i].next) out.push_back(parts_[i].id);
+    }
+
+private:
+    static constexpr std::size_t few = 64;
+    static constexpr std::int32_t none = -1;
+    static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+
+    // A token that begins at the byte of its number.
     struct part {
-        std::size_t begin;
-        token_id pair;  // rank of this part joined with the next, or -1
+        std::uint32_t next;
+        std::uint32_t previous;
+        token_id id;
+        std::int32_t pair;  // rank of this part joined with the next, or none
     };
-    static constexpr token_id none = -1;
-    part parts[65];  // one a byte and the end
-    std::size_t count = piece.size();
-    auto const rank = [&](std::size_t i) {
-        return i + 2 > count ? none : table.find(piece.substr(parts[i].begin, parts[i + 2].begin - parts[i].begin));
+    struct place {
+        std::uint32_t begin;
+        std::uint32_t next;  // in the list of a rank
     };
-    for (std::size_t i = 0; i <= count; ++i) parts[i] = {i, none};
-    for (std::size_t i = 0; i + 1 < count; ++i) parts[i].pair = rank(i);
-    while (true) {
-        std::size_t best = count;
-        for (std::size_t i = 0; i + 1 < count; ++i)
-            if (parts[i].pair >= 0 && (best == count || parts[i].pair < parts[best].pair)) best = i;
-        if (best == count) break;
-        std::copy(parts + best + 2, parts + count + 1, parts + best + 1);
-        --count;
-        parts[best].pair = rank(best);
-        if (best > 0) parts[best - 1].pair = rank(best - 1);
-    }
-    for (std::size_t i = 0; i < count; ++i)
-        out.push_back(table.find(piece.substr(parts[i].begin, parts[i + 1].begin - parts[i].begin)));
-}
 
-// Many parts: a heap of candidates over a linked list, O(n log n). A candidate is stale when its two parts are no
-// longer neighbours; a span has one rank however it is parted, so comparing the span's ends is enough.
-inline void merge_long(token_table const& table, std::string_view piece, std::vector<token_id>& out) {
-    using candidate = std::tuple<token_id, std::size_t, std::size_t>;  // rank, begin, end
-    std::size_t const size = piece.size();
-    std::vector<std::size_t> next(size + 1);  // the begin of the following part; 0 for a begin that was merged away
-    std::vector<std::size_t> previous(size + 1);
-    for (std::size_t i = 0; i <= size; ++i) next[i] = i + 1, previous[i] = i - (i > 0);
-    std::priority_queue<candidate, std::vector<candidate>, std::greater<>> heap;
-    auto const offer = [&](std::size_t begin) {
-        if (begin >= size || next[begin] >= size) return;
-        std::size_t const end = next[next[begin]];
-        token_id const rank = table.find(piece.substr(begin, end - begin));
-        if (rank >= 0) heap.emplace(rank, begin, end);
-    };
-    for (std::size_t i = 0; i < size; ++i) offer(i);
-    while (!heap.empty()) {
-        auto const [rank, begin, end] = heap.top();
-        heap.pop();
-        std::size_t const middle = next[begin];
-        if (middle == 0 || middle >= size || next[middle] != end) continue;
-        next[begin] = end;
-        next[middle] = 0;
-        previous[end] = begin;
-        offer(begin);
-        if (begin > 0) offer(previous[begin]);
+    static std::uint64_t key_of(std::int32_t rank, std::uint32_t begin) {
+        return std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | begin;
     }
-    for (std::size_t begin = 0; begin < size; begin = next[begin])
-        out.push_back(table.find(piece.substr(begin, next[begin] - begin)));
-}
 
-}  // namespace detail
-
-// Appends the tokens of a piece that is not empty. Every single byte is a token of the table.
-inline void bpe_merge(token_table const& table, std::string_view piece, std::vector<token_id>& out) {
-    if (token_id const whole = table.find(piece); whole >= 0) {
-        out.push_back(whole);
-    } else if (piece.size() <= 64) {
-        detail::merge_short(table, piece, out);
-    } else {
-        detail::merge_long(table, piece, out);
+    // Finds the rank of a part and the next and lets the part wait for its turn. A rank that is not above the current
+    // one is urgent; vocabularies made by merging have none.
+    void offer(std::string_view piece, std::uint32_t begin, std::int32_t current) {
+        part& left = parts_[begin];
+        left.pair = none;
+        if (left.next >= piece.size()) return;
+        part const& right = parts_[left.next];
+        std::int32_t const rank = left.pair = rules_.rank(left.id, right.id, piece.substr(begin, right.next - begin));
+        if (rank == none) return;
+        if (rank <= current) {
+            urgent_.push(key_of(rank, begin));
+            return;
+        }
+        std::uint32_t& first = first_[static_cast<std::size_t>(rank)];
+        if (first == nowhere) ranks_.push(rank);
+        waiting_.push_back({begin, first});
+        first = static_cast<std::uint32_t>(waiting_.size() - 1);
     }
-}
+
+    // Empties the list of a rank into places_, in order.
+    void take_places(std::int32_t rank) {
+        places_.clear();
+        std::uint32_t& first = first_[static_cast<std::size_t>(rank)];
+        for (std::uint32_t i = first; i != nowhere; i = waiting_[i].next) places_.push_back(waiting_[i].begin);
+        first = nowhere;
+        std::reverse(places_.begin(), places_.end());
+        if (!std::is_sorted(places_.begin(), places_.end())) std::sort(places_.begin(), places_.end());
+    }
+
+    token_table const& table_;
+    Rules rules_;
+    std::vector<part> parts_;
+    std::vector<place> waiting_;
+    std::vector<std::uint32_t> first_;                                                    // in waiting_, by rank
+    std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> ranks_;  // that have places waiting
+    std::vector<std::uint32_t> places_;                                                   // of the current rank
+    std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> urgent_;
+};
 
 }  // namespace calm

@@ -35,7 +35,8 @@ public:
     }
 
     // The 256 bytes in numeric order, then up to `merges` tokens: each joins the pair of neighbours that is most
-    // frequent inside the pieces, of equals the lower pair of ids. Fewer when no pair is left (spec 2).
+    // frequent inside the pieces, of equals the lower pair of ids. Fewer when no pair is left that has at most 1 MiB
+    // (spec 2).
     [[nodiscard]] token_table train(token_id merges) const {
         state s(pieces_);
         token_table table;
@@ -46,6 +47,8 @@ public:
     }
 
 private:
+    static constexpr std::size_t longest = std::size_t{1} << 20;  // as long as a token in a file may be
+
     using pair_key = std::uint64_t;  // left id, right id: its order is the order of pairs
 
     struct candidate {
@@ -89,6 +92,7 @@ private:
                 }
                 auto const left = static_cast<token_id>(best.pair >> 32);
                 auto const right = static_cast<token_id>(best.pair & 0xffffffffu);
+                if (table.bytes(left).size() + table.bytes(right).size() > longest) continue;
                 token_id const merged = table.add(std::string(table.bytes(left)) + std::string(table.bytes(right)));
                 std::vector<std::uint32_t> const where = std::move(found->second.words);
                 merge_in(where, left, right, merged);

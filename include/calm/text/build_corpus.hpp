@@ -1,7 +1,8 @@
 #pragma once
 // From sources to corpora and vocabularies.
 
-#include <optional>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,19 +19,26 @@ namespace calm {
     return !specs.empty() && specs.front().starts_with("markov:");
 }
 
-// The selected documents of a list of SPECs as ids; documents are streamed, ids kept. Throws errc::data if no document
-// is selected, errc::tokenizer where only one of source and vocabulary is markov's, else as visit_documents.
-[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
-                                         document_selection const& selection) {
-    require(is_markov(specs) == words.is_markov(), errc::tokenizer, [&] {
-        return words.is_markov()
+namespace detail {
+
+// `add_file` adds the selected documents of a file, numbered on from `number`.
+template <class AddFile>
+corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
+                    AddFile const& add_file) {
+    require(is_markov(specs) == encoder.is_markov(), errc::tokenizer, [&] {
+        return encoder.is_markov()
                    ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
                    : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text";
     });
-    corpus made(words.specials());
-    visit_documents(specs, selection, [&](std::string_view document) {
-        return made.add([&](std::vector<token_id>& ids) { words.encode(document, ids); });
-    });
+    corpus made(encoder.specials());
+    document_visitor const add = [&](std::string_view document) {
+        return made.add([&](std::vector<token_id>& ids) { encoder.encode(document, ids); });
+    };
+    std::uint64_t number = 0;
+    for (auto const& source : document_sources(specs)) {
+        if (source.is_generated()) source.visit(selection, number, add);
+        for (auto const& file : source.files()) add_file(made, file, number, add);
+    }
     require(made.documents() > 0, errc::data, [&] {
         return "no document is left " + std::string(selection.use == split::train ? "to train on" : "to evaluate on") +
                (selection.held
@@ -38,6 +46,20 @@ namespace calm {
                     : ": give more documents");
     });
     return made;
+}
+
+}  // namespace detail
+
+// The selected documents of a list of SPECs as ids; documents are streamed, ids kept in memory (on the disk:
+// cached_corpus.hpp). Throws errc::data if no document is selected, errc::tokenizer where only one of source and
+// vocabulary is markov's, else as visit_documents.
+[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
+                                         document_selection const& selection) {
+    return detail::build_corpus(
+        specs, words, selection,
+        [&](corpus&, std::string const& file, std::uint64_t& number, document_visitor const& add) {
+            document_source::visit_file(file, selection, number, add);
+        });
 }
 
 // A vocabulary of V tokens from the selected documents (stories:N counts four bytes as a token). Throws as

@@ -1,18 +1,26 @@
 #pragma once
-// Tokenised documents in memory.
+// Tokenised documents, in memory or in token files.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "calm/tensor/error.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/token.hpp"
+#include "calm/text/token_file.hpp"
 
 namespace calm {
 
-// Documents as ids, without specials, one after another, and the specials to pack them with.
+// Documents as ids, without specials, one after another, and the specials to pack them with. Ids of token files stay on
+// the disk.
 class corpus {
 public:
     explicit corpus(special_tokens specials) : specials_(specials) {}
@@ -22,30 +30,89 @@ public:
     template <class Append>
     requires std::is_invocable_v < Append, std::vector<token_id>
     & > std::size_t add(Append&& append) {
+        std::size_t const before = ids_.size();
         std::forward<Append>(append)(ids_);
+        if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
         ends_.push_back(ids_.size());
-        return document(documents() - 1).size();
+        return ids_.size() - before;
     }
     // The same from ids.
     std::size_t add(std::span<token_id const> ids) {
         return add([&](std::vector<token_id>& all) { all.insert(all.end(), ids.begin(), ids.end()); });
     }
 
+    // Adds the entries of a file for which takes(i) holds, at the end.
+    template <class Takes>
+    requires std::is_invocable_r_v<bool, Takes, std::size_t>
+    void add(std::shared_ptr<token_file const> file, Takes&& takes) {
+        require(file->entries() <= std::numeric_limits<std::uint32_t>::max(), errc::data,
+                "a file of text has more than 4,294,967,295 documents: cut it into several");
+        part added{documents(), 0, std::move(file), {}};
+        std::size_t const all = added.file->entries();
+        for (std::size_t i = 0; i < all; ++i)
+            if (takes(i)) {
+                added.entries.push_back(static_cast<std::uint32_t>(i));
+                mapped_tokens_ += added.file->size(i);
+            }
+        if (added.entries.empty()) return;
+        mapped_ += added.entries.size();
+        if (added.entries.size() == all) added.entries = {};
+        parts_.push_back(std::move(added));
+    }
+
     // How many documents there are.
-    [[nodiscard]] std::size_t documents() const { return ends_.size(); }
+    [[nodiscard]] std::size_t documents() const { return ends_.size() + mapped_; }
     // How many ids they have together.
-    [[nodiscard]] std::size_t tokens() const { return ids_.size(); }
+    [[nodiscard]] std::size_t tokens() const { return ids_.size() + mapped_tokens_; }
     // The ids of document 0 <= i < documents().
     [[nodiscard]] std::span<token_id const> document(std::size_t i) const {
-        std::size_t const begin = i == 0 ? 0 : ends_[i - 1];
-        return std::span(ids_).subspan(begin, ends_[i] - begin);
+        part const& in = part_of(i);
+        if (in.file) return in.file->ids(in.entry(i));
+        auto const [begin, end] = bounds(in, i);
+        return std::span(ids_).subspan(begin, end - begin);
+    }
+    // How many ids document i has; no id is read.
+    [[nodiscard]] std::size_t size(std::size_t i) const {
+        part const& in = part_of(i);
+        if (in.file) return in.file->size(in.entry(i));
+        auto const [begin, end] = bounds(in, i);
+        return end - begin;
     }
     [[nodiscard]] special_tokens const& specials() const { return specials_; }
 
 private:
+    // Documents that follow one another in memory, or of a file.
+    struct part {
+        std::size_t first;      // its first document
+        std::size_t first_end;  // in memory: in ends_
+        std::shared_ptr<token_file const> file;
+        std::vector<std::uint32_t> entries;  // of the file; empty: all
+
+        // Where document i of the corpus is in the file.
+        [[nodiscard]] std::size_t entry(std::size_t i) const {
+            return entries.empty() ? i - first : entries[i - first];
+        }
+    };
+
+    [[nodiscard]] part const& part_of(std::size_t i) const {
+        auto const after = parts_.size() == 1
+                               ? parts_.end()
+                               : std::upper_bound(parts_.begin(), parts_.end(), i,
+                                                  [](std::size_t n, part const& p) { return n < p.first; });
+        return *std::prev(after);
+    }
+    // Where document i, of a part in memory, begins and ends in ids_.
+    [[nodiscard]] std::pair<std::size_t, std::size_t> bounds(part const& in, std::size_t i) const {
+        std::size_t const own = in.first_end + (i - in.first);
+        return {own == 0 ? 0 : ends_[own - 1], ends_[own]};
+    }
+
     special_tokens specials_;
     std::vector<token_id> ids_;
-    std::vector<std::size_t> ends_;  // where each document ends in ids_
+    std::vector<std::size_t> ends_;  // where each document in memory ends in ids_
+    std::vector<part> parts_;
+    std::size_t mapped_ = 0;         // documents of files
+    std::size_t mapped_tokens_ = 0;  // and their ids
 };
 
 }  // namespace calm

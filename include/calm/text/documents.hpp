@@ -1,25 +1,24 @@
 #pragma once
-// Where documents come from: files of text, files of JSON lines, and the generators of stories and of markov's symbols.
+// Where documents come from: files, and the generators of stories and of markov's symbols.
 
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "calm/tensor/error.hpp"
+#include "calm/text/file_list.hpp"
 #include "calm/text/holdout.hpp"
-#include "calm/text/json_lines.hpp"
 #include "calm/text/markov.hpp"
 #include "calm/text/stories.hpp"
+#include "calm/text/text_file.hpp"
 
 namespace calm {
 
@@ -30,6 +29,9 @@ struct document_selection {
     std::optional<holdout> held = std::nullopt;
     // Of generated sources.
     std::uint64_t data_seed = 1;
+    // Where malformed documents of files are counted, which then have no number; without it the first is an error.
+    skipped_documents* skip = nullptr;
+    text_limits limits{};
 
     // Is document number i of a source selected?
     [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
@@ -38,57 +40,48 @@ struct document_selection {
 // Takes a document and returns how many tokens it made of it: a generated source of N tokens ends when N are reached.
 using document_visitor = std::function<std::size_t(std::string_view document)>;
 
-// One source: a .txt file (one document), a .jsonl or .json file (one object with "text" a line), `stories:N`, or
-// `markov:N` (one document of N symbols; of each split its own, whatever the holdout).
+// A document of more than 10,000 words is too long for training: calls visitor for each of its pieces, split at every
+// 10,000th U+0020, which is dropped (spec 2). Returns the sum of what the visitor returned.
+[[gnu::cold]] inline std::size_t visit_pieces(std::string_view document, document_visitor const& visitor) {
+    std::size_t sum = 0;
+    std::size_t begin = 0;
+    std::size_t spaces = 0;
+    for (std::size_t at = document.find(' '); at != std::string_view::npos; at = document.find(' ', at + 1)) {
+        if (++spaces < 10'000) continue;
+        sum += visitor(document.substr(begin, at - begin));
+        begin = at + 1;
+        spaces = 0;
+    }
+    return sum + visitor(document.substr(begin));
+}
+
+// One source: what files_of names, `stories:N`, or `markov:N` (one document of N symbols; of each split its own,
+// whatever the holdout).
 class document_source {
 public:
-    enum class kind { text, json, stories, markov };
+    enum class kind { files, stories, markov };
 
-    // Reads a SPEC. Throws errc::usage for one that is none and errc::data for a file that is missing or empty.
+    // Reads a SPEC. Throws errc::usage for one that is none, else as files_of.
     [[nodiscard]] static document_source parse(std::string const& spec) {
-        if (spec.starts_with("stories:")) return {kind::stories, spec, tokens_of(spec)};
-        if (spec.starts_with("markov:")) return {kind::markov, spec, tokens_of(spec)};
-        auto const suffix = std::filesystem::path(spec).extension().string();
-        if (suffix != ".txt" && suffix != ".jsonl" && suffix != ".json")
-            throw error(
-                errc::usage, spec, "",
-                "unknown kind of text" + (suffix.empty() ? "" : " \"" + suffix + "\"") +
-                    ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" a line), "
-                    "stories:N for N tokens of generated stories, or markov:N for N symbols of a Markov chain");
-        std::error_code failure;
-        if (!std::filesystem::exists(spec, failure))
-            throw error(errc::data, spec, "", "there is no such file: check the path");
-        if (!std::filesystem::is_directory(spec, failure) && std::filesystem::file_size(spec, failure) == 0 &&
-            !failure && std::filesystem::is_regular_file(spec, failure))
-            throw error(errc::data, spec, "", "the file is empty: give a file with text in it");
-        if (std::filesystem::is_directory(spec, failure))
-            throw error(errc::data, spec, "", "this is a folder: name the files in it");
-        return {suffix == ".txt" ? kind::text : kind::json, spec, 0};
+        if (spec.starts_with("stories:")) return {kind::stories, {}, tokens_of(spec)};
+        if (spec.starts_with("markov:")) return {kind::markov, {}, tokens_of(spec)};
+        return {kind::files, files_of(spec), 0};
     }
 
     [[nodiscard]] kind type() const { return kind_; }
     // Whether it makes its documents, by the data seed.
-    [[nodiscard]] bool is_generated() const { return kind_ == kind::stories || kind_ == kind::markov; }
-    [[nodiscard]] std::string const& spec() const { return spec_; }
+    [[nodiscard]] bool is_generated() const { return kind_ != kind::files; }
+    // The paths, none of a generated source.
+    [[nodiscard]] std::vector<std::string> const& files() const { return files_; }
 
-    // Visits the selected documents in order. The documents of files are numbered on from `number`, which moves past
-    // them; generated ones count for themselves, as their number depends on the visitor.
+    // Visits the selected documents in order, those of files for training in pieces. The documents of files are
+    // numbered on from `number`, which moves past them; generated ones count for themselves, as their number depends
+    // on the visitor. Throws as read_documents.
     void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
         switch (kind_) {
-        case kind::text: {
-            std::string const text = read_file();
-            if (selection.takes(number++)) visitor(text);
+        case kind::files:
+            for (auto const& file : files_) visit_file(file, selection, number, visitor);
             return;
-        }
-        case kind::json: {
-            json_lines lines(spec_);
-            std::uint64_t const first = number;
-            for (std::string text; lines.next(text);)
-                if (selection.takes(number++)) visitor(text);
-            if (number == first)
-                throw error(errc::data, spec_, "", "the file has only blank lines: give one object a line");
-            return;
-        }
         case kind::stories: {
             split const own = selection.held ? split::train : selection.use;
             std::uint64_t made = 0;
@@ -102,9 +95,21 @@ public:
         }
     }
 
+    // The same of one file.
+    static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
+                           document_visitor const& visitor) {
+        read_documents(path, selection.limits, selection.skip, [&](std::string_view document) {
+            if (!selection.takes(number++)) return;
+            if (selection.use == split::train)
+                visit_pieces(document, visitor);
+            else
+                visitor(document);
+        });
+    }
+
 private:
-    document_source(kind type, std::string spec, std::uint64_t tokens) :
-        kind_(type), spec_(std::move(spec)), tokens_(tokens) {}
+    document_source(kind type, std::vector<std::string> files, std::uint64_t tokens) :
+        kind_(type), files_(std::move(files)), tokens_(tokens) {}
 
     [[nodiscard]] static std::uint64_t tokens_of(std::string const& spec) {
         std::string_view const digits = std::string_view(spec).substr(spec.find(':') + 1);
@@ -119,38 +124,14 @@ private:
         return tokens;
     }
 
-    [[nodiscard]] std::string read_file() const {
-        std::ifstream file(spec_, std::ios::binary);
-        std::string text{std::istreambuf_iterator<char>(file), {}};
-        if (!file) throw error(errc::data, spec_, "", "cannot be read: check its permissions");
-        return text;
-    }
-
     kind kind_;
-    std::string spec_;
+    std::vector<std::string> files_;
     std::uint64_t tokens_;
 };
 
-// A document of more than 10,000 words is too long for training: calls visitor for each of its pieces, split at every
-// 10,000th U+0020, which is dropped (spec 2). Returns the sum of what the visitor returned.
-inline std::size_t visit_pieces(std::string_view document, document_visitor const& visitor) {
-    std::size_t sum = 0;
-    std::size_t begin = 0;
-    std::size_t spaces = 0;
-    for (std::size_t at = document.find(' '); at != std::string_view::npos; at = document.find(' ', at + 1)) {
-        if (++spaces < 10'000) continue;
-        sum += visitor(document.substr(begin, at - begin));
-        begin = at + 1;
-        spaces = 0;
-    }
-    return sum + visitor(document.substr(begin));
-}
-
-// Visits the selected documents of a list of SPECs; those of files are numbered from 0 through the whole list. For
-// training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
-// document_source.
-inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
-                            document_visitor const& visitor) {
+// The sources of a list of SPECs, all of which are checked. Throws as document_source::parse, and errc::usage for
+// sources that cannot stand together.
+[[nodiscard]] inline std::vector<document_source> document_sources(std::span<std::string const> specs) {
     std::vector<document_source> sources;
     std::size_t generated = 0;
     bool symbols = false;
@@ -164,10 +145,16 @@ inline void visit_documents(std::span<std::string const> specs, document_selecti
             "markov:N is one unbroken stream of symbols, not text: give it alone");
     require(generated <= 1, errc::usage,
             "stories:N is given more than once, which would repeat the same stories: give it once with the sum");
-    document_visitor const in_pieces = [&](std::string_view document) { return visit_pieces(document, visitor); };
+    return sources;
+}
+
+// Visits the selected documents of a list of SPECs; those of files are numbered from 0 through the whole list. For
+// training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
+// document_source.
+inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
+                            document_visitor const& visitor) {
     std::uint64_t number = 0;
-    for (auto const& source : sources)
-        source.visit(selection, number, selection.use == split::train ? in_pieces : visitor);
+    for (auto const& source : document_sources(specs)) source.visit(selection, number, visitor);
 }
 
 }  // namespace calm

@@ -1,61 +1,57 @@
 #pragma once
 // Files of one JSON object a line.
 
-// Its parser chooses the instructions when the program runs, in the library. Without these lines its header also holds
-// another parser, which is not used here, for three sets of instructions, and takes half a second longer to compile.
-#ifndef SIMDJSON_IMPLEMENTATION_ICELAKE
-#define SIMDJSON_IMPLEMENTATION_ICELAKE 0
-#endif
-#ifndef SIMDJSON_IMPLEMENTATION_HASWELL
-#define SIMDJSON_IMPLEMENTATION_HASWELL 0
-#endif
-#ifndef SIMDJSON_IMPLEMENTATION_WESTMERE
-#define SIMDJSON_IMPLEMENTATION_WESTMERE 0
-#endif
-#include <simdjson.h>
-
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 
+#include "calm/io/simdjson.hpp"
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/utf8.hpp"
+#include "calm/text/line_reader.hpp"
 
 namespace calm {
 
 // Reads the field "text" of one JSON object after another; other fields are ignored, blank lines skipped. Holds one
-// line at a time. Errors are errc::data and name file, line and cause.
+// line at a time. The file may be compressed (byte_stream). Errors of the text are errc::data and name file, line and
+// cause; after one the next call goes on with the next line.
 class json_lines {
 public:
-    // Throws if the file cannot be opened.
-    explicit json_lines(std::string path) : path_(std::move(path)), file_(path_, std::ios::binary) {
-        if (!file_) throw error(errc::data, path_, "", std::string("cannot be opened: ") + std::strerror(errno));
-    }
+    // How long a line may be, in bytes: a longer one is no document but a missing line break.
+    static constexpr std::size_t longest_line = std::size_t{64} << 20;
+
+    // Throws errc::storage where the file cannot be opened.
+    explicit json_lines(std::string path, std::size_t longest = longest_line) : lines_(std::move(path), longest) {}
 
     // The next text into `text`; false at the end of the file.
     [[nodiscard]] bool next(std::string& text) {
-        while (std::getline(file_, line_)) {
-            ++number_;
-            if (number_ == 1 && line_.starts_with("\xef\xbb\xbf")) line_.erase(0, 3);  // byte order mark
+        while (lines_.next(line_)) {
             if (line_.find_first_not_of(" \t\r") == std::string::npos) continue;
             text = text_of_line();
             return true;
         }
-        if (!file_.eof()) throw error(errc::data, path_, place(), "reading failed before the end of the file");
         return false;
     }
 
 private:
-    [[nodiscard]] std::string place() const { return "line " + std::to_string(number_); }
+    [[noreturn, gnu::cold]] void fail(std::string const& sentence, std::string const& place = "") const {
+        throw error(errc::data, lines_.path(), "line " + std::to_string(lines_.number()) + place, sentence);
+    }
+    [[noreturn, gnu::cold]] void fail_as_no_json(simdjson::error_code code) const {
+        if (std::size_t const valid = valid_prefix(line_); valid < line_.size())
+            fail(line_.starts_with("\xff\xfe") || line_.starts_with("\xfe\xff")
+                     ? "the file is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)"
+                     : "the bytes are no valid JSON, for they are no UTF-8: mend or remove the line",
+                 ", byte " + std::to_string(valid));
+        fail(std::string("no valid JSON (") + simdjson::error_message(code) + "): expected one object a line, " +
+             "{\"text\": \"...\"}");
+    }
 
     [[nodiscard]] std::string_view text_of_line() {
-        auto const fail = [&](std::string const& sentence) { throw error(errc::data, path_, place(), sentence); };
         line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
         simdjson::dom::element line;
         if (auto const code = parser_.parse(line_.data(), line_.size(), false).get(line); code != simdjson::SUCCESS)
-            fail(std::string("no valid JSON (") + simdjson::error_message(code) + "): expected one object a line");
+            fail_as_no_json(code);
         simdjson::dom::object object;
         if (line.get(object) != simdjson::SUCCESS)
             fail("expected an object with a field \"text\", found " + name_of(line.type()) +
@@ -75,7 +71,7 @@ private:
         return text;
     }
 
-    [[nodiscard]] static std::string name_of(simdjson::dom::element_type type) {
+    [[nodiscard, gnu::cold]] static std::string name_of(simdjson::dom::element_type type) {
         switch (type) {
         case simdjson::dom::element_type::ARRAY:
             return "an array";
@@ -92,10 +88,8 @@ private:
         }
     }
 
-    std::string path_;
-    std::ifstream file_;
+    line_reader lines_;
     std::string line_;
-    std::size_t number_ = 0;
     simdjson::dom::parser parser_;
 };
 

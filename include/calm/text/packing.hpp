@@ -1,8 +1,10 @@
 #pragma once
 // How documents become one sequence of patches (spec 2).
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,11 +80,13 @@ enum class packed_for { autoencoder, language_model };
     return p == packing::padded ? "padded" : p == packing::unbroken ? "unbroken" : "published";
 }
 
-// All documents packed for an epoch, in the order of the corpus.
+// All documents packed for an epoch, in the order of the corpus, or the first that make `enough` tokens.
 [[nodiscard]] inline std::vector<token_id> packed_tokens(corpus const& documents, packing_rule const& rule,
-                                                         std::uint64_t epoch = 0) {
+                                                         std::uint64_t epoch = 0,
+                                                         std::size_t enough = std::numeric_limits<std::size_t>::max()) {
     std::vector<token_id> out;
-    for (std::size_t i = 0; i < documents.documents(); ++i) rule.append(documents, epoch, i, out);
+    for (std::size_t i = 0; i < documents.documents() && out.size() < enough; ++i)
+        rule.append(documents, epoch, i, out);
     return out;
 }
 
@@ -96,7 +100,7 @@ inline void require_block(corpus const& documents, packing_rule const& rule, std
                std::to_string(rule.K) + " tokens: choose a positive multiple of " + std::to_string(rule.K);
     });
     std::size_t least = 0;
-    for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.document(i).size(), 0);
+    for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.size(i), 0);
     require(least >= block_tokens, errc::data, [&] {
         return "the text has only " + std::to_string(least) + " tokens when packed, but a block has " +
                std::to_string(block_tokens) + ": give more text or choose shorter blocks";
@@ -104,12 +108,14 @@ inline void require_block(corpus const& documents, packing_rule const& rule, std
 }
 }  // namespace detail
 
-// The blocks to evaluate on, one after another: epoch 0 in the order of the corpus, whole blocks only. Throws
-// errc::data if there is not even one, errc::config if block_tokens is no multiple of K.
-[[nodiscard]] inline std::vector<token_id> evaluation_blocks(corpus const& documents, packing_rule const& rule,
-                                                             std::size_t block_tokens) {
+// The blocks to evaluate on, one after another: epoch 0 in the order of the corpus, whole blocks only; documents after
+// the first that make `enough` tokens are left out. Throws errc::data if there is not even one block, errc::config if
+// block_tokens is no multiple of K.
+[[nodiscard]] inline std::vector<token_id>
+evaluation_blocks(corpus const& documents, packing_rule const& rule, std::size_t block_tokens,
+                  std::size_t enough = std::numeric_limits<std::size_t>::max()) {
     detail::require_block(documents, rule, block_tokens);
-    auto tokens = packed_tokens(documents, rule);
+    auto tokens = packed_tokens(documents, rule, 0, std::max(enough, block_tokens));
     tokens.resize(tokens.size() / block_tokens * block_tokens);
     return tokens;
 }

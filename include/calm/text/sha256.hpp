@@ -1,10 +1,12 @@
 #pragma once
-// SHA-256 (FIPS 180-4), for fingerprints of small things.
+// SHA-256 (FIPS 180-4), for fingerprints and manifests.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,13 @@ class sha256 {
 public:
     // Adds bytes to the message.
     void add(std::string_view bytes) {
-        for (char const c : bytes) add_byte(static_cast<std::uint8_t>(c));
         length_ += bytes.size();
+        while (!bytes.empty()) {
+            std::size_t const n = std::min(bytes.size(), block_.size() - filled_);
+            std::memcpy(block_.data() + filled_, bytes.data(), n);
+            bytes.remove_prefix(n);
+            if ((filled_ += n) == block_.size()) compress();
+        }
     }
 
     // Adds a 32-bit number, little-endian.
@@ -57,7 +64,8 @@ private:
     void compress() {
         std::array<std::uint32_t, 64> w{};
         for (std::size_t i = 0; i < 16; ++i)
-            for (std::size_t j = 0; j < 4; ++j) w[i] = w[i] << 8 | block_[4 * i + j];
+            w[i] = std::uint32_t{block_[4 * i]} << 24 | std::uint32_t{block_[4 * i + 1]} << 16 |
+                   std::uint32_t{block_[4 * i + 2]} << 8 | block_[4 * i + 3];
         for (std::size_t i = 16; i < 64; ++i) {
             std::uint32_t const a = w[i - 15];
             std::uint32_t const b = w[i - 2];

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "calm/tensor/random.hpp"
 #include "calm/text/holdout.hpp"
@@ -128,6 +129,14 @@ inline constexpr std::string_view story_template =
     detail::story_choices choices{};
     for (std::size_t c = 0; c < choices.size(); ++c) choices[c] = random.below(detail::story_options[c]);
     return detail::tell_story(choices);
+}
+
+// The first n stories of a split.
+[[nodiscard]] inline std::vector<std::string> stories(std::size_t n, std::uint64_t data_seed = 1,
+                                                      split of = split::train) {
+    std::vector<std::string> all;
+    for (std::uint64_t i = 0; i < n; ++i) all.push_back(story(data_seed, of, i));
+    return all;
 }
 
 }  // namespace calm

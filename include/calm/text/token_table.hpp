@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,55 +13,115 @@
 
 namespace calm {
 
-// Tokens numbered from 0 in the order they are added. Finding one costs a hash of its bytes.
+// Tokens numbered from 0 in the order they are added. Finding one of one or two bytes is a look into an array, of more
+// a hash of its bytes.
 class token_table {
 public:
-    // How many tokens there are.
+    // How many ids there are.
     [[nodiscard]] token_id size() const { return static_cast<token_id>(ends_.size()); }
     // The length in bytes of the longest token.
     [[nodiscard]] std::size_t longest() const { return longest_; }
 
-    // The bytes of token 0 <= id < size(); valid until the next add.
+    // The bytes of token 0 <= id < size(), none for a special; valid until the next add.
     [[nodiscard]] std::string_view bytes(token_id id) const {
         auto const i = static_cast<std::size_t>(id);
         std::size_t const begin = i == 0 ? 0 : ends_[i - 1];
-        return std::string_view(text_).substr(begin, ends_[i] - begin);
+        return {text_.data() + begin, ends_[i] - begin};
     }
 
     // The id of a token, or -1.
     [[nodiscard]] token_id find(std::string_view token) const {
-        return token.size() > longest_ || slots_.empty() ? -1 : slots_[slot_of(token)];
+        if (token.size() > longest_ || token.empty()) return none;
+        return token.size() <= 2 ? short_[short_slot(token)] : slots_[slot_of(token, hash_of(token))].id;
     }
 
-    // Adds a token and returns its id; -1, and nothing changes, if it is there already.
+    // Adds a token that is not empty and returns its id; -1, and nothing changes, if it is there already.
     token_id add(std::string_view token) {
+        if (find(token) >= 0) return none;
+        if (short_.empty()) short_.assign(256 + 256 * 256, none);
         if (2 * (ends_.size() + 1) > slots_.size()) grow();
-        std::size_t const slot = slot_of(token);
-        if (slots_[slot] >= 0) return -1;
-        slots_[slot] = size();
+        token_id const id = size();
         text_ += token;
         ends_.push_back(text_.size());
         longest_ = std::max(longest_, token.size());
+        enter(id);
+        return id;
+    }
+
+    // Adds an id that stands for no bytes and is never found, and returns it.
+    token_id add_special() {
+        ends_.push_back(text_.size());
         return size() - 1;
     }
 
 private:
+    static constexpr token_id none = -1;
+
+    struct entry {
+        std::uint32_t hash;
+        token_id id;
+    };
+
+    static std::size_t short_slot(std::string_view token) {
+        auto const byte = [&](std::size_t i) { return std::size_t{static_cast<std::uint8_t>(token[i])}; };
+        return token.size() == 1 ? byte(0) : 256 + 256 * byte(0) + byte(1);
+    }
+
+    // Of three bytes or more: words of eight, the last of which may overlap the one before.
+    static std::uint32_t hash_of(std::string_view token) {
+        std::uint64_t hash = token.size();
+        auto const mix = [&](std::uint64_t word) {
+            hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+            hash ^= hash >> 32;
+        };
+        char const* const data = token.data();
+        std::size_t const size = token.size();
+        if (size < 4) {
+            mix(word_of<std::uint16_t>(data) | std::uint64_t{static_cast<std::uint8_t>(data[2])} << 16);
+        } else if (size < 8) {
+            mix(word_of<std::uint32_t>(data) | std::uint64_t{word_of<std::uint32_t>(data + size - 4)} << 32);
+        } else {
+            for (std::size_t at = 0; at + 8 < size; at += 8) mix(word_of<std::uint64_t>(data + at));
+            mix(word_of<std::uint64_t>(data + size - 8));
+        }
+        return static_cast<std::uint32_t>(hash);
+    }
+
+    template <class Word> static Word word_of(char const* from) {
+        Word word = 0;
+        std::memcpy(&word, from, sizeof(Word));
+        return word;
+    }
+
     // The slot that holds a token, or the free one where it belongs. The number of slots is a power of two.
-    [[nodiscard]] std::size_t slot_of(std::string_view token) const {
+    [[nodiscard]] std::size_t slot_of(std::string_view token, std::uint32_t hash) const {
         std::size_t const mask = slots_.size() - 1;
-        std::size_t slot = std::hash<std::string_view>{}(token)&mask;
-        while (slots_[slot] >= 0 && bytes(slots_[slot]) != token) slot = (slot + 1) & mask;
-        return slot;
+        std::size_t at = hash & mask;
+        while (slots_[at].id >= 0 && (slots_[at].hash != hash || bytes(slots_[at].id) != token)) at = (at + 1) & mask;
+        return at;
+    }
+
+    // Makes an id found by its bytes.
+    void enter(token_id id) {
+        std::string_view const token = bytes(id);
+        if (token.empty()) return;
+        if (token.size() <= 2) {
+            short_[short_slot(token)] = id;
+        } else {
+            std::uint32_t const hash = hash_of(token);
+            slots_[slot_of(token, hash)] = {hash, id};
+        }
     }
 
     void grow() {
-        slots_.assign(std::max<std::size_t>(1024, 2 * slots_.size()), -1);
-        for (token_id id = 0; id < size(); ++id) slots_[slot_of(bytes(id))] = id;
+        slots_.assign(std::max<std::size_t>(1024, 2 * slots_.size()), entry{0, none});
+        for (token_id id = 0; id < size(); ++id) enter(id);
     }
 
     std::string text_;               // all tokens, one after another
     std::vector<std::size_t> ends_;  // where each ends in text_
-    std::vector<token_id> slots_;    // open addressing, -1 is free
+    std::vector<token_id> short_;    // ids of tokens of one byte, then of two
+    std::vector<entry> slots_;       // of longer ones: open addressing, id -1 is free
     std::size_t longest_ = 0;
 };
 

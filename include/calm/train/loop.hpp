@@ -1,12 +1,15 @@
 #pragma once
 // Training: steps of an autoencoder or of a language model until their number or their time is up. Prints nothing: what
 // happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the
-// run.
+// run. A run that stopped goes on where it was: bit for bit, if steps limit it and model, text and state are as they
+// were.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,7 +42,22 @@ struct training_recipe {
     index_t evaluate_every = 0;  // steps; 0: every tenth of the run
     index_t save_every = 0;      // steps; 0: every tenth of the run
     double machine_peak = 0;     // FLOP/s, from measure_peak; 0: unknown
+    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
+    index_t skip_nonfinite = 0;
 };
+
+// All that a run knows between two steps besides its model and its text: with these it goes on bit for bit (see
+// checkpoint.hpp and run_directory.hpp for files). The moments are the optimizer's own memory.
+struct training_state {
+    index_t step = 0;     // steps done: the number of the next one, and of its random numbers
+    index_t updates = 0;  // of the weights
+    index_t skipped = 0;  // steps left out: step = updates + skipped
+    double seconds = 0;   // that the run has taken
+    std::vector<optimizer_tensor> moments;
+};
+
+// Why a state is offered: its interval, an evaluation that was just told of, the end of the run.
+enum class state_after { interval, evaluation, end };
 
 struct autoencoder_recipe : training_recipe {
     index_t batch_tokens = 4096;  // R K of a step
@@ -82,26 +100,33 @@ struct progress {
     double tokens_per_second = none;
     double share_of_peak = none;  // products of a step over what measure_peak found
     std::size_t memory = 0;       // bytes
-    double seconds = 0;           // since the start
+    double seconds = 0;           // of the run so far
     double seconds_left = none;
-    double done = 0;  // of the run, 0 .. 1
+    double done = 0;      // of the run, 0 .. 1
+    index_t skipped = 0;  // steps left out so far
 };
 
 // All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
 struct training_callbacks {
     std::function<void(memory_plan const&)> start;
+    // Before the first step: fills in the numbers and the moments to go on from. The model has its weights already.
+    std::function<void(training_state&)> resume;
     std::function<void(progress const&)> step;      // after each
     std::function<void(progress const&)> evaluate;  // at its interval, and once a fifth of the run is done
     std::function<void(progress const&)> save;      // at its interval; not at the end
-    std::function<bool()> stop;                     // true ends the run after this step
+    // The state, to be kept: where `save` is told, after an evaluation, and after the last step, also where `stop` ends
+    // the run. Once a step at most; the spans of its moments are to be read before it returns.
+    std::function<void(training_state const&, state_after)> checkpoint;
+    // A step was left out (skip_nonfinite), for the reason given; told before `step`.
+    std::function<void(progress const&, error const&)> skipped;
+    std::function<bool()> stop;  // true ends the run after this step
 };
 
 namespace detail {
 
-template <class Model> std::size_t parameter_bytes(Model& model) {
+template <class T> std::size_t bytes_of_parameters(std::vector<any_parameter<T>> const& parameters) {
     std::size_t bytes = 0;
-    for (auto const& p : parameters_of(model))
-        bytes += static_cast<std::size_t>(p.value.size()) * sizeof(*p.value.data());
+    for (auto const& p : parameters) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(T);
     return bytes;
 }
 
@@ -116,6 +141,7 @@ inline void check(training_recipe const& r) {
     require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
             "training: the cosine schedule falls towards the last step, so it needs a number of steps");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
+    require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
 }
 
 // Whether an interval ends with this step: of `every` steps, or of a tenth of the run.
@@ -124,12 +150,22 @@ inline bool is_due(index_t every, progress const& now, double done_before) {
     return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
 }
 
+// Of the run, by steps or by time, whichever is further: 0 .. 1.
+inline double share_done(training_recipe const& r, index_t steps, double seconds) {
+    double done = 0;
+    if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
+    if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
+    return std::min(done, 1.0);
+}
+
 // Runs steps of `micro(m, losses)`, which adds the gradients of micro-batch m of the step, and its share of the losses.
-template <class Model, class Micro>
-void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_callbacks const& tell, index_t tokens,
-           double flops, std::size_t frozen_bytes, Micro const& micro) {
+// It knows parameters and no model: it is compiled once for all of a scalar.
+template <class T>
+void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
+           training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
+           std::function<void(index_t, progress&)> const& micro) {
     auto const rate = schedule_of(r);
-    adamw optimizer(model, r.optimizer);
+    adamw<T, cpu> optimizer(parameters, r.optimizer);
     auto const one_step = [&](double step_rate) {
         progress now;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
@@ -143,7 +179,7 @@ void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_c
     one_step(0);
     ctx.rehearse(false);
 
-    std::size_t const weights = parameter_bytes(model);
+    std::size_t const weights = bytes_of_parameters(parameters);
     auto const plan = [&] {
         return memory_plan{{{"values", weights + frozen_bytes},
                             {"gradients", weights},
@@ -153,30 +189,62 @@ void train(context<cpu>& ctx, Model& model, training_recipe const& r, training_c
     };
     if (tell.start) tell.start(plan());
 
+    training_state state;
+    state.moments = optimizer.tensors();
+    if (tell.resume) tell.resume(state);
+    require(state.step >= 0 && state.skipped >= 0 && state.seconds >= 0, errc::usage,
+            "training: expected a state to go on from without negative numbers");
+    optimizer.go_on_after(state.updates);
+    // A step with bad numbers has changed nothing: it can be left out.
+    auto const step_or_skip = [&](std::optional<error>& why) {
+        try {
+            return one_step(rate(state.step));
+        } catch (error const& problem) {
+            if (problem.code() != errc::non_finite || state.skipped >= r.skip_nonfinite) throw;
+            why = problem;
+        }
+        optimizer.discard();
+        ++state.skipped;
+        progress now;
+        now.rate = rate(state.step);
+        return now;
+    };
+
     throughput speed;
-    double done = 0;
-    for (index_t step = 0; done < 1; ++step) {
+    double const used = state.seconds;
+    double done = share_done(r, state.step, used);
+    for (bool last = done >= 1; !last;) {
+        index_t const step = state.step;
         ctx.step = static_cast<std::uint32_t>(step);
-        auto now = one_step(rate(step));
+        std::optional<error> left_out;
+        auto now = step_or_skip(left_out);
         speed.add(tokens);
         now.step = step;
+        now.skipped = state.skipped;
         now.tokens_per_second = speed.tokens_per_second();
         if (r.machine_peak > 0) now.share_of_peak = flops / speed.seconds_per_step() / r.machine_peak;
         now.memory = plan().total();
-        now.seconds = speed.elapsed();
-        index_t const most = std::numeric_limits<index_t>::max();
-        now.seconds_left = speed.seconds_left(r.steps > 0 ? r.steps - step - 1 : most,
-                                              r.seconds > 0 ? r.seconds : std::numeric_limits<double>::infinity());
-        if (r.steps > 0) now.done = static_cast<double>(step + 1) / static_cast<double>(r.steps);
-        if (r.seconds > 0) now.done = std::max(now.done, now.seconds / r.seconds);
-        now.done = std::min(now.done, 1.0);
+        now.seconds = used + speed.elapsed();
+        constexpr auto forever = std::numeric_limits<double>::infinity();
+        now.seconds_left = speed.seconds_left(r.steps > 0 ? r.steps - step - 1 : std::numeric_limits<index_t>::max(),
+                                              r.seconds > 0 ? r.seconds - used : forever);
+        now.done = share_done(r, step + 1, now.seconds);
+        state.step = step + 1;
+        state.updates = optimizer.updates();
+        if (left_out && tell.skipped) tell.skipped(now, *left_out);
         if (tell.step) tell.step(now);
-        bool const last = now.done >= 1 || (tell.stop && tell.stop());
-        if (!last && tell.evaluate && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2)))
-            tell.evaluate(now);
-        if (!last && tell.save && is_due(r.save_every, now, done)) tell.save(now);
+        bool const whole = now.done >= 1;
+        last = whole || (tell.stop && tell.stop());
+        bool const measured = !whole && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2));
+        if (measured && tell.evaluate) tell.evaluate(now);
+        bool const due = !last && is_due(r.save_every, now, done);
+        if (due && tell.save) tell.save(now);
+        if (tell.checkpoint && (last || due || measured)) {
+            state.seconds = used + speed.elapsed();
+            tell.checkpoint(state, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
+        }
         speed.resume();
-        done = last ? 1 : now.done;
+        done = now.done;
     }
 }
 
@@ -235,7 +303,7 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
-    detail::train(ctx, model, recipe, tell, recipe.batch_tokens, work, 0, micro);
+    detail::train(ctx, parameters_of(model), recipe, tell, recipe.batch_tokens, work, 0, micro);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (spec 4, 5, 11). The source is asked for
@@ -262,8 +330,8 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
     };
     double const work = flops::train_calm(C, patches - 1, recipe.objective.samples) *
                         static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(ctx, model, recipe, tell, recipe.sequences * recipe.block_tokens, work,
-                  detail::parameter_bytes(model.ae_model), micro);
+    detail::train(ctx, parameters_of(model), recipe, tell, recipe.sequences * recipe.block_tokens, work,
+                  detail::bytes_of_parameters(parameters_of(model.ae_model)), micro);
 }
 
 }  // namespace calm

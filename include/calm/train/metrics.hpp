@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <initializer_list>
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -98,6 +100,17 @@ public:
         if (unfinished) put("\n");
     }
 
+    // The same of a file cut to its first `keep` bytes, where it has more: a run that goes on from a checkpoint writes
+    // again what came after it.
+    metrics_log(std::string path, std::uint64_t keep) : metrics_log(cut(std::move(path), keep)) {}
+
+    // How many bytes the file has.
+    [[nodiscard]] std::uint64_t bytes() const {
+        std::error_code failed;
+        auto const size = std::filesystem::file_size(path_, failed);
+        return failed ? 0 : size;
+    }
+
     // Throws errc::storage where the line cannot be written.
     void write(std::span<metric const> metrics) { put(to_json(metrics) + "\n"); }
     void write(std::initializer_list<metric> metrics) { write(std::span(metrics.begin(), metrics.size())); }
@@ -105,6 +118,13 @@ public:
     [[nodiscard]] std::string const& path() const { return path_; }
 
 private:
+    static std::string cut(std::string path, std::uint64_t keep) {
+        std::error_code failed;
+        if (auto const size = std::filesystem::file_size(path, failed); failed || size <= keep) return path;
+        std::filesystem::resize_file(path, keep, failed);
+        if (failed) throw error(errc::storage, path, "", "cannot be cut to where a run goes on: " + failed.message());
+        return path;
+    }
     // Also of an empty file, or of none.
     static bool ends_in_newline(std::string const& path) {
         std::ifstream file(path, std::ios::binary | std::ios::ate);

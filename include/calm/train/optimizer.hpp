@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -22,6 +23,14 @@ struct adamw_settings {
     double eps = 1e-8;
     double weight_decay = 0.1;  // of matrices, not of biases and norms
     double clip = 1.0;          // largest norm of all gradients together; 0 leaves them as they are
+};
+
+// A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
+// where it has 8. The optimizer owns the bytes.
+struct optimizer_tensor {
+    std::string name;
+    std::size_t element;
+    std::span<std::byte> bytes;
 };
 
 namespace detail {
@@ -103,13 +112,17 @@ template <class T = float, class Backend = cpu> class adamw {
 public:
     // All parameters need memory for value and gradient; throws errc::usage naming the first that has none, or the
     // setting that cannot be.
-    template <class Model> explicit adamw(Model& model, adamw_settings const& settings = {}) : settings_(settings) {
+    template <class Model>
+    explicit adamw(Model& model, adamw_settings const& settings = {}) :
+        adamw(parameters_of<Backend>(model), settings) {}
+    // The same of a model's parameters.
+    explicit adamw(std::vector<any_parameter<T, Backend>> const& parameters, adamw_settings const& settings = {}) :
+        settings_(settings) {
         check(settings);
-        for (auto const& p : parameters_of<Backend>(model)) {
-            require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage, [&] {
-                return "calm::adamw: expected memory for value and gradient of " + p.name +
-                       ", found none; call calm::allocate with an arena for each first";
-            });
+        for (auto const& p : parameters) {
+            require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage,
+                    "calm::adamw: expected memory for value and gradient of ", p.name,
+                    ", found none; call calm::allocate with an arena for each first");
             auto const moment = [&] {
                 auto const zeros = moments_.template take<T>(p.value.extents());
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
@@ -154,6 +167,32 @@ public:
         }
         for (auto const& slot : slots_) *slot.received = false;
         return norm;
+    }
+
+    // Forgets the gradients that were added since the last update: they are zero again.
+    void discard() {
+        for (auto const& slot : slots_) {
+            detail::memory_of<Backend>::clear(slot.gradient, static_cast<std::size_t>(slot.size) * sizeof(T));
+            *slot.received = false;
+        }
+    }
+
+    // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>. With
+    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does.
+    [[nodiscard]] std::vector<optimizer_tensor> tensors() {
+        static_assert(host_memory<Backend>, "calm::adamw: moments on a device are not read from here");
+        std::vector<optimizer_tensor> all;
+        for (auto const& slot : slots_) {
+            auto const n = static_cast<std::size_t>(slot.size);
+            all.push_back({"exp_avg." + slot.name, sizeof(T), std::as_writable_bytes(std::span(slot.first, n))});
+            all.push_back({"exp_avg_sq." + slot.name, sizeof(T), std::as_writable_bytes(std::span(slot.second, n))});
+        }
+        return all;
+    }
+    // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
+    void go_on_after(index_t updates) {
+        require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
+        updates_ = updates;
     }
 
     // Updates made so far: the bias corrections follow from it.

@@ -11,7 +11,6 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/text/block_reader.hpp"
-#include "calm/text/build_corpus.hpp"
 #include "calm/train/loop.hpp"
 
 namespace calm {
@@ -64,6 +63,11 @@ public:
         for (; tokens.size() > size; tokens = tokens.subspan(size)) reader_.next(tokens.first(size));
         if (!tokens.empty()) reader_.next(tokens);
     }
+
+    // Where the next block comes from, and going there: the blocks that follow are those that followed then. Throws
+    // errc::data where the epoch has no such block.
+    [[nodiscard]] block_position position() const { return reader_.position(); }
+    void seek(block_position const& position) { reader_.seek(position); }
 
 private:
     block_reader reader_;

@@ -1,5 +1,6 @@
-// What the components text and io bring: calm::calm, PCRE2, simdjson, nlohmann-json.
+// What the components text and io bring: calm::calm, PCRE2, simdjson, zlib, zstd, nlohmann-json.
 #include <calm/io/bounded_reader.hpp>
+#include <calm/text/byte_stream.hpp>
 #include <calm/text/pretokenizer.hpp>
 
 #include <simdjson.h>
@@ -11,5 +12,6 @@
 int main() {
     int pieces = 0;
     calm::pretokenizer::shared()->cut("two words", [&](std::string_view) { ++pieces; });
-    return pieces == 2 && simdjson::get_active_implementation() != nullptr ? 0 : 1;
+    bool const inflates = ::ZSTD_versionNumber() > 0 && ::zlibVersion() != nullptr;
+    return pieces == 2 && inflates && simdjson::get_active_implementation() != nullptr ? 0 : 1;
 }

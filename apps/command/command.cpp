@@ -1,0 +1,331 @@
+#include "command/command.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdio>
+
+#include "calm/tensor/utf8.hpp"
+#include "command/command_line.hpp"
+#include "command/completion.hpp"
+#include "command/settings_file.hpp"
+#include "command/suggest.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr char const* options_file = "--config-file";
+constexpr char const* print_resolved = "--print-config";
+constexpr char const* completion = "--completion";
+
+constexpr std::string_view prefix = "CALM_";
+
+// --random-patches is CALM_RANDOM_PATCHES.
+std::string variable_of(std::string const& option) {
+    std::string variable(prefix);
+    for (char const c : option.substr(2))
+        variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return variable;
+}
+
+bool is_option(std::string const& word) {
+    return word.starts_with("--") && word.size() > 2;
+}
+
+bool takes_several(declared_option const& option) {
+    using count = declared_option::value_count;
+    return option.count == count::several || option.count == count::one_each_time;
+}
+
+// The whole text as a number of a kind, where it is one.
+template <class Number> std::optional<Number> number_of(std::string const& text) {
+    Number value{};
+    auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return code == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// What a number is in TOML; whole numbers that TOML has not are texts.
+std::string toml_number(std::string const& text) {
+    if (auto const whole = number_of<std::int64_t>(text)) return std::to_string(*whole);
+    bool const is_whole = text.find_first_not_of("0123456789") == std::string::npos;
+    auto const number = number_of<double>(text);
+    return number && !is_whole ? detail::shortest(*number) : toml_string(text);
+}
+
+std::string toml_value(declared_option const& option, std::string const& text) {
+    if (option.count == declared_option::value_count::none) return text;
+    return option.is_number ? toml_number(text) : toml_string(text);
+}
+
+}  // namespace
+
+command::command(std::string name, std::string const& description) : name_(std::move(name)), description_(description) {
+    text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
+    flag(print_resolved, asks_for_resolved_, "print what is set, as --config-file reads it, and end");
+    text(completion, completion_, "SHELL", "print what completes this program's options in bash, and end");
+    suggest(completion, {"bash"});
+    for (auto const* const name_of : {options_file, print_resolved, completion}) only_as_flag(name_of);
+}
+
+declared_option& command::add(std::string const& name, std::string const& type, std::string const& help, needed need,
+                              std::function<void(std::string const&)> take, declared_option::value_count count) {
+    options_.push_back({name, type, help, count, need, std::move(take)});
+    return options_.back();
+}
+
+void command::flag(std::string const& option, bool& to, std::string const& help) {
+    auto& one = add(
+        option, "", help, needed::no,
+        [&to, option](std::string const& value) {
+            if (value != "true" && value != "false")
+                throw error(errc::usage, option + ": expected true or false, found '" + value + "'");
+            to = value == "true";
+        },
+        declared_option::value_count::none);
+    one.otherwise = [standard = to] { return std::string(standard ? "true" : "false"); };
+}
+
+void command::choice(std::string const& option, std::vector<std::string> const& names, std::string const& help,
+                     std::function<void(std::string const&)> take) {
+    parsed(option, "NAME", help, [option, names, take = std::move(take)](std::string const& name) {
+        if (std::find(names.begin(), names.end(), name) == names.end())
+            throw error(errc::usage, option + ": expected one of " + listed(names) + ", found '" + name + "'" +
+                                         did_you_mean(name, names));
+        take(name);
+    });
+    suggest(option, names);
+}
+
+declared_option* command::find(std::string const& name) {
+    auto const found =
+        std::find_if(options_.begin(), options_.end(), [&](declared_option const& one) { return one.name == name; });
+    return found == options_.end() ? nullptr : &*found;
+}
+
+declared_option& command::named(std::string const& option) {
+    auto* const found = find(option);
+    if (found == nullptr) throw error(errc::usage, name_ + " has not declared " + option);
+    return *found;
+}
+
+std::vector<std::string> command::names() const {
+    std::vector<std::string> all{"--help"};
+    for (auto const& one : options_) all.push_back(one.name);
+    return all;
+}
+
+std::string command::help() const {
+    CLI::App page(description_, name_);
+    page.get_formatter()->column_width(34);
+    // The options of every program stand last.
+    auto const put = [&](declared_option const& one) {
+        using count = declared_option::value_count;
+        bool const alone = !one.is_kept && one.name != options_file;
+        std::string const text = one.help + (one.need == needed::yes ? " (needed)" : alone ? " (flag only)" : "");
+        if (one.count == count::none)
+            page.add_flag(one.name, text);
+        else
+            page.add_option(one.name, text)->type_name(one.type)->expected(1, one.count == count::several ? -1 : 1);
+    };
+    constexpr std::ptrdiff_t of_every_program = 3;
+    std::for_each(options_.begin() + of_every_program, options_.end(), put);
+    std::for_each(options_.begin(), options_.begin() + of_every_program, put);
+    page.footer(footer_ + (footer_.empty() ? "" : "\n") +
+                "Every other option is also a variable of the environment, --data-seed CALM_DATA_SEED.");
+    return page.help();
+}
+
+void command::guarded(std::function<void()> const& f) {
+    try {
+        f();
+    } catch (error const& wrong) {
+        problem(wrong.what());
+    }
+}
+
+void command::give(declared_option& option, std::vector<std::string> values, std::string const& origin,
+                   std::string const& place) {
+    if (values.size() > 1 && !takes_several(option)) {
+        problem(option.name + ": expected one value, found " + listed(values) + " (" + place + ")");
+        return;
+    }
+    option.given = std::move(values);
+    option.origin = origin;
+    option.place = place;
+}
+
+void command::take_word_values(std::string const& name, std::vector<std::string> values) {
+    auto* const option = find(name);
+    if (option == nullptr) {
+        problem("there is no option " + name + did_you_mean(name, names()));
+        return;
+    }
+    if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
+    if (values.empty()) {
+        without_value_.push_back(name);
+        problem(name + " needs a value: " + option->help);
+    } else if (values.size() > 1 && option->count != declared_option::value_count::several) {
+        problem(name + ": expected one value, found " + listed(values) + "; put a text with spaces in quotes");
+    } else {
+        option->given.insert(option->given.end(), values.begin(), values.end());
+        option->origin = "flag";
+    }
+}
+
+void command::take_words(std::vector<std::string> const& words) {
+    std::size_t i = 0;
+    std::vector<std::string> first;
+    while (!positional_.empty() && i < words.size() && !is_option(words[i]) && words[i] != "-h")
+        first.push_back(words[i++]);
+    if (!first.empty()) take_word_values(positional_, first);
+    for (; i < words.size(); ++i) {
+        auto const& word = words[i];
+        if (word == "-h" || word == "--help") {
+            asks_for_help_ = true;
+            continue;
+        }
+        if (!is_option(word)) {
+            problem("unexpected '" + word + "': values follow the name of their option");
+            continue;
+        }
+        std::string const name = word.substr(0, word.find('='));
+        auto const* const known = find(name);
+        bool const alone = known != nullptr && known->count == declared_option::value_count::none;
+        std::vector<std::string> values;
+        if (name.size() < word.size())
+            values.push_back(word.substr(name.size() + 1));
+        else
+            while (!alone && i + 1 < words.size() && !is_option(words[i + 1]) && words[i + 1] != "-h")
+                values.push_back(words[++i]);
+        take_word_values(name, std::move(values));
+    }
+}
+
+// Variables that are options of other programs are left alone, and those that are empty.
+void command::take_environment() {
+    auto known = options_of_all_programs();
+    known.push_back("--fixtures");  // where the tests of this library find their data
+    known.push_back(options_file);
+    for (auto const& one : options_)
+        if (one.is_kept) known.push_back(one.name);
+    for (auto& one : known) one = variable_of(one);
+    for (char** at = ::environ; at != nullptr && *at != nullptr; ++at) {
+        std::string const line = *at;
+        auto const equals = line.find('=');
+        if (!line.starts_with(prefix) || equals == std::string::npos || equals + 1 == line.size()) continue;
+        std::string const variable = line.substr(0, equals), value = line.substr(equals + 1);
+        if (std::find(known.begin(), known.end(), variable) == known.end()) {
+            problem("the environment has " + variable + ", which is no option's" + did_you_mean(variable, known));
+            continue;
+        }
+        for (auto& one : options_) {
+            bool const may = one.is_kept || one.name == options_file;
+            if (variable_of(one.name) != variable || !one.origin.empty() || !may) continue;
+            guarded([&] {
+                give(one, takes_several(one) ? listed_values(value) : std::vector{value}, "environment", variable);
+            });
+        }
+    }
+}
+
+// A command's own table comes before what stands at the top.
+void command::take_file(std::string const& path) {
+    if (path.empty()) return;
+    auto const file = read_settings_file(path);
+    for (auto const& wrong : file.problems) problem(wrong);
+    auto tables = names_of_all_commands();
+    if (std::find(tables.begin(), tables.end(), table()) == tables.end()) tables.push_back(table());
+    std::vector<std::string> keys;
+    for (auto const& one : options_)
+        if (one.is_kept) keys.push_back(one.name.substr(2));
+    std::vector<std::string> unknown;  // tables that were told of
+    auto const take = [&](file_setting const& each) {
+        if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) {
+            problem(each.place + ": " + name_ + " has no option " + each.key + did_you_mean(each.key, keys));
+            return;
+        }
+        auto& option = named("--" + each.key);
+        if (!option.origin.empty()) return;
+        if (each.values.empty())
+            problem(each.place + ": " + each.key + ": expected a value, found an empty list");
+        else
+            give(option, each.values, "file", each.place);
+    };
+    for (auto const& each : file.settings)
+        if (each.table == table()) take(each);
+    for (auto const& each : file.settings) {
+        if (each.table.empty()) {
+            take(each);
+        } else if (std::find(tables.begin(), tables.end(), each.table) == tables.end() &&
+                   std::find(unknown.begin(), unknown.end(), each.table) == unknown.end()) {
+            unknown.push_back(each.table);
+            problem(each.place + ": there is no command " + each.table + did_you_mean(each.table, tables));
+        }
+    }
+}
+
+void command::use_values() {
+    for (auto const& one : options_) {
+        bool const stated = std::find(without_value_.begin(), without_value_.end(), one.name) != without_value_.end();
+        if (one.need == needed::yes && one.given.empty() && !stated) problem(one.name + " is needed: " + one.help);
+        if (one.given.size() > 1 && !takes_several(one))
+            problem(one.name + " is given " + std::to_string(one.given.size()) + " times; give it once");
+        auto const before = problems_.size();
+        for (auto const& value : one.given) guarded([&] { one.take(value); });
+        if (!one.place.empty())
+            for (auto i = before; i < problems_.size(); ++i) problems_[i] += " (" + one.place + ")";
+    }
+    for (auto const& question : checks_) guarded(question);
+}
+
+bool command::read(int argc, char const* const* argv) {
+    take_words({argv, argv + std::max(argc, 0)});
+    if (asks_for_help_) {
+        std::fputs(help().c_str(), stdout);
+        return false;
+    }
+    if (auto const& shell = named(completion).given; !shell.empty()) {
+        require_completed_shell(shell.front());
+        completed_command const whole{"", options_};
+        std::fputs(bash_completion(name_, {&whole, 1}).c_str(), stdout);
+        return false;
+    }
+    take_environment();
+    auto const& file = named(options_file).given;
+    take_file(file.empty() ? "" : file.front());
+    use_values();
+    if (problems_.empty()) {
+        if (asks_for_resolved_) std::fputs(resolved().c_str(), stdout);
+        return !asks_for_resolved_;
+    }
+    std::string all = problems_.size() == 1 ? "" : std::to_string(problems_.size()) + " problems";
+    for (auto const& one : problems_) all += (problems_.size() == 1 ? "" : "\n  - ") + one;
+    throw error(errc::usage, all + "\n(" + name_ + " --help shows every option)");
+}
+
+std::string command::resolved() const {
+    std::string text = "# " + name_ + " --config-file THIS does the same\n";
+    for (auto const& one : options_) {
+        if (!one.is_kept) continue;
+        auto values = one.given;
+        if (values.empty() && one.otherwise) values = {one.otherwise()};
+        if (values.empty() || (one.given.empty() && values.front().empty())) continue;
+        std::string const key = one.name.substr(2);
+        bool const readable =
+            std::all_of(values.begin(), values.end(), [](std::string const& v) { return valid_prefix(v) == v.size(); });
+        if (!readable) {
+            text += "# " + key + " has bytes that are no UTF-8; give it again\n";
+            continue;
+        }
+        std::string shown;
+        for (auto const& value : values) shown += (shown.empty() ? "" : ", ") + toml_value(one, value);
+        if (takes_several(one)) shown = "[" + shown + "]";
+        text += key + " = " + shown + "  # " + (one.origin.empty() ? "default" : one.origin) + "\n";
+    }
+    return text;
+}
+
+}  // namespace calm::apps

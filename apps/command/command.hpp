@@ -1,0 +1,166 @@
+#pragma once
+// One command of a program: its options with the places they go to. What is set comes from flags, else from the
+// environment (CALM_MINUTES is --minutes), else from a file of options, else it is a default.
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "calm/sample/temperature.hpp"
+#include "calm/tensor/error.hpp"
+
+namespace calm::apps {
+
+enum class needed { no, yes };
+
+// An option as it was declared, and what it was given.
+struct declared_option {
+    enum class value_count { none, one, one_each_time, several };
+
+    std::string name;  // with its dashes
+    std::string type;  // of its values, as the help shows it
+    std::string help;
+    value_count count = value_count::one;
+    needed need = needed::no;
+    std::function<void(std::string const&)> take;
+    std::function<std::string()> otherwise = {};  // its default, empty where it has none
+    std::vector<std::string> choices = {};
+    bool is_number = false;
+    bool is_kept = true;                  // belongs to what --print-config prints
+    std::vector<std::string> given = {};  // by one origin
+    std::string origin = {};              // flag, environment, file or empty
+    std::string place = {};               // where exactly, for sentences
+};
+
+// Options are declared, then read() fills their places. CLI11 keeps the help; what is wrong is collected here, because
+// it would stop at the first problem.
+class command {
+public:
+    command(std::string name, std::string const& description);
+
+    void text(std::string const& option, std::string& to, std::string const& type, std::string const& help,
+              needed need = needed::no) {
+        auto& one = add(option, type, help, need, [&to](std::string const& value) { to = value; });
+        if (!to.empty()) one.otherwise = [standard = to] { return standard; };
+    }
+    // A number from `least` to `most`; what the place holds is the default where it lies between.
+    template <class To, class Value = double>
+    void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
+                Value most = std::numeric_limits<Value>::max(), needed need = needed::no) {
+        auto& one = add(option, type, help, need, [this, &to, option, least, most](std::string const& text) {
+            Value value{};
+            auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most)
+                to = value;
+            else
+                problem(option + ": expected " + range(least, most) + ", found '" + text + "'");
+        });
+        one.is_number = true;
+        if constexpr (std::is_integral_v<To>) {
+            if (need == needed::no && std::cmp_greater_equal(to, least))
+                one.otherwise = [standard = to] { return std::to_string(standard); };
+        }
+    }
+    // A value that some callable turns into a place's, throwing calm::error where it cannot.
+    void parsed(std::string const& option, std::string const& type, std::string const& help,
+                std::function<void(std::string const&)> take) {
+        add(option, type, help, needed::no, std::move(take));
+    }
+    // One of some names; `take` gets one of them.
+    void choice(std::string const& option, std::vector<std::string> const& names, std::string const& help,
+                std::function<void(std::string const&)> take);
+    void list(std::string const& option, std::vector<std::string>& to, std::string const& type,
+              std::string const& help) {
+        add(
+            option, type, help, needed::yes, [&to](std::string const& value) { to.push_back(value); },
+            declared_option::value_count::several);
+    }
+    // An option that can be given several times, with one value each.
+    void repeated(std::string const& option, std::vector<std::string>& to, std::string const& type,
+                  std::string const& help) {
+        add(
+            option, type, help, needed::no, [&to](std::string const& value) { to.push_back(value); },
+            declared_option::value_count::one_each_time);
+    }
+    // An option without a value, or with =true or =false.
+    void flag(std::string const& option, bool& to, std::string const& help);
+    // The option is for this one call: no variable, no file and no --print-config has it.
+    void only_as_flag(std::string const& option) { named(option).is_kept = false; }
+    // What holds where the option is not set, asked for after all is read; empty where nothing does.
+    void otherwise(std::string const& option, std::function<std::string()> standard) {
+        named(option).otherwise = std::move(standard);
+    }
+    // Names that a value may have, for completion.
+    void suggest(std::string const& option, std::vector<std::string> names) {
+        named(option).choices = std::move(names);
+    }
+    // Words before all options are values of this one.
+    void first_words_are(std::string const& option) { positional_ = option; }
+
+    // A question to the options as a whole, asked after they are read.
+    void check(std::function<void()> question) { checks_.push_back(std::move(question)); }
+    void problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
+    void footer(std::string const& text) { footer_ = text; }
+
+    // Reads the words of a command line, the environment and the file of options. False where all is done: --help,
+    // --print-config or --completion was asked for and printed. Throws errc::usage with every problem.
+    bool read(int argc, char const* const* argv);
+
+    [[nodiscard]] std::string const& name() const { return name_; }
+    [[nodiscard]] std::string help() const;
+    [[nodiscard]] std::vector<declared_option> const& options() const { return options_; }
+    // What is set, as a file that --config-file reads to the same, with the origin of each in a comment.
+    [[nodiscard]] std::string resolved() const;
+
+private:
+    declared_option& add(std::string const& name, std::string const& type, std::string const& help, needed need,
+                         std::function<void(std::string const&)> take,
+                         declared_option::value_count count = declared_option::value_count::one);
+    declared_option* find(std::string const& name);
+    declared_option& named(std::string const& option);
+    [[nodiscard]] std::vector<std::string> names() const;
+    // The last word of its name: its table in a file.
+    [[nodiscard]] std::string table() const { return name_.substr(name_.rfind(' ') + 1); }
+
+    template <class Value> static std::string range(Value least, Value most) {
+        std::string const kind = std::is_integral_v<Value> ? "a whole number" : "a number";
+        bool const open =
+            std::is_floating_point_v<Value> && least == std::numeric_limits<Value>::min();  // above 0, below most
+        if (open)
+            return kind + " above 0" +
+                   (most < std::numeric_limits<Value>::max() ? " and below " + detail::six_digits(double(most)) : "");
+        if (most < std::numeric_limits<Value>::max())
+            return kind + " from " + detail::shortest(double(least)) + " to " + detail::shortest(double(most));
+        return kind + " of at least " + detail::shortest(double(least));
+    }
+
+    void guarded(std::function<void()> const& f);
+    void take_words(std::vector<std::string> const& words);
+    void take_word_values(std::string const& name, std::vector<std::string> values);
+    void take_environment();
+    void take_file(std::string const& path);
+    void give(declared_option& option, std::vector<std::string> values, std::string const& origin,
+              std::string const& place);
+    void use_values();
+
+    std::string name_;
+    std::string description_;
+    std::string footer_;
+    std::string positional_;
+    std::vector<declared_option> options_;
+    std::vector<std::function<void()>> checks_;
+    std::vector<std::string> problems_;
+    std::vector<std::string> without_value_;
+    std::string options_file_;
+    std::string completion_;
+    bool asks_for_help_ = false;
+    bool asks_for_resolved_ = false;
+};
+
+}  // namespace calm::apps

@@ -1,0 +1,551 @@
+#include "command/command_line.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "calm/sample/temperature.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "command/command.hpp"
+#include "command/completion.hpp"
+#include "command/suggest.hpp"
+#include "registry.hpp"
+#include "run/run_record.hpp"
+#include "run/training_run.hpp"
+#include "text/text_data.hpp"
+#include "text/writing.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr char const* spec_help =
+    "text: files (.txt, .jsonl, .json, each also .gz or .zst), folders or patterns of them, stories:N, about N tokens "
+    "of generated stories, or markov:N, N symbols of a Markov chain";
+
+void add_data(command& c, data_options& data) {
+    c.list("--data", data.sources, "SPEC", spec_help);
+    c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S", "seed of generated text",
+                                                          0);
+    c.parsed("--holdout", "M:R", "keep every document whose number modulo M is R for evaluation",
+             [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
+    c.flag("--skip-bad", data.skip_bad, "leave malformed documents out and count them, instead of ending");
+    c.text("--cache", data.cache, "DIR",
+           "where ids of large files are kept, FILE.calm-tokens; none: nowhere (beside the files)");
+    c.check([&data, &c] {
+        for (auto const& spec : data.sources) {
+            try {
+                static_cast<void>(document_source::parse(spec));
+            } catch (error const& wrong) {
+                c.problem(std::string("--data ") + wrong.what());
+            }
+        }
+    });
+}
+
+void add_mode(command& c, data_options& data) {
+    c.choice("--mode", {"padded", "published"},
+             "packing of documents: padded, every alignment and EOS; or published, as the published models (as the "
+             "model, else padded)",
+             [&data](std::string const& name) { data.mode = name; });
+    c.check([&data, &c] {
+        if (!data.mode.empty() && is_markov(data.sources))
+            c.problem("--mode: markov:N is an unbroken stream without BOS, EOS and PAD; leave it out");
+    });
+}
+
+// How a patch is sampled: temperature, rule, and how many draws some rules take at most.
+void add_sampler(command& c, std::string& temperature, std::string& rule, index_t& pool, std::string const& pool_option,
+                 std::string const& colder) {
+    c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
+        parse_temperature(text);
+        temperature = text;
+    });
+    c.otherwise("--temperature", [standard = temperature] { return standard; });
+    c.text(
+        "--sampler", rule, "NAME",
+        "adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: any T, by scaled "
+        "noise (adaptive)");
+    c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
+    c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
+                               sampler::limit);
+    c.check([&] { sampler_of(rule, temperature, pool); });
+}
+
+void add_threads(command& c, std::uint64_t& seed, int& threads) {
+    c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed of everything random (1)", 0);
+    c.number<int, int>("--threads", threads, "N", "threads; 0 takes the machine's (0)", 0, 4096);
+}
+
+// Nothing may be where a result goes.
+void require_free(command& c, std::string const& out) {
+    c.check([&c, &out] {
+        if (!out.empty() && std::filesystem::exists(std::filesystem::symlink_status(out)))
+            c.problem("--out: " + out + " is there already; choose another path, or remove it");
+    });
+}
+
+void add_out(command& c, std::string& out, std::string const& what) {
+    c.text("--out", out, "PATH", "where to write " + what + "; nothing may be there yet", needed::yes);
+    require_free(c, out);
+}
+
+void add_run(command& c, std::string& out) {
+    c.text("--out", out, "DIR", "where to write the model; a run that is there goes on", needed::yes);
+    c.check([&] {
+        if (!out.empty() && !run_directory::can_hold(out))
+            c.problem("--out: " + out +
+                      " is there already and holds no run to go on with; choose another path, or remove it");
+    });
+}
+
+// A path must be there, but for a word that may stand instead.
+void require_file(command& c, std::string const& option, std::string const& path, bool folder,
+                  std::string const& word = "") {
+    c.check([&c, &path, option, folder, word] {
+        if (path.empty() || path == word) return;
+        if (!std::filesystem::exists(path))
+            c.problem(option + ": there is no " + path);
+        else if (std::filesystem::is_directory(path) != folder)
+            c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+    });
+}
+
+std::string default_text(training_recipe const& r) {
+    return "rate " + detail::six_digits(r.rate) + ", warm-up " + std::to_string(r.warmup) + ", steps " +
+           std::to_string(r.steps);
+}
+
+// What holds where the command line says nothing.
+std::string defaults_of(bool autoencoder) {
+    std::string text = "Compiled configurations and their defaults:";
+    for (auto const& one : compiled_configurations()) {
+        auto const& [ae, calm] = one.defaults;
+        text += "\n  " + one.name + ": ";
+        text += autoencoder
+                    ? "batch " + std::to_string(ae.batch_tokens) + ", " + default_text(ae) + ", kl-weight " +
+                          detail::six_digits(ae.objective.kl_weight) + ", random-patches " +
+                          detail::six_digits(ae.random_patches)
+                    : "batch " + std::to_string(calm.sequences) + ", block " + std::to_string(calm.block_tokens) +
+                          ", " + default_text(calm) + ", samples " + std::to_string(calm.objective.samples) +
+                          ", targets " + std::to_string(calm.objective.targets) + ", beta " +
+                          detail::six_digits(calm.objective.beta);
+    }
+    return text + "\nThe default steps hold where neither --steps nor --minutes is given.";
+}
+
+std::vector<std::string> configuration_names() {
+    std::vector<std::string> names;
+    for (auto const& one : compiled_configurations()) names.push_back(one.name);
+    return names;
+}
+
+constexpr double above_zero = std::numeric_limits<double>::min();
+
+void add_training(command& c, train_options& o) {
+    c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
+    c.check([&] {
+        if (!o.configuration.empty()) configuration_named(o.configuration);
+    });
+    c.suggest("--config", configuration_names());
+    c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
+    require_file(c, "--init", o.init, true);
+    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X",
+                                            "stop after so many minutes, if that is earlier", above_zero);
+    c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
+                                              "micro-batches a step: less memory, the same result", 1);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero);
+    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0);
+    c.choice("--schedule", {"constant", "cosine"}, "after the warm-up: constant, or cosine (needs --steps)",
+             [&o](std::string const& name) {
+                 o.schedule = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant;
+             });
+    c.check([&] {
+        if (o.schedule == rate_schedule::cosine && !o.steps)
+            c.problem("--schedule cosine falls towards the last step: give --steps");
+        if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
+            c.problem("--schedule cosine: expected more --steps than --warmup");
+    });
+    c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
+                                              "steps between evaluations on held-out text (a tenth of the run)", 1);
+    c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
+                                              "steps between checkpoints (a tenth of the run)", 1);
+    c.number<index_t, index_t>("--keep", o.keep, "N", "checkpoints that are kept, besides the best (2)", 1);
+    c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
+                               "steps to leave out at most for a loss or gradient that is not finite (0)", 0);
+    c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");
+    c.only_as_flag("--fresh");
+    c.flag("--override", o.take_changes, "go on with other settings than the run was started with");
+    c.only_as_flag("--override");
+    c.flag("--dry-run", o.dry_run, "print what the run would take, and neither train nor write");
+    c.only_as_flag("--dry-run");
+    c.check([&o] {
+        if (o.dry_run) o.data.cache = "none";  // it writes nothing
+    });
+    c.flag("--plot", o.plot, "draw the training curve at the end, as the program plot does");
+    add_threads(c, o.seed, o.threads);
+}
+
+// `calm` of `train calm`.
+std::string last_word(std::string const& name) {
+    return name.substr(name.rfind(' ') + 1);
+}
+
+constexpr char const* train_usage = "Trains what a CALM is made of, one after the other.\n"
+                                    "Usage: train tokenizer --vocabulary V --data SPEC... --out FILE\n"
+                                    "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
+                                    "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
+                                    "       train KIND --help shows every option of one.\n";
+
+template <class Number> std::string text_of(Number value) {
+    if constexpr (std::is_integral_v<Number>)
+        return value > 0 ? std::to_string(value) : "";
+    else
+        return detail::shortest(value);
+}
+
+// What holds where an option of training is not set: the recipe of the configuration with what is.
+template <class Recipe> class recipe_defaults {
+public:
+    recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
+        put("--steps", [](Recipe const& r) { return text_of(r.steps); });
+        put("--accumulation", [](Recipe const& r) { return text_of(r.accumulation); });
+        put("--rate", [](Recipe const& r) { return text_of(r.rate); });
+        put("--warmup", [](Recipe const& r) { return std::to_string(r.warmup); });
+        put("--schedule",
+            [](Recipe const& r) { return std::string(r.schedule == rate_schedule::cosine ? "cosine" : "constant"); });
+    }
+    void put(std::string const& option, std::function<std::string(Recipe const&)> text) {
+        command_.otherwise(option, [&o = options_, of = of_, text = std::move(text)] {
+            return text(recipe_for(configuration_named(o.configuration).defaults.*of, o));
+        });
+    }
+
+private:
+    command& command_;
+    train_options const& options_;
+    Recipe recipes::*of_;
+};
+
+// Every command: its name, what it does, its options with their places.
+template <class Options> struct described;
+
+template <> struct described<tokenizer_options> {
+    static constexpr char const* name = "train tokenizer";
+    static constexpr char const* what = "Learns a byte-level BPE vocabulary from text.";
+};
+template <> struct described<train_autoencoder_command> {
+    static constexpr char const* name = "train autoencoder";
+    static constexpr char const* what = "Trains the autoencoder: K tokens to one vector and back.";
+};
+template <> struct described<train_calm_command> {
+    static constexpr char const* name = "train calm";
+    static constexpr char const* what = "Trains the language model on a trained autoencoder.";
+};
+template <> struct described<evaluate_options> {
+    static constexpr char const* name = "evaluate";
+    static constexpr char const* what =
+        "Measures a model on held-out text: one JSON object on standard output, a table on standard error.";
+};
+template <> struct described<sweep_options> {
+    static constexpr char const* name = "sweep";
+    static constexpr char const* what =
+        "Trains and evaluates configurations on one source, each for the same time or on as many tokens: BrierLM and "
+        "FLOPs against K.";
+};
+template <> struct described<convert_options> {
+    static constexpr char const* name = "convert";
+    static constexpr char const* what =
+        "Writes a model in any published layout as safetensors, in another precision or several files: a table of its "
+        "tensors on standard output.";
+};
+template <> struct described<inspect_options> {
+    static constexpr char const* name = "inspect";
+    static constexpr char const* what =
+        "Tells of a stored model: sizes, parameters, FLOPs, files and what it was trained on.";
+};
+template <> struct described<plot_options> {
+    static constexpr char const* name = "plot";
+    static constexpr char const* what =
+        "Draws how a run of train went: losses and BrierLM against steps, tokens and seconds, in its directory.";
+};
+template <> struct described<generate_options> {
+    static constexpr char const* name = "generate";
+    static constexpr char const* what =
+        "Writes on from a prompt: text on standard output, statistics on standard error.";
+};
+
+void declare(command& c, tokenizer_options& o) {
+    c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V", "tokens, the 256 bytes and 3 specials among them",
+                               259, 1 << 24, needed::yes);
+    add_data(c, o.data);
+    add_out(c, o.out, "the vocabulary");
+}
+
+void declare(command& c, train_autoencoder_command& o) {
+    c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
+           needed::yes);
+    c.check([&c, &o] {
+        if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
+            c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
+    });
+    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    add_data(c, o.data);
+    add_mode(c, o.data);
+    add_run(c, o.out);
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss", 0);
+    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
+                                            "share of patches that are random tokens, 0.15 for real text", 0, 1);
+    add_training(c, o);
+    recipe_defaults<autoencoder_recipe> defaults(c, o, &recipes::autoencoder);
+    defaults.put("--batch", [](auto const& r) { return text_of(r.batch_tokens); });
+    defaults.put("--kl-weight", [](auto const& r) { return text_of(r.objective.kl_weight); });
+    defaults.put("--random-patches", [](auto const& r) { return text_of(r.random_patches); });
+    c.footer(defaults_of(true));
+}
+
+void declare(command& c, train_calm_command& o) {
+    c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
+    require_file(c, "--autoencoder", o.autoencoder, true);
+    add_data(c, o.data);
+    add_mode(c, o.data);
+    add_run(c, o.out);
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1);
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1);
+    c.number<std::optional<index_t>, index_t>("--samples", o.samples, "N", "model samples a position, in the loss", 2);
+    c.number<std::optional<index_t>, index_t>("--targets", o.targets, "M", "target samples a position, in the loss", 1);
+    c.number<std::optional<double>, double>("--beta", o.beta, "X", "exponent of the energy score", above_zero,
+                                            std::nextafter(2.0, 0.0));
+    add_training(c, o);
+    c.text("--sample-prompt", o.sample_prompt, "TEXT",
+           "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+    recipe_defaults<calm_recipe<energy_objective>> defaults(c, o, &recipes::calm);
+    defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
+    defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
+    defaults.put("--samples", [](auto const& r) { return text_of(r.objective.samples); });
+    defaults.put("--targets", [](auto const& r) { return text_of(r.objective.targets); });
+    defaults.put("--beta", [](auto const& r) { return text_of(r.objective.beta); });
+    c.footer(defaults_of(false));
+}
+
+void declare(command& c, evaluate_options& o) {
+    c.text("--model", o.model, "DIR", "model that train wrote", needed::yes);
+    require_file(c, "--model", o.model, true);
+    add_data(c, o.data);
+    c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1);
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position (8)", 2);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
+    add_mode(c, o.data);
+    add_sampler(c, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_threads(c, o.seed, o.threads);
+}
+
+void declare(command& c, sweep_options& o) {
+    c.list("--configs", o.configurations, "NAME", "configurations to compare");
+    c.suggest("--configs", configuration_names());
+    c.check([&] {
+        for (auto const& name : o.configurations) configuration_named(name);
+    });
+    c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
+           needed::yes);
+    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    add_data(c, o.data);
+    c.text("--out", o.out, "DIR",
+           "where to write models, sweep.tsv, sweep.gp and sweep.png; a sweep that is there goes on", needed::yes);
+    c.check([&c, &o] {
+        if (o.out.empty()) return;
+        auto const begun = std::filesystem::path(o.out) / run_file;
+        if (!run_directory::can_hold(o.out) && !std::filesystem::exists(begun))
+            c.problem("--out: " + o.out +
+                      " is there already and holds no sweep to go on with; choose another path, or remove it");
+        else if (run_directory::holds_run(o.out))
+            c.problem("--out: " + o.out + " holds the run of one model; choose another path");
+    });
+    c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
+                                            "minutes of training an autoencoder", above_zero);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero);
+    c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
+                                              "tokens to train an autoencoder on", 1);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1);
+    c.check([&] {
+        if (o.minutes.has_value() == o.tokens.has_value())
+            c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
+        if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
+            c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
+    });
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak",
+                                            above_zero);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0);
+    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
+                                            "share of patches that are random tokens", 0, 1);
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
+    add_threads(c, o.seed, o.threads);
+}
+
+void declare(command& c, convert_options& o) {
+    c.text("--model", o.model, "DIR", "model in any published layout", needed::yes);
+    require_file(c, "--model", o.model, true);
+    add_out(c, o.out, "the model");
+    c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
+             [&o](std::string const& name) { o.dtype = name; });
+    c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
+                                           "most bytes of tensors in one file (5000000000)", 1);
+}
+
+void declare(command& c, inspect_options& o) {
+    c.text("--model", o.model, "DIR", "model in any published layout", needed::yes);
+    require_file(c, "--model", o.model, true);
+    c.first_words_are("--model");
+}
+
+void declare(command& c, plot_options& o) {
+    c.list("--run", o.runs, "DIR", "directories that train wrote; the option may be left out: plot DIR");
+    c.first_words_are("--run");
+    c.check([&] {
+        for (auto const& run : o.runs)
+            if (!std::filesystem::exists(std::filesystem::path(run) / metrics_file))
+                c.problem("--run: expected the directory of a run, " + run + " has no " + metrics_file);
+    });
+    c.choice("--format", {"png", "svg"}, "kind of picture (png)",
+             [&o](std::string const& format) { o.format = format; });
+    c.otherwise("--format", [] { return std::string("png"); });
+}
+
+void declare(command& c, generate_options& o) {
+    c.text("--model", o.model, "DIR", "model that train calm wrote", needed::yes);
+    require_file(c, "--model", o.model, true);
+    c.repeated("--prompt", o.prompts, "TEXT",
+               "how a text begins (empty), - is standard input; again for a further text");
+    c.text("--prompts", o.prompts_file, "FILE", "further prompts, a line each; - is standard input");
+    require_file(c, "--prompts", o.prompts_file, false, "-");
+    c.text("--jsonl", o.jsonl, "FILE",
+           "prompts as lines {\"id\": ..., \"prompt\": \"...\"}, answered by such lines; - is standard input");
+    require_file(c, "--jsonl", o.jsonl, false, "-");
+    c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); nothing may be there yet");
+    require_free(c, o.out);
+    c.check([&] {
+        if (!o.out.empty() && o.jsonl.empty()) c.problem("--out is for the answers to --jsonl");
+        if (!o.jsonl.empty() && !(o.prompts.empty() && o.prompts_file.empty()))
+            c.problem("--jsonl has prompts of its own: leave --prompt and --prompts out");
+        auto const readers = std::count(o.prompts.begin(), o.prompts.end(), "-") + (o.prompts_file == "-" ? 1 : 0);
+        if (readers > 1) c.problem("standard input can be read once: give one - of --prompt and --prompts");
+    });
+    add_sampler(c, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+    c.choice("--padding", {"left", "right"}, "where a prompt is filled up to whole patches: right as published (left)",
+             [&o](std::string const& side) { o.pad_left = side == "left"; });
+    c.otherwise("--padding", [] { return std::string("left"); });
+    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most, of a text (200)", 1);
+    c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1);
+    add_threads(c, o.seed, o.threads);
+}
+
+template <class Options> std::optional<Options> read_command(int argc, char const* const* argv) {
+    Options o;
+    command c(described<Options>::name, described<Options>::what);
+    declare(c, o);
+    if (!c.read(argc, argv)) return std::nullopt;
+    if constexpr (requires { o.record; }) {
+        o.record.options = c.resolved();
+        o.record.words.assign(1, c.name());
+        o.record.words.insert(o.record.words.end(), argv, argv + argc);
+    }
+    return o;
+}
+
+// What is left of `train tokenizer` and so on behind the first word.
+template <class Options> completed_command completed() {
+    Options o;
+    command c(described<Options>::name, described<Options>::what);
+    declare(c, o);
+    return {last_word(c.name()), c.options()};
+}
+
+template <class... Options> struct list_of_commands {
+    static std::vector<std::string> names() { return {last_word(described<Options>::name)...}; }
+    static std::vector<completed_command> all() { return {completed<Options>()...}; }
+};
+using commands_of_train = list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command>;
+using all_commands =
+    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, evaluate_options, sweep_options,
+                     generate_options, convert_options, inspect_options, plot_options>;
+
+}  // namespace
+
+std::vector<std::string> names_of_all_commands() {
+    return all_commands::names();
+}
+
+std::vector<std::string> options_of_all_programs() {
+    std::vector<std::string> names;
+    for (auto const& one : all_commands::all())
+        for (auto const& option : one.options)
+            if (option.is_kept) names.push_back(option.name);
+    return names;
+}
+
+std::optional<train_command> read_train(int argc, char const* const* argv) {
+    auto const kinds = commands_of_train::names();
+    std::string const kind = argc > 1 ? argv[1] : "";
+    if (kind == "--help" || kind == "-h") {
+        std::fputs(train_usage, stdout);
+        return std::nullopt;
+    }
+    // Wherever it stands: a shell completes the whole program.
+    for (int i = 1; i < argc; ++i) {
+        std::string const word = argv[i];
+        if (word != "--completion" && !word.starts_with("--completion=")) continue;
+        require_completed_shell(word == "--completion" && i + 1 < argc ? argv[i + 1] : word.substr(word.find('=') + 1));
+        std::fputs(bash_completion("train", commands_of_train::all()).c_str(), stdout);
+        return std::nullopt;
+    }
+    auto const read = [&]<class Options>(Options const&) {
+        auto o = read_command<Options>(argc - 2, argv + 2);
+        if constexpr (requires { o->record; })
+            if (o) o->record.words.assign(argv, argv + argc);
+        return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
+    };
+    if (kind == kinds[0]) return read(tokenizer_options{});
+    if (kind == kinds[1]) return read(train_autoencoder_command{});
+    if (kind == kinds[2]) return read(train_calm_command{});
+    throw error(errc::usage, kind.empty()
+                                 ? "what is to be trained? Expected one of " + listed(kinds) + "\n" + train_usage
+                                 : "expected one of " + listed(kinds) + ", found '" + kind + "'" +
+                                       did_you_mean(kind, kinds) + "\n" + train_usage);
+}
+
+std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv) {
+    return read_command<evaluate_options>(argc - 1, argv + 1);
+}
+
+std::optional<sweep_options> read_sweep(int argc, char const* const* argv) {
+    return read_command<sweep_options>(argc - 1, argv + 1);
+}
+
+std::optional<convert_options> read_convert(int argc, char const* const* argv) {
+    return read_command<convert_options>(argc - 1, argv + 1);
+}
+
+std::optional<inspect_options> read_inspect(int argc, char const* const* argv) {
+    return read_command<inspect_options>(argc - 1, argv + 1);
+}
+
+std::optional<plot_options> read_plot(int argc, char const* const* argv) {
+    return read_command<plot_options>(argc - 1, argv + 1);
+}
+
+std::optional<generate_options> read_generate(int argc, char const* const* argv) {
+    return read_command<generate_options>(argc - 1, argv + 1);
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,135 @@
+#pragma once
+// What command lines say, as plain values. What was not said is empty and follows from the configuration.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calm/train/loop.hpp"
+
+namespace calm::apps {
+
+struct data_options {
+    std::vector<std::string> sources;  // SPECs: files, folders, patterns, stories:N, markov:N
+    std::optional<std::uint64_t> data_seed;
+    std::string holdout;     // "m:r" or empty
+    std::string mode;        // padded or published, or empty: as the model
+    bool skip_bad = false;   // malformed documents are left out and counted
+    std::string cache = "";  // a folder; none: no caches; or empty: beside the files
+};
+
+struct tokenizer_options {
+    data_options data;
+    index_t vocabulary = 0;
+    std::string out;
+};
+
+// How a run came about, for its directory.
+struct run_record {
+    std::string options;             // options.toml
+    std::vector<std::string> words;  // the command line
+};
+
+// Of an autoencoder or of a language model; each reads what concerns it.
+struct train_options {
+    std::string configuration;
+    std::string tokenizer;    // a file, or "markov"
+    std::string autoencoder;  // a model directory
+    std::string init;         // a model directory whose weights training starts from, or empty
+    std::string out;
+    data_options data;
+    std::optional<index_t> steps;
+    std::optional<double> minutes;
+    std::optional<index_t> batch;  // tokens, or sequences
+    std::optional<index_t> block;  // tokens
+    std::optional<index_t> accumulation;
+    std::optional<double> rate;
+    std::optional<index_t> warmup;
+    std::optional<rate_schedule> schedule;
+    std::optional<index_t> samples;
+    std::optional<index_t> targets;
+    std::optional<double> beta;
+    std::optional<double> kl_weight;
+    std::optional<double> random_patches;
+    std::optional<index_t> evaluate_every;
+    std::optional<index_t> save_every;
+    index_t keep = 2;            // checkpoints, besides the best
+    index_t skip_nonfinite = 0;  // steps that may be left out
+    bool fresh = false;          // start over where a run is
+    bool take_changes = false;   // go on with other settings than the run was started with
+    std::uint64_t seed = 1;
+    int threads = 0;
+    bool dry_run = false;       // plan only
+    bool plot = false;          // the training curve at the end
+    std::string sample_prompt;  // of the texts that a language model writes as it learns
+    run_record record;
+};
+
+struct evaluate_options {
+    std::string model;
+    data_options data;
+    index_t block = 0;  // tokens; 0: as in training
+    index_t samples = 8;
+    index_t positions = 0;  // a random subset of so many; 0: all
+    std::string temperature = "1";
+    std::string sampler = "adaptive";
+    index_t pool = 200;  // of adaptive and batch
+    std::uint64_t seed = 1;
+    int threads = 0;
+};
+
+// Equal minutes or equal tokens for all: one of each pair is given.
+struct sweep_options {
+    std::vector<std::string> configurations;
+    std::string tokenizer;
+    std::string out;
+    data_options data;
+    std::optional<double> autoencoder_minutes;
+    std::optional<index_t> autoencoder_tokens;
+    std::optional<double> minutes;
+    std::optional<index_t> tokens;
+    std::optional<index_t> block;
+    std::optional<double> rate;
+    std::optional<double> kl_weight;
+    std::optional<double> random_patches;
+    index_t samples = 8;
+    index_t positions = 0;  // 0: all
+    std::uint64_t seed = 1;
+    int threads = 0;
+    run_record record;
+};
+
+struct plot_options {
+    std::vector<std::string> runs;  // directories
+    std::string format = "png";
+};
+
+struct convert_options {
+    std::string model;
+    std::string out;
+    std::string dtype;  // f32, bf16 or f16, or empty: as stored
+    std::uint64_t shard_bytes = 5'000'000'000;
+};
+
+struct inspect_options {
+    std::string model;
+};
+
+struct generate_options {
+    std::string model;
+    std::vector<std::string> prompts;
+    std::string prompts_file;  // or empty, or - for standard input, as a prompt may be
+    std::string jsonl;         // a file of JSON lines to answer, or -, or empty
+    std::string out;           // the answers, or empty
+    std::string temperature = "1/2";
+    std::string sampler = "adaptive";
+    index_t samples = 200;  // pool of adaptive and batch
+    index_t max_tokens = 200;
+    index_t at_once = 16;  // texts
+    bool pad_left = true;
+    std::uint64_t seed = 1;
+    int threads = 0;
+};
+
+}  // namespace calm::apps

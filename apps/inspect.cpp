@@ -1,0 +1,18 @@
+// inspect: what a model directory holds.
+
+#include "command/command_line.hpp"
+#include "program.hpp"
+#include "stored_tables.hpp"
+#include "text/text_output.hpp"
+
+using namespace calm::apps;
+
+int main(int argc, char** argv) {
+    return run_program("inspect", [&] {
+        auto const options = read_inspect(argc, argv);
+        if (!options) return 0;
+        auto const model = calm::read_model_description(options->model);
+        text_output().put(model_text(model, calm::stored_weights::open(options->model)));
+        return 0;
+    });
+}

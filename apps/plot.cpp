@@ -1,0 +1,17 @@
+// plot: the training curve of a run, as a picture.
+
+#include "command/command_line.hpp"
+#include "program.hpp"
+#include "run/training_curve.hpp"
+#include "text/text_output.hpp"
+
+using namespace calm::apps;
+
+int main(int argc, char** argv) {
+    return run_program("plot", [&] {
+        auto const options = read_plot(argc, argv);
+        if (!options) return 0;
+        for (auto const& run : options->runs) text_output().put(plot_training(run, options->format) + "\n");
+        return 0;
+    });
+}

@@ -1,0 +1,8 @@
+#include "products.hpp"
+
+namespace calm::detail {
+
+template void gemm(context<cpu> const&, product<float> const&);
+template void serial_gemm(product<float> const&);
+
+}  // namespace calm::detail

@@ -1,0 +1,11 @@
+#pragma once
+// Matrix products are compiled once for all configurations, in products.cpp: they know nothing of one.
+
+#include "calm/tensor/matmul.hpp"
+
+namespace calm::detail {
+
+extern template void gemm(context<cpu> const&, product<float> const&);
+extern template void serial_gemm(product<float> const&);
+
+}  // namespace calm::detail

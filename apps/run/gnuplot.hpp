@@ -1,0 +1,16 @@
+#pragma once
+// Plots, by gnuplot where it is installed.
+
+#include <string>
+
+namespace calm::apps {
+
+// One word for a shell, in single quotes.
+std::string quoted(std::string const& word);
+
+// Writes <folder>/<name>.gp and runs gnuplot on it in the folder. The sentence says where the plot is, or how to make
+// it. `result` is the file that the script writes. Throws errc::storage where the script cannot be written.
+std::string plotted(std::string const& folder, std::string const& name, std::string const& script,
+                    std::string const& result);
+
+}  // namespace calm::apps

@@ -1,0 +1,146 @@
+#include "run/report.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+namespace calm::apps {
+
+std::string formatted(char const* format, ...) {
+    char text[512];
+    std::va_list values;
+    va_start(values, format);
+    std::vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return text;
+}
+
+std::string duration_text(double seconds) {
+    if (!std::isfinite(seconds)) return "?";
+    auto const s = static_cast<long>(std::lround(seconds));
+    if (s < 60) return formatted("%ld s", s);
+    if (s < 3600) return formatted("%ld:%02ld", s / 60, s % 60);
+    return formatted("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string bytes_text(std::size_t bytes) {
+    auto const b = static_cast<double>(bytes);
+    if (b < 1e3) return formatted("%zu B", bytes);
+    if (b < 1e6) return formatted("%.1f kB", b / 1e3);
+    if (b < 1e9) return formatted("%.1f MB", b / 1e6);
+    return formatted("%.2f GB", b / 1e9);
+}
+
+std::string grouped(index_t n) {
+    std::string text = std::to_string(n);
+    for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+        text.insert(static_cast<std::size_t>(at), ",");
+    return text;
+}
+
+namespace {
+
+std::string tokens_text(double rate) {
+    return rate < 1e4   ? formatted("%.0f", rate)
+           : rate < 1e6 ? formatted("%.1fk", rate / 1e3)
+                        : formatted("%.2fM", rate / 1e6);
+}
+
+std::string line_of(progress const& p) {
+    std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
+    if (std::isfinite(p.cross_entropy))
+        line += formatted(" (ce %.4f, kl %.1f, posterior std %.3f)", p.cross_entropy, p.kl, p.posterior_std);
+    line += formatted("  gradient %.2f  rate %.1e  %s tokens/s", p.gradient_norm, p.rate,
+                      tokens_text(p.tokens_per_second).c_str());
+    if (std::isfinite(p.share_of_peak)) line += formatted("  %.0f %% of peak", 100 * p.share_of_peak);
+    return line + "  " + bytes_text(p.memory) + "  " + duration_text(p.seconds_left) + " left";
+}
+
+}  // namespace
+
+run_report::run_report(std::string const& directory, std::uint64_t keep) :
+    log_(directory + "/" + metrics_file, keep), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+// What an error says next begins on a line of its own.
+run_report::~run_report() {
+    if (terminal_ && width_ > 0) std::fputc('\n', stderr);
+}
+
+void run_report::plan(memory_plan const& plan, double machine_peak) {
+    std::string table = "memory\n";
+    for (auto const& part : plan.parts)
+        table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
+    table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
+    say(table);
+    say(formatted("this machine multiplies matrices at %.0f GFLOP/s (the peak that shares refer to)",
+                  machine_peak / 1e9));
+}
+
+void run_report::step(progress const& now) {
+    last_ = now;
+    shown_ = logged_ = false;
+    if (now.step < 10 || (now.step + 1) % 10 == 0) log_last();
+    if (now.seconds >= next_show_) show();
+}
+
+void run_report::skipped(progress const& now, error const& why) {
+    std::string_view const reason = why.what();
+    log({{"step", now.step + 1}, {"skipped", now.skipped}, {"why", reason}});
+    say(formatted("a step is left out, the %lld. of this run: ", static_cast<long long>(now.skipped)) +
+        std::string(reason));
+}
+
+void run_report::log_last() {
+    auto const& p = last_;
+    log_.write({{"step", p.step + 1},
+                {"tokens", (p.step + 1) * tokens_a_step_},
+                {"seconds", p.seconds},
+                {"loss", p.loss},
+                {"cross_entropy", p.cross_entropy},
+                {"kl", p.kl},
+                {"posterior_std", p.posterior_std},
+                {"gradient_norm", p.gradient_norm},
+                {"rate", p.rate},
+                {"tokens_per_second", p.tokens_per_second},
+                {"share_of_peak", p.share_of_peak},
+                {"memory", static_cast<index_t>(p.memory)},
+                {"skipped", p.skipped}});
+    logged_ = true;
+}
+
+void run_report::show() {
+    auto const line = line_of(last_);
+    if (terminal_) {
+        std::fprintf(stderr, "\r%-*s", static_cast<int>(width_), line.c_str());
+        width_ = line.size();
+        std::fflush(stderr);
+    } else {
+        std::fprintf(stderr, "%s\n", line.c_str());
+    }
+    next_show_ = last_.seconds + (terminal_ ? 0.2 : last_.step < 1 ? 1.0 : 5.0);
+    shown_ = true;
+}
+
+void run_report::say(std::string const& sentence) {
+    if (terminal_ && width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(width_), "");
+    width_ = 0;
+    std::fprintf(stderr, "%s\n", sentence.c_str());
+}
+
+void run_report::log_now() {
+    if (!logged_) log_last();
+}
+
+void run_report::finish() {
+    log_now();
+    if (!shown_) show();
+    if (terminal_ && width_ > 0) std::fputc('\n', stderr);
+    width_ = 0;
+    if (last_.skipped > 0)
+        say(formatted("%lld steps were left out: their loss or gradients were not finite",
+                      static_cast<long long>(last_.skipped)));
+}
+
+}  // namespace calm::apps

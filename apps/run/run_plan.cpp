@@ -1,0 +1,77 @@
+#include "run/run_plan.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include "calm/train/run_directory.hpp"
+#include "run/report.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+std::string limit_of(training_recipe const& r) {
+    if (r.seconds <= 0) return grouped(r.steps);
+    std::string const time = "as many as " + duration_text(r.seconds) + " allow";
+    return r.steps > 0 ? time + ", at most " + grouped(r.steps) : time;
+}
+
+// Of the file system where the path will be.
+std::string free_text(std::string const& out) {
+    std::error_code failed;
+    auto place = std::filesystem::absolute(out, failed);
+    while (!std::filesystem::exists(place, failed) && place.has_relative_path()) place = place.parent_path();
+    auto const space = std::filesystem::space(place, failed);
+    return failed ? "" : ", " + bytes_text(space.available) + " are free";
+}
+
+// The newest ones, the best, and one that is being written: values and moments each.
+std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
+    std::size_t one = 0;
+    for (auto const& part : plan.memory.parts)
+        if (part.name == "values" || part.name == "moments") one += part.bytes;
+    return one * static_cast<std::size_t>(keep + 2);
+}
+
+}  // namespace
+
+std::string to_text(run_plan const& p, train_options const& o) {
+    std::string text;
+    auto const line = [&](char const* name, std::string const& value) {
+        text += formatted("%-16s", name) + value + "\n";
+    };
+    line("configuration", p.configuration);
+    line("parameters", grouped(p.parameters) + " to train, a vocabulary of " + grouped(p.vocabulary));
+    line("text", grouped(static_cast<index_t>(p.documents)) + " documents of " +
+                     grouped(static_cast<index_t>(p.tokens)) + " tokens; " +
+                     (p.heldout_tokens > 0 ? grouped(static_cast<index_t>(p.heldout_tokens)) + " tokens held out"
+                                           : "nothing is held out, so nothing is evaluated"));
+    line("steps", limit_of(p.recipe) + ", of " + grouped(p.tokens_a_step) + " tokens in " +
+                      grouped(p.recipe.accumulation) + (p.recipe.accumulation > 1 ? " micro-batches" : " batch"));
+    if (p.recipe.steps > 0) {
+        auto const all = static_cast<double>(p.recipe.steps) * static_cast<double>(p.tokens_a_step);
+        line("tokens", formatted("%s%.4g, %.2f times the text", p.recipe.seconds > 0 ? "at most " : "", all,
+                                 all / static_cast<double>(p.tokens)));
+    }
+    line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
+    line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
+                            p.flops_a_token * static_cast<double>(p.tokens_a_step), p.flops_a_token));
+    line("memory", bytes_text(p.memory.total()));
+    for (auto const& part : p.memory.parts)
+        line("", formatted("%-18s %10s", part.name.c_str(), bytes_text(part.bytes).c_str()));
+    line("disk", bytes_text(checkpoint_bytes(p, o.keep)) + " at most for checkpoints" + free_text(o.out));
+    line("directory", o.out + (run_directory::holds_run(o.out) && !o.fresh ? ", which holds a run to go on with" : ""));
+    return text;
+}
+
+training_callbacks only_the_plan(memory_plan& to, training_recipe const& recipe) {
+    training_callbacks calls;
+    calls.start = [&to](memory_plan const& plan) { to = plan; };
+    calls.resume = [recipe](training_state& state) {  // all is done
+        state.step = recipe.steps;
+        state.seconds = recipe.seconds;
+    };
+    return calls;
+}
+
+}  // namespace calm::apps

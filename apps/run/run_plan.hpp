@@ -1,0 +1,31 @@
+#pragma once
+// What a training run would take, known without a step of it.
+
+#include <cstddef>
+#include <string>
+
+#include "calm/train/loop.hpp"
+#include "command/options.hpp"
+
+namespace calm::apps {
+
+struct run_plan {
+    std::string configuration;
+    index_t parameters = 0;  // to train
+    index_t vocabulary = 0;
+    std::size_t documents = 0;  // of the text to train on
+    std::size_t tokens = 0;
+    std::size_t heldout_tokens = 0;  // that the run is evaluated on
+    index_t tokens_a_step = 0;
+    double flops_a_token = 0;  // of a step, matrix products
+    training_recipe recipe = {};
+    memory_plan memory = {};
+};
+
+// The plan as lines of text, with the disk that the checkpoints of the options need and have.
+std::string to_text(run_plan const& plan, train_options const& o);
+
+// What a loop tells so that it ends before its first step: only the memory plan is taken.
+training_callbacks only_the_plan(memory_plan& to, training_recipe const& recipe);
+
+}  // namespace calm::apps

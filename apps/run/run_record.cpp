@@ -1,0 +1,104 @@
+#include "run/run_record.hpp"
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "calm/io/file.hpp"
+#include "calm/version.hpp"
+#include "strict_json.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+#ifdef CALM_GIT_DESCRIPTION
+constexpr char const* sources = CALM_GIT_DESCRIPTION;
+#else
+constexpr char const* sources = "";
+#endif
+
+std::string date_text() {
+    auto const now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+std::string content_of(std::string const& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(std::string const& path, std::string const& text) {
+    replaced_file file(path);
+    file.write(std::string_view(text));
+    file.commit();
+}
+
+// The calls before; none where the file is not one of ours.
+nlohmann::ordered_json calls_of(std::string const& path) {
+    try {
+        auto const before = nlohmann::ordered_json::parse(json_line(strict_json(content_of(path))));
+        if (before.is_object() && before.contains("calls") && before["calls"].is_array()) return before["calls"];
+    } catch (error const&) {
+        return nlohmann::ordered_json::array();
+    }
+    return nlohmann::ordered_json::array();
+}
+
+// The lines of a step at most `step`.
+std::string lines_until(std::string const& path, index_t step) {
+    std::ifstream file(path, std::ios::binary);
+    std::string kept;
+    for (std::string line; std::getline(file, line);) try {
+            auto const at = strict_json(line);
+            if (at.is_object() && at.contains("step") && at["step"].is_number() && at["step"].get<index_t>() <= step)
+                kept += line + "\n";
+        } catch (error const&) {
+            continue;  // an interrupted line
+        }
+    return kept;
+}
+
+std::string cut(std::string const& path, index_t step) {
+    if (std::filesystem::exists(path)) write_file(path, lines_until(path, step));
+    return path;
+}
+
+}  // namespace
+
+std::string version_text() {
+    std::string const number =
+        std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
+    return *sources == '\0' ? number : number + " (" + sources + ")";
+}
+
+void write_record(std::string const& directory, run_record const& record, index_t step) {
+    std::filesystem::path const folder(directory);
+    auto const path = (folder / run_file).string();
+    auto calls = calls_of(path);
+    calls.push_back(
+        {{"date", date_text()}, {"command", record.words}, {"version", version_text()}, {"after_step", step}});
+    nlohmann::ordered_json const all{{"calls", std::move(calls)}};
+    write_file(path, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (!record.options.empty()) write_file((folder / options_toml).string(), record.options);
+}
+
+samples_log::samples_log(std::string const& directory, index_t step) :
+    log_(cut((std::filesystem::path(directory) / samples_file).string(), step)) {}
+
+void samples_log::add(index_t step, double seconds, std::string const& prompt, std::string const& text) {
+    auto const readable = [](std::string const& s) {
+        return strict_json(json_line(nlohmann::json(s))).get<std::string>();
+    };
+    log_.write({{"step", step}, {"seconds", seconds}, {"prompt", readable(prompt)}, {"text", readable(text)}});
+}
+
+}  // namespace calm::apps

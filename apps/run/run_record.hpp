@@ -1,0 +1,35 @@
+#pragma once
+// Files by which the directory of a run explains itself: how it came about, and what it wrote as it learned.
+
+#include <string>
+#include <vector>
+
+#include "calm/tensor/extents.hpp"
+#include "calm/train/metrics.hpp"
+#include "command/options.hpp"
+
+namespace calm::apps {
+
+inline constexpr char const* run_file = "run.json";
+inline constexpr char const* options_toml = "options.toml";
+inline constexpr char const* samples_file = "samples.jsonl";
+
+// The version of the library, with the state of its sources where a build knew it: "0.1.0 (6ccf3cb)".
+std::string version_text();
+
+// Writes options.toml, and adds this call to the calls of run.json: its time (UTC), command line and version, and the
+// step it begins after. Throws errc::storage.
+void write_record(std::string const& directory, run_record const& record, index_t step);
+
+// samples.jsonl: what the model writes at a step, a line each.
+class samples_log {
+public:
+    // Goes on with the file after a step: what was written later is left out. Throws errc::storage.
+    samples_log(std::string const& directory, index_t step);
+    void add(index_t step, double seconds, std::string const& prompt, std::string const& text);
+
+private:
+    metrics_log log_;
+};
+
+}  // namespace calm::apps

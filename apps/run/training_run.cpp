@@ -1,0 +1,350 @@
+#include "run/training_run.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "calm/io/stored_weights.hpp"
+#include "calm/text/sha256.hpp"
+#include "program.hpp"
+#include "run/gnuplot.hpp"
+#include "run/run_record.hpp"
+#include "run/training_curve.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+void take_common(training_recipe& r, train_options const& o) {
+    if (o.steps || o.minutes) {
+        r.steps = o.steps.value_or(0);
+        r.seconds = 60 * o.minutes.value_or(0);
+    }
+    r.rate = o.rate.value_or(r.rate);
+    r.warmup = o.warmup.value_or(r.warmup);
+    r.schedule = o.schedule.value_or(r.schedule);
+    r.accumulation = o.accumulation.value_or(r.accumulation);
+    r.evaluate_every = o.evaluate_every.value_or(r.evaluate_every);
+    r.save_every = o.save_every.value_or(r.save_every);
+    r.skip_nonfinite = o.skip_nonfinite;
+}
+
+std::string joined(std::vector<std::string> const& words) {
+    std::string text;
+    for (auto const& word : words) text += (text.empty() ? "" : " ") + word;
+    return text;
+}
+
+// Sixteen digits tell files apart in a table.
+std::string short_hash(std::string const& digits) {
+    return digits.substr(0, 16);
+}
+
+// The documents that it reads, of which so many at most count, at equal distances.
+std::string fingerprint_of(corpus const& text) {
+    constexpr std::size_t most = 256;
+    sha256 hash;
+    std::size_t const n = text.documents();
+    for (std::size_t i = 0; i < std::min(n, most); ++i) {
+        auto const ids = text.document(n <= most ? i : i * n / most);
+        hash.add({reinterpret_cast<char const*>(ids.data()), ids.size_bytes()});
+    }
+    return std::to_string(n) + " documents, " + std::to_string(text.tokens()) + " tokens, " + short_hash(hash.hex());
+}
+
+// Of names and values, as any published layout holds them.
+std::string fingerprint_of(stored_model const& model) {
+    sha256 hash;
+    auto const weights = stored_weights::open(model.directory);
+    for (auto const& tensor : weights.tensors()) {
+        hash.add(tensor.name);
+        hash.add({reinterpret_cast<char const*>(tensor.bytes.data()), tensor.bytes.size()});
+    }
+    return short_hash(hash.hex());
+}
+
+std::string for_shell(std::string const& word) {
+    auto const plain = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+               std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
+    };
+    return !word.empty() && std::all_of(word.begin(), word.end(), plain) ? word : quoted(word);
+}
+
+}  // namespace
+
+autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o) {
+    take_common(r, o);
+    r.batch_tokens = o.batch.value_or(r.batch_tokens);
+    r.objective.kl_weight = o.kl_weight.value_or(r.objective.kl_weight);
+    r.random_patches = o.random_patches.value_or(r.random_patches);
+    return r;
+}
+
+calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_options const& o) {
+    take_common(r, o);
+    r.sequences = o.batch.value_or(r.sequences);
+    r.block_tokens = o.block.value_or(r.block_tokens);
+    r.objective.samples = o.samples.value_or(r.objective.samples);
+    r.objective.targets = o.targets.value_or(r.objective.targets);
+    r.objective.beta = o.beta.value_or(r.objective.beta);
+    return r;
+}
+
+calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
+                                index_t block, packing mode, tokenizer const& words) {
+    calm_description ours;
+    ours.configuration = configuration;
+    ours.data = data_description{.mode = std::string(mode_name(mode)),
+                                 .block_tokens = block,
+                                 .data_seed = data_seed,
+                                 .holdout = o.data.holdout,
+                                 .sources = o.data.sources,
+                                 .extras = {}};
+    ours.tokenizer = tokenizer_description{.file = words.file_name(),
+                                           .pattern = std::string(words.pattern()),
+                                           .fingerprint = words.fingerprint(),
+                                           .extras = {}};
+    return ours;
+}
+
+recipe_record settings_of(calm_description const& ours, train_options const& o, corpus const& text,
+                          stored_model const* autoencoder, recipe_record const& recipe) {
+    recipe_record all{{"train", autoencoder == nullptr ? "autoencoder" : "calm"},
+                      {"config", ours.configuration},
+                      {"data", joined(ours.data->sources)},
+                      {"data-seed", std::to_string(ours.data->data_seed)},
+                      {"holdout", ours.data->holdout},
+                      {"mode", ours.data->mode},
+                      {"text", fingerprint_of(text)},
+                      {"tokenizer", short_hash(ours.tokenizer->fingerprint)}};
+    if (autoencoder != nullptr) all.push_back({"autoencoder", fingerprint_of(*autoencoder)});
+    if (!o.init.empty()) all.push_back({"init", fingerprint_of(read_model_description(o.init))});
+    all.insert(all.end(), recipe.begin(), recipe.end());
+    return all;
+}
+
+std::string command_to_go_on(std::vector<std::string> const& words) {
+    std::string line;
+    for (auto const& word : words) {
+        auto const name = word.substr(0, word.find('='));
+        if (name == "--fresh" || name == "--override") continue;
+        line += (line.empty() ? "" : " ") + for_shell(word);
+    }
+    return line;
+}
+
+training_run::training_run(train_options const& options) : options_(options) {
+    if (options.dry_run) return;
+    if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
+    directory_.emplace(options.out);
+    if (options.fresh) return;
+    from_ = directory_->newest([](std::string const& damage) {
+        std::fprintf(stderr, "a checkpoint is damaged, so the one before it is taken: %s\n", damage.c_str());
+    });
+    best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
+}
+
+bool training_run::changed(std::string const& option) const {
+    return std::any_of(changes_.begin(), changes_.end(), [&](auto const& each) { return each.option == option; });
+}
+
+bool training_run::begin(recipe_record settings, training_recipe const& recipe, bool holds_out) {
+    settings_ = std::move(settings);
+    holds_out_ = holds_out;
+    if (from_) changes_ = differences(from_->record.recipe, settings_);
+    if (!changes_.empty() && !options_.take_changes)
+        throw error(errc::usage, options_.out + " holds a run that was started with other settings:\n" +
+                                     to_table(changes_) +
+                                     "\nGive the former ones to go on with it, --override to go on with the present "
+                                     "ones, or --fresh to start over");
+    bool const continued = directory_.has_value();
+    if (!directory_) {
+        directory_.emplace(options_.out);
+        if (!options_.fresh && directory_->newest())
+            throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
+    }
+    if (changed("data") || changed("holdout") || changed("mode")) best_.reset();  // of another measure
+    if (options_.fresh)
+        directory_->clear({metrics_file, std::string(config_file), std::string(weights_file), std::string(bigram_file),
+                           run_file, options_toml, samples_file});
+    std::uint64_t const logged = from_ ? from_->record.log_bytes : 0;
+    bool finished = false;
+    if (from_) {
+        directory_->publish(from_->directory);
+        auto const& state = from_->record.state;
+        steps_ = kept_ = state.step;
+        finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
+        // What is measured at the end follows in the log; where it does not, the end is done again.
+        std::error_code none;
+        auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), none);
+        if (finished)
+            std::fprintf(
+                stderr, "the run in %s is finished: %lld steps in %s. A larger --steps or --minutes goes on with it\n",
+                options_.out.c_str(), static_cast<long long>(state.step), duration_text(state.seconds).c_str());
+        if (finished && !none && (bytes > logged || !holds_out)) return false;
+    }
+    report_.emplace(directory_->path(), logged);
+    write_record(directory_->path(), options_.record, steps_);
+    if (from_ && !finished)
+        report_->say(formatted("goes on after step %lld of the run in %s", static_cast<long long>(steps_),
+                               options_.out.c_str()));
+    else if (!from_ && continued && !options_.fresh)
+        report_->say("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
+    if (!changes_.empty()) report_->say("with other settings from here on:\n" + to_table(changes_));
+    return true;
+}
+
+void training_run::go_on(text_blocks& blocks) const {
+    if (!from_) return;
+    auto const& at = from_->record.data;
+    bool const another = changed("data") || changed("data-seed") || changed("holdout") || changed("mode") ||
+                         changed("text") || changed("tokenizer") || changed("block") || changed("seed");
+    blocks.seek(another ? block_position{at.epoch + 1, 0} : at);
+}
+
+void training_run::keep(training_state const& state, text_blocks const& blocks,
+                        run_directory::write_model const& write) {
+    detail::flush_file(directory_->path(metrics_file));
+    directory_->save({state, options_.seed, blocks.position(), report_->bytes(), score_, settings_}, write,
+                     static_cast<std::size_t>(options_.keep));
+    kept_ = state.step;
+}
+
+training_callbacks training_run::callbacks(training_recipe const& recipe, text_blocks const& blocks,
+                                           run_directory::write_model write,
+                                           std::function<double(progress const&)> evaluate,
+                                           std::function<double()> score) {
+    note_signals();
+    training_callbacks calls;
+    calls.start = [this, peak = recipe.machine_peak](memory_plan const& plan) { report_->plan(plan, peak); };
+    calls.resume = [this](training_state& state) {
+        if (from_) restore_training(from_->directory, state);
+    };
+    calls.step = [this](progress const& now) {
+        report_->step(now);
+        steps_ = now.step + 1;
+        score_.reset();
+    };
+    calls.skipped = [this](progress const& now, error const& why) { report_->skipped(now, why); };
+    if (holds_out_)
+        calls.evaluate = [this, measure = std::move(evaluate)](progress const& now) { score_ = measure(now); };
+    calls.checkpoint = [this, &blocks, recipe, write = std::move(write),
+                        measure = std::move(score)](training_state const& state, state_after when) {
+        // Of a run that is through only its last evaluation follows in the log.
+        if (when == state_after::end && detail::share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
+        if (holds_out_ && when == state_after::end && !score_ && noted_signal() == 0) score_ = measure();
+        bool const better = score_ && (!best_ || *score_ > *best_);
+        if (better) best_ = score_;
+        if (better || when != state_after::evaluation) keep(state, blocks, write);
+    };
+    calls.stop = [] { return noted_signal() != 0; };
+    return calls;
+}
+
+void training_run::train(std::function<void()> const& loop) {
+    try {
+        loop();
+    } catch (error const& problem) {
+        if (problem.code() != errc::non_finite) throw;
+        std::string const advice = kept_ > 0
+                                       ? ".\nThe checkpoint of step " + std::to_string(kept_) +
+                                             " stands: go on from it with a lower --rate and --override, or with"
+                                       : ".\nThere is no checkpoint yet: start again with a lower --rate, or with";
+        throw error(errc::non_finite, problem.what() + advice + " --skip-nonfinite N, which leaves out up to N steps");
+    }
+    report_->finish();
+}
+
+int training_run::end() {
+    int const signal = noted_signal();
+    report_->say((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
+    if (options_.plot && steps_ > 0) report_->say(plot_training(options_.out));
+    if (signal == 0) return 0;
+    report_->say(options_.record.words.empty() ? "the same command goes on with it"
+                                               : "to go on: " + command_to_go_on(options_.record.words));
+    return 128 + signal;
+}
+
+double score_of(autoencoder_evaluation const& e) {
+    return -e.cross_entropy;
+}
+
+double score_of(evaluation const& e) {
+    return *e.brier_lm;
+}
+
+namespace {
+
+void log(run_report& report, autoencoder_evaluation const& e, index_t steps) {
+    report.log({{"step", steps},
+                {"token_accuracy", e.token_accuracy},
+                {"token_accuracy_posterior", e.token_accuracy_posterior},
+                {"heldout_posterior_std", e.posterior_std},
+                {"heldout_loss", e.cross_entropy}});
+}
+
+void log(run_report& report, evaluation const& e, index_t steps) {
+    auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
+    report.log({{"step", steps},
+                {"brier", list(*e.brier)},
+                {"brier_lm", *e.brier_lm},
+                {"brier_lm_se", e.brier_lm_se.value_or(progress::none)},
+                {"unigram_brier", list(*e.unigram_brier)},
+                {"bigram_brier", list(*e.bigram_brier)},
+                {"bigram_brier_lm", *e.bigram_brier_lm},
+                {"heldout_loss", *e.energy_loss}});
+}
+
+}  // namespace
+
+double told(run_report& report, autoencoder_evaluation const& e, index_t steps) {
+    log(report, e, steps);
+    report.say(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%",
+                         static_cast<long long>(steps), 100 * e.token_accuracy, 100 * e.token_accuracy_posterior));
+    return score_of(e);
+}
+
+double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe) {
+    log(report, e, now.step + 1);
+    double const brier_1 = (*e.brier)[0];
+    double const unigram = (*e.unigram_brier)[0];
+    report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
+                         "BrierLM %.2f (bigram %.2f)",
+                         static_cast<long long>(now.step + 1), *e.energy_loss, brier_1, unigram, (*e.bigram_brier)[0],
+                         *e.brier_lm, *e.bigram_brier_lm));
+    // Said once: at the first evaluation after a fifth of the run and after the warm-up.
+    if (now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
+        report.say(no_context_sentence(brier_1, unigram, recipe.rate));
+    return score_of(e);
+}
+
+void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps) {
+    log(report, e, steps);
+    evaluation all;
+    all.token_accuracy = e.token_accuracy;
+    all.token_accuracy_posterior = e.token_accuracy_posterior;
+    all.posterior_std = e.posterior_std;
+    report.say(to_table(all));
+}
+
+void tell_final(run_report& report, evaluation const& e, index_t steps) {
+    log(report, e, steps);
+    report.say(to_table(e));
+    report.say(formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
+    if (e.optimal_brier_lm)
+        report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
+                             *e.optimal_brier_lm));
+}
+
+std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate) {
+    return formatted(
+        "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
+        "learned no context. Mostly the rate is too high: stop, and start again with --rate %.1e",
+        brier_1, unigram_brier_1, rate / 2);
+}
+
+}  // namespace calm::apps

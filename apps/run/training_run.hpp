@@ -1,0 +1,101 @@
+#pragma once
+// A training run around the loop: recipes from options, what config.json says, where to go on, and what to say.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calm/io/model_directory.hpp"
+#include "calm/train/run_directory.hpp"
+#include "calm/train/session.hpp"
+#include "registry.hpp"
+#include "run/report.hpp"
+#include "text/text_data.hpp"
+
+namespace calm::apps {
+
+// The defaults with what the command line says instead. Without --steps and --minutes the default steps hold.
+autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o);
+calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_options const& o);
+
+// Our object in config.json.
+calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
+                                index_t block, packing mode, tokenizer const& words);
+
+// All that the weights of a run follow from: configuration, text, tokenizer, the autoencoder of a language model, or
+// null, the model that it starts from, and the recipe.
+recipe_record settings_of(calm_description const& ours, train_options const& o, corpus const& text,
+                          stored_model const* autoencoder, recipe_record const& recipe);
+
+// A command line for a shell, without what holds for one call: --fresh and --override.
+std::string command_to_go_on(std::vector<std::string> const& words);
+
+// A run in its directory, begun or gone on with. No other process trains there: where a run is from its making on,
+// where none is from begin() on.
+class training_run {
+public:
+    // Finds the checkpoint to go on from, and tells of damaged ones. Throws errc::storage where the path is taken by
+    // something else or by another process, or no checkpoint is whole.
+    explicit training_run(train_options const& options);
+
+    // Compares settings with those that the run was started with. Then the directory is made, or its log cut to where
+    // the run goes on. False, and said, where the run is finished already. Throws errc::usage with a table of the
+    // settings that differ, unless they are to be taken, and errc::storage where another process began one meanwhile.
+    // `holds_out`: text is held out, so a run that is finished was measured at its end.
+    bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out);
+
+    // The checkpoint to go on from, or nothing.
+    [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
+    // Whether a setting is not as it was.
+    [[nodiscard]] bool changed(std::string const& option) const;
+    [[nodiscard]] run_report& report() { return *report_; }
+    [[nodiscard]] index_t steps() const { return steps_; }
+
+    // Puts the text where the run goes on: in the epoch after, where it is another text or another order.
+    void go_on(text_blocks& blocks) const;
+
+    // What the loop is to tell. `write` writes a model directory; `evaluate` measures on held-out text, tells, and
+    // returns the score, the highest being the best; `score` only measures. They are called where text is held out,
+    // and outlive the callbacks.
+    training_callbacks callbacks(training_recipe const& recipe, text_blocks const& blocks,
+                                 run_directory::write_model write, std::function<double(progress const&)> evaluate,
+                                 std::function<double()> score);
+
+    // Runs the loop. A number that is not finite is told with what to do next.
+    void train(std::function<void()> const& loop);
+
+    // The last word: where the model lies and how to go on; the exit status, 0 or 128 + the signal that ended it early.
+    int end();
+
+private:
+    void keep(training_state const& state, text_blocks const& blocks, run_directory::write_model const& write);
+
+    train_options const& options_;
+    std::optional<run_directory> directory_;
+    std::optional<found_checkpoint> from_;
+    std::optional<run_report> report_;
+    recipe_record settings_;
+    std::vector<recipe_difference> changes_;
+    std::optional<double> score_;  // of the present step
+    std::optional<double> best_;
+    block_position position_;  // after the last step
+    index_t steps_ = 0;        // done
+    index_t kept_ = 0;         // step of the newest checkpoint
+    bool holds_out_ = false;
+};
+
+// Evaluations on held-out text of a run that goes on, told and logged after step `steps`. They return the score by
+// which the best checkpoint is known: of an autoencoder its loss, negative, of a language model its BrierLM.
+double score_of(autoencoder_evaluation const& e);
+double score_of(evaluation const& e);
+double told(run_report& report, autoencoder_evaluation const& e, index_t steps);
+double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe);
+// The same of the whole run, as a table.
+void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps);
+void tell_final(run_report& report, evaluation const& e, index_t steps);
+
+// What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what to change.
+std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate);
+
+}  // namespace calm::apps

@@ -1,0 +1,228 @@
+#include "stored_tables.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "calm/io/convert_model.hpp"
+#include "calm/model/flops.hpp"
+#include "command/suggest.hpp"
+#include "registry.hpp"
+#include "run/report.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+struct sums {
+    std::size_t tensors = 0;
+    std::size_t parameters = 0;
+    std::size_t bytes = 0;
+
+    void add(stored_tensor const& tensor) {
+        ++tensors;
+        parameters += tensor.count();
+        bytes += tensor.bytes.size();
+    }
+};
+
+using row = std::vector<std::string>;
+
+// Columns as wide as their longest entry; the first to the left, the others to the right.
+std::string aligned(std::vector<row> const& rows) {
+    std::vector<std::size_t> widths;
+    for (auto const& one : rows)
+        for (std::size_t i = 0; i < one.size(); ++i) {
+            if (i == widths.size()) widths.push_back(0);
+            widths[i] = std::max(widths[i], one[i].size());
+        }
+    std::string text;
+    for (auto const& one : rows) {
+        for (std::size_t i = 0; i < one.size(); ++i) {
+            std::string const space(widths[i] - one[i].size(), ' ');
+            text += i == 0 ? one[i] + (one.size() > 1 ? space : "") : "  " + space + one[i];
+        }
+        text += '\n';
+    }
+    return text;
+}
+
+// "F32", or all that occur.
+std::string types_of(std::span<stored_tensor const> tensors) {
+    std::vector<std::string> names;
+    for (auto const& tensor : tensors)
+        if (std::string name(name_of(tensor.type)); std::find(names.begin(), names.end(), name) == names.end())
+            names.push_back(std::move(name));
+    std::string text;
+    for (auto const& name : names) text += (text.empty() ? "" : " and ") + name;
+    return text;
+}
+
+std::string files_text(stored_weights const& weights) {
+    return std::string(name_of(weights.layout())) +
+           (weights.files() > 1 ? " (" + std::to_string(weights.files()) + ")" : "") + ", " +
+           std::to_string(weights.tensors().size()) + " tensors of " + types_of(weights.tensors());
+}
+
+// The part of the model that a tensor belongs to: transformer, ae_model.encoder.
+std::string module_of(std::string const& name) {
+    auto const end = name.find('.', name.starts_with("ae_model.") ? 9 : 0);
+    return name.substr(0, end);
+}
+
+std::string parameters_text(std::span<stored_tensor const> tensors) {
+    std::vector<std::string> order;
+    std::map<std::string, sums> modules;
+    sums all;
+    for (auto const& tensor : tensors) {
+        auto const module = module_of(tensor.name);
+        if (!modules.contains(module)) order.push_back(module);
+        modules[module].add(tensor);
+        all.add(tensor);
+    }
+    std::vector<row> rows{{"module", "tensors", "parameters", "bytes", "share"}};
+    auto const add = [&](std::string const& name, sums const& s) {
+        double const share =
+            all.parameters == 0 ? 0 : 100.0 * static_cast<double>(s.parameters) / static_cast<double>(all.parameters);
+        rows.push_back({name, std::to_string(s.tensors), grouped(static_cast<index_t>(s.parameters)),
+                        bytes_text(s.bytes), formatted("%.1f %%", share)});
+    };
+    for (auto const& name : order) add(name, modules[name]);
+    add("all", all);
+    return aligned(rows);
+}
+
+std::vector<row> autoencoder_rows(stored_model const& model) {
+    auto const& ae = model.sizes.autoencoder;
+    return {{"K, tokens a patch", std::to_string(ae.patch_size)},
+            {"L, latent", std::to_string(ae.latent_size)},
+            {"autoencoder: hidden", std::to_string(ae.hidden_size)},
+            {"autoencoder: intermediate", std::to_string(ae.intermediate_size)},
+            {"autoencoder: layers of the encoder", std::to_string(ae.num_encoder_layers)},
+            {"autoencoder: layers of the decoder", std::to_string(ae.num_decoder_layers)}};
+}
+
+std::vector<row> sizes_of(stored_model const& model) {
+    auto const& d = model.description;
+    std::vector<row> rows{{"V, vocabulary", grouped(d.vocab_size)}};
+    auto const number = [&](char const* name, index_t n) { rows.push_back({name, std::to_string(n)}); };
+    if (d.kind != model_kind::autoregressive)
+        for (auto& one : autoencoder_rows(model)) rows.push_back(std::move(one));
+    if (d.kind == model_kind::autoencoder) return rows;
+    number("D, backbone: hidden", d.hidden_size);
+    number("backbone: intermediate", d.intermediate_size);
+    number("backbone: layers", d.num_hidden_layers);
+    number("backbone: heads", d.num_attention_heads);
+    number("backbone: heads of keys and values", d.num_key_value_heads);
+    if (d.kind == model_kind::autoregressive) return rows;
+    rows.push_back({"backbone: reads", d.calm ? d.calm->input : "tokens"});
+    number("head: blocks", d.num_mlp_layers);
+    number("head: noise", d.noise_size);
+    number("N, model samples in the loss", d.num_samples);
+    if (d.calm) number("M, target samples in the loss", d.calm->num_target_samples);
+    rows.push_back({"beta of the energy score", formatted("%g", d.beta)});
+    return rows;
+}
+
+// What the configuration says of the posterior's noise; how wide it became is known from text alone (evaluate).
+std::string noise_text(stored_model const& model) {
+    auto const& d = model.description;
+    if (d.kind == model_kind::autoregressive) return "";
+    if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not at hand";
+    auto const ae = detail::described_autoencoder(d);
+    return formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
+                     ae.ae_dropout);
+}
+
+// "1.23e6"
+std::string flops_text(double n) {
+    return formatted("%.2e", n);
+}
+
+std::vector<row> flops_of(stored_model const& model) {
+    auto const& d = model.description;
+    auto const& c = model.sizes;
+    auto const K = static_cast<double>(c.autoencoder.patch_size);
+    index_t const V = model.vocabulary();
+    if (d.kind == model_kind::autoencoder) {
+        index_t const tokens = 524'288;  // a step, as published
+        return {{"FLOPs a token, training (524,288 tokens a step)",
+                 flops_text(flops::train_autoencoder(c.autoencoder, V, tokens / c.autoencoder.patch_size) / K)},
+                {"FLOPs a token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},
+                {"FLOPs a token, decoding", flops_text(flops::decoder(c.autoencoder, V) / K)}};
+    }
+    if (d.kind == model_kind::autoregressive || d.head != "energy") return {};
+    index_t const least = 2 * c.autoencoder.patch_size;
+    index_t const block = d.calm && d.calm->data ? std::max(least, d.calm->data->block_tokens) : 2048;
+    index_t const positions = block / c.autoencoder.patch_size;
+    return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
+             flops_text(flops::train_calm_a_token(c, block, d.num_samples))},
+            {"FLOPs a token, generation (one draw, after " + grouped(positions / 2) + " patches)",
+             flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
+}
+
+std::vector<row> data_of(stored_model const& model) {
+    auto const& calm = model.description.calm;
+    if (!calm || !calm->data) return {{"trained on", "not stated"}};
+    auto const& data = *calm->data;
+    std::string sources;
+    for (auto const& source : data.sources) sources += (sources.empty() ? "" : ", ") + source;
+    std::vector<row> rows{{"trained on", sources.empty() ? "not stated" : sources},
+                          {"packing", data.mode + ", blocks of " + grouped(data.block_tokens) + " tokens"},
+                          {"seed of the data", std::to_string(data.data_seed)}};
+    if (!data.holdout.empty()) rows.push_back({"held out", data.holdout});
+    if (calm->tokenizer)
+        rows.push_back(
+            {"tokenizer", calm->tokenizer->file + ", fingerprint " + calm->tokenizer->fingerprint.substr(0, 16)});
+    return rows;
+}
+
+std::string configuration_text(stored_model const& model) {
+    try {
+        return configuration_of(model).name + ", compiled into this program";
+    } catch (error const&) {
+        return "none that is compiled into this program; generate or evaluate tell which to compile";
+    }
+}
+
+}  // namespace
+
+std::string tensor_table_text(stored_weights const& weights) {
+    std::vector<row> rows{{"tensor", "shape", "type", "bytes"}};
+    sums all;
+    for (auto const& tensor : weights.tensors()) {
+        all.add(tensor);
+        rows.push_back({tensor.name, text_of(tensor.shape), std::string(name_of(tensor.type)),
+                        grouped(static_cast<index_t>(tensor.bytes.size()))});
+    }
+    return aligned(rows) + files_text(weights) + ", " + grouped(static_cast<index_t>(all.parameters)) +
+           " parameters, " + bytes_text(all.bytes) + "\n";
+}
+
+std::string model_text(stored_model const& model, stored_weights const& weights) {
+    auto const& d = model.description;
+    std::string const kind(detail::name_of(d.kind));  // with an article
+    std::vector<row> rows{
+        {"kind", kind.substr(kind.find(' ') + 1) + (d.kind == model_kind::calm ? " with the head " + d.head : "")},
+        {"files", files_text(weights) + "; config.json says " + d.torch_dtype},
+        {"configuration", configuration_text(model)}};
+    auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
+    add(sizes_of(model));
+    if (auto const noise = noise_text(model); !noise.empty()) rows.push_back({"posterior of the autoencoder", noise});
+    if (!model.autoencoder_directory.empty()) rows.push_back({"autoencoder lies in", model.autoencoder_directory});
+    add(flops_of(model));
+    add(data_of(model));
+    std::size_t width = 0;
+    for (auto const& one : rows) width = std::max(width, one[0].size());
+    std::string text;
+    for (auto const& one : rows) text += one[0] + std::string(width - one[0].size() + 2, ' ') + one[1] + "\n";
+    std::vector<stored_tensor> tensors;
+    detail::collect_tensors(weights, detail::tied_names_of(d.kind), "", tensors);
+    return text + "\n" + parameters_text(tensors);
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,36 @@
+#include "strict_json.hpp"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "calm/tensor/error.hpp"
+
+namespace calm::apps {
+
+nlohmann::json strict_json(std::string const& text) {
+    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    auto const no_key_twice = [&](int, nlohmann::json::parse_event_t event, nlohmann::json const& value) {
+        using event_of = nlohmann::json::parse_event_t;
+        if (event == event_of::object_start) keys.emplace_back();
+        if (event == event_of::object_end) keys.pop_back();
+        if (event == event_of::key && !keys.back().insert(value.get<std::string>()).second)
+            throw error(errc::data, "the key " + json_line(value) + " stands twice");
+        return true;
+    };
+    try {
+        return nlohmann::json::parse(text, no_key_twice);
+    } catch (nlohmann::json::exception const& wrong) {
+        throw error(errc::data, std::string("no valid JSON: ") + wrong.what());
+    }
+}
+
+std::string json_line(nlohmann::json const& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_line(nlohmann::ordered_json const& value) {
+    return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace calm::apps

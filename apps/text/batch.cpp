@@ -1,0 +1,160 @@
+#include "text/batch.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "calm/io/file.hpp"
+#include "calm/train/metrics.hpp"
+#include "run/report.hpp"
+#include "strict_json.hpp"
+#include "text/text_output.hpp"
+#include "text/writing.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of a line
+constexpr std::size_t lines_at_once = 256;
+
+// The next line without its end, or false; of one that is longer no more is kept than tells it.
+bool next_line(std::istream& in, std::string& text) {
+    text.clear();
+    int constexpr end = std::istream::traits_type::eof();
+    int c = in.get();
+    bool const any = c != end;
+    for (; c != end && c != '\n'; c = in.get())
+        if (text.size() <= longest) text += static_cast<char>(c);
+    return any;
+}
+
+struct batch_line {
+    std::size_t number;   // in the file, from 1
+    std::uint32_t place;  // among those that are not blank, from 0
+    json id;
+    std::string prompt;
+    std::vector<token_id> tokens;
+    std::string problem;
+};
+
+// Fills in what the line says. Throws errc::data.
+void read_line(batch_line& line, std::string const& text) {
+    if (text.size() > longest) throw error(errc::data, "expected a line of at most 16 MB, found a longer one");
+    auto const object = strict_json(text);
+    if (!object.is_object()) throw error(errc::data, "expected an object with \"id\" and \"prompt\"");
+    auto const id = object.find("id");
+    if (id == object.end() || !(id->is_string() || id->is_number()))
+        throw error(errc::data, "expected an \"id\" that is a string or a number");
+    line.id = *id;
+    auto const prompt = object.find("prompt");
+    if (prompt == object.end() || !prompt->is_string())
+        throw error(errc::data, "expected a \"prompt\" that is a string");
+    line.prompt = prompt->get<std::string>();
+}
+
+// The tokens of its prompt. Throws where no text can begin so.
+std::vector<token_id> begun(std::string const& prompt, tokenizer const& words, index_t K) {
+    auto tokens = words.encode(prompt);
+    auto const special = words.specials();
+    auto const all = padded_prompt(detail::after_bos(special, tokens), K, special.pad, true);
+    if (all.empty()) throw error(errc::data, "expected a prompt, found none: the vocabulary has no BOS to begin with");
+    return tokens;
+}
+
+batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& words,
+                   index_t K) {
+    batch_line line{number, place, {}, {}, {}, {}};
+    try {
+        read_line(line, text);
+        line.tokens = begun(line.prompt, words, K);
+    } catch (error const& wrong) {
+        line.problem = wrong.what();
+    }
+    return line;
+}
+
+std::string answer_of(batch_line const& line, generation_result const& made, tokenizer const& words) {
+    return json_line(json{{"id", line.id},
+                          {"prompt", line.prompt},
+                          {"text", words.decode(made.tokens)},
+                          {"tokens", made.tokens.size()},
+                          {"patches", made.patches},
+                          {"draws", made.draws},
+                          {"stopped_at_eos", made.stopped_at_eos}});
+}
+
+std::string refusal_of(batch_line const& line) {
+    json answer{{"line", line.number}};
+    if (!line.id.is_null()) answer["id"] = line.id;
+    answer["error"] = line.problem;
+    return json_line(answer);
+}
+
+// Good lines that follow one another are written together: their numbers follow one another too.
+void answer(std::span<batch_line> lines, tokenizer const& words, write_texts const& write,
+            std::function<void(std::string const&)> const& put) {
+    for (std::size_t at = 0; at < lines.size();) {
+        if (!lines[at].problem.empty()) {
+            put(refusal_of(lines[at++]) + "\n");
+            continue;
+        }
+        std::vector<std::vector<token_id>> prompts;
+        for (auto end = at; end < lines.size() && lines[end].problem.empty(); ++end)
+            prompts.push_back(std::move(lines[end].tokens));
+        auto const made = write(prompts, lines[at].place);
+        for (auto const& text : made) put(answer_of(lines[at++], text, words) + "\n");
+    }
+}
+
+}  // namespace
+
+batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
+                         std::function<void(std::string const&)> const& put) {
+    batch_count count;
+    std::vector<batch_line> lines;
+    std::size_t number = 0;
+    auto const answer_all = [&] {
+        answer(lines, words, write, put);
+        lines.clear();
+    };
+    for (std::string text; next_line(in, text);) {
+        if (++number == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
+        if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+        lines.push_back(line_of(text, number, static_cast<std::uint32_t>(count.lines), words, K));
+        ++count.lines;
+        count.bad += lines.back().problem.empty() ? 0 : 1;
+        if (lines.size() == lines_at_once) answer_all();
+    }
+    answer_all();
+    return count;
+}
+
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write) {
+    bool const standard = o.jsonl == "-";
+    std::ifstream file;
+    if (!standard) file.open(o.jsonl, std::ios::binary);
+    std::istream& in = standard ? std::cin : file;
+    if (!in) throw error(errc::storage, o.jsonl, "", "cannot be read: check the path and its permissions");
+    text_output out(o.out);
+    written all;
+    double const start = steady_seconds();
+    auto const counted = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+        auto made = write(prompts, first);
+        for (auto const& text : made) all.add(text);
+        return made;
+    };
+    auto const count = answer_lines(in, words, K, counted, [&](std::string const& line) { out.put(line); });
+    if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
+    out.close();
+    std::fprintf(stderr, "%s\n", statistics(all, steady_seconds() - start).c_str());
+    if (count.bad == 0) return 0;
+    std::fprintf(stderr, "%zu of %zu lines were bad: their answers have an \"error\"\n", count.bad, count.lines);
+    return static_cast<int>(errc::data);
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,39 @@
+#pragma once
+// Many prompts as JSON lines, and their texts as JSON lines.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <istream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/sample/generate.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "command/options.hpp"
+
+namespace calm::apps {
+
+// What generates: the texts of prompts (ids without BOS), the first of which has number `first` of all.
+using write_texts =
+    std::function<std::vector<generation_result>(std::span<std::vector<token_id> const> prompts, std::uint32_t first)>;
+
+struct batch_count {
+    std::size_t lines = 0;
+    std::size_t bad = 0;
+};
+
+// Answers every line {"id": string or number, "prompt": "..."} of `in` with one of its own by `put`, in their order:
+// {"id", "prompt", "text", "tokens", "patches", "draws", "stopped_at_eos"}, or {"line", "id" where it is known,
+// "error"} for a line that is bad. Blank lines are skipped, other fields ignored. Lines are read and answered some at a
+// time; a text depends on its prompt and on the number of its line among those that are not blank. K tokens are a
+// patch.
+batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
+                         std::function<void(std::string const&)> const& put);
+
+// The same of the options' files or standard input and output, with a line of statistics on standard error. The exit
+// status: 0, or that of errc::data where some lines were bad. Throws errc::storage.
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write);
+
+}  // namespace calm::apps

@@ -1,0 +1,65 @@
+#pragma once
+// Text for the programs: corpora from SPECs, the tokenizer of a model directory, blocks to train and evaluate on.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/io/stored_model.hpp"
+#include "calm/text/corpus.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "calm/train/evaluation.hpp"
+#include "command/options.hpp"
+
+namespace calm::apps {
+
+// Learns a vocabulary and writes it.
+int train_tokenizer(tokenizer_options const& o);
+
+// The word that names the vocabulary of the markov source where a tokenizer file is expected.
+inline constexpr char const* markov_vocabulary = "markov";
+// The tokenizer of a file, or the vocabulary of the markov source.
+tokenizer tokenizer_named(std::string const& path);
+// The bytes that stand for it in a model directory: the file's own.
+std::string tokenizer_bytes(std::string const& path);
+
+// Where the tokenizer of a model lies.
+std::string tokenizer_path(stored_model const& model);
+// The tokenizer beside a model. Throws errc::tokenizer where it is not the one that the model was trained with.
+tokenizer tokenizer_of(stored_model const& model);
+
+// The bytes of a file. Throws errc::storage.
+std::string bytes_of_file(std::string const& path);
+
+// The seed of generated text: as asked for, else the model's, else 1.
+std::uint64_t data_seed_of(data_options const& data, stored_model const* model = nullptr);
+
+// How documents are packed: as asked for, else as the model was trained, else padded; symbols always unbroken.
+packing packing_for(packed_for use, data_options const& data, tokenizer const& words,
+                    stored_model const* model = nullptr);
+
+// The scores of the source itself, where it is one of a known distribution.
+void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_seed);
+
+// The documents to train on.
+corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed);
+
+// Blocks, packed by a rule whose seed is the data seed, at most `at_most` tokens, of what is held out of training:
+// generated text of its own split, or the documents of a holdout. Empty where nothing is held out. Throws errc::data
+// for less than one block.
+std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                     index_t block, std::size_t at_most);
+
+// The blocks that evaluation is asked for: of what is held out, or of whole files without a holdout. Documents after
+// the first that make `at_most` tokens are left out.
+std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                           index_t block,
+                                           std::size_t at_most = std::numeric_limits<std::size_t>::max());
+
+// The first whole blocks of `tokens`, as many as `at_most` tokens hold, at least one.
+std::span<token_id const> first_blocks(std::span<token_id const> tokens, index_t block, std::size_t at_most);
+
+}  // namespace calm::apps

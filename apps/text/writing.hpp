@@ -1,0 +1,38 @@
+#pragma once
+// What generate is asked to write, and what it says about it.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/sample/generate.hpp"
+#include "command/options.hpp"
+
+namespace calm::apps {
+
+// The rule of a name at a temperature; `pool` is for adaptive and batch. Throws errc::usage for a name that is none,
+// and where the rule cannot serve the temperature.
+sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool);
+
+generation_settings generation_settings_of(generate_options const& o);
+
+// The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
+// prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage.
+std::vector<std::string> prompts_of(generate_options const& o);
+
+// What is counted of texts.
+struct written {
+    std::size_t texts = 0, tokens = 0, ended = 0;
+    index_t patches = 0, draws = 0, capped = 0;
+
+    written() = default;
+    explicit written(std::span<generation_result const> made) {
+        for (auto const& text : made) add(text);
+    }
+    void add(generation_result const& text);
+};
+
+// A line about texts that took so long to write.
+std::string statistics(written const& all, double seconds);
+
+}  // namespace calm::apps

@@ -1,0 +1,97 @@
+#pragma once
+// A stored model written anew: from any published layout to safetensors, in another precision, in one file or several.
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "calm/io/file.hpp"
+#include "calm/io/replaced_directory.hpp"
+#include "calm/io/rounded_type.hpp"
+#include "calm/io/stored_model.hpp"
+#include "calm/io/stored_weights.hpp"
+#include "calm/io/weights.hpp"
+#include "calm/io/write_weights.hpp"
+
+namespace calm {
+
+struct conversion {
+    std::optional<stored_type> as;  // of floating-point tensors; none: as stored
+    std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // of tensors in one file
+};
+
+namespace detail {
+
+// The second names that files of a kind of model have.
+inline std::span<tied_name const> tied_names_of(model_kind kind) {
+    if (kind == model_kind::autoencoder) return tied_names_of_autoencoder;
+    if (kind == model_kind::calm) return tied_names_of_calm;
+    return {};
+}
+
+// The tensors of a table without second names, under names that begin with `prefix`.
+inline void collect_tensors(tensor_table const& from, std::span<tied_name const> ties, std::string const& prefix,
+                            std::vector<stored_tensor>& to) {
+    for (auto const& tensor : from.tensors()) {
+        if (repeats_another(from, tensor, ties)) continue;
+        to.push_back(tensor);
+        to.back().name = prefix + tensor.name;
+    }
+}
+
+// Of the files beside weights and config.json, those that belong to a model and not to the run that made it.
+inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) {
+    constexpr std::array<std::string_view, 5> begins{"tokenizer", "vocab", "merges", "special_tokens", "added_tokens"};
+    for (auto const begin : begins)
+        if (name.starts_with(begin)) return true;
+    return name == tokenizer || name == "generation_config.json" || name == bigram_file;
+}
+
+}  // namespace detail
+
+// Writes the model of one directory into another, which must not be there yet: every tensor once, as safetensors, its
+// values rounded to nearest where the type changes; config.json with the type; tokenizer and counts as they are. A CALM
+// gets the autoencoder that `ae_path` names. Memory is that of one block of a tensor. Throws errc::model_file where the
+// model cannot be read, errc::non_finite where a value is too large for the type, errc::storage where writing fails.
+inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
+    auto const model = read_model_description(from);
+    auto const weights = stored_weights::open(from);
+    std::vector<stored_tensor> tensors;
+    detail::collect_tensors(weights, detail::tied_names_of(model.description.kind), "", tensors);
+    std::optional<stored_weights> beside;
+    if (!model.autoencoder_directory.empty()) {
+        beside = stored_weights::open(model.autoencoder_directory);
+        detail::collect_tensors(*beside, tied_names_of_autoencoder, "ae_model.", tensors);
+    }
+
+    replaced_directory target(to);
+    std::string const tokenizer =
+        model.description.calm && model.description.calm->tokenizer ? model.description.calm->tokenizer->file : "";
+    std::error_code failed;
+    std::filesystem::directory_iterator entry(from, failed);
+    for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+        auto const name = entry->path().filename().string();
+        std::error_code unknown;
+        if (!detail::belongs_to_model(name, tokenizer) || !entry->is_regular_file(unknown)) continue;
+        target.write(name, mapped_file::open(entry->path().string()).text());
+    }
+    if (failed) throw error(errc::storage, from, "", "its files cannot be listed: " + failed.message());
+    auto description = model.description;
+    if (c.as) description.torch_dtype = torch_name_of(*c.as);
+    target.write(config_file, config_json_text(description));
+    auto metadata = weights.metadata();
+    metadata.emplace("format", "pt");
+    write_weights(target, tensors, metadata, c.as, c.shard_bytes);
+    target.commit();
+}
+
+}  // namespace calm

@@ -1,0 +1,152 @@
+#pragma once
+// Floating-point tensors in another floating-point type, rounded to nearest with ties to even, block by block.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/io/stored_tensor.hpp"
+#include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// The bits of x in a type of 16 bits with an exponent of so many, rounded once. Too large a number becomes infinity; a
+// NaN stays one.
+template <int exponent_bits> std::uint16_t to_16_bits(double x) {
+    constexpr int fraction_bits = 15 - exponent_bits;
+    constexpr int bias = (1 << (exponent_bits - 1)) - 1;
+    constexpr std::uint64_t infinity = std::uint64_t{(1U << exponent_bits) - 1} << fraction_bits;
+    auto const bits = std::bit_cast<std::uint64_t>(x);
+    std::uint64_t const sign = bits >> 63 << 15;
+    auto const exponent = static_cast<int>(bits >> 52 & 0x7FFU);
+    std::uint64_t const fraction = bits & ((std::uint64_t{1} << 52) - 1);
+    if (exponent == 0x7FF) {
+        std::uint64_t const quiet = std::uint64_t{1} << (fraction_bits - 1);
+        return static_cast<std::uint16_t>(sign | infinity |
+                                          (fraction == 0 ? 0 : quiet | fraction >> (52 - fraction_bits)));
+    }
+    int const biased = exponent - 1023 + bias;
+    int const shift = 52 - fraction_bits + (biased < 1 ? 1 - biased : 0);  // the last bit of a subnormal is fixed
+    if (shift > 53) return static_cast<std::uint16_t>(sign);               // below half of the smallest
+    std::uint64_t const significand = fraction | (exponent == 0 ? 0 : std::uint64_t{1} << 52);
+    std::uint64_t const odd = significand >> shift & 1U;
+    std::uint64_t const rounded = (significand + (std::uint64_t{1} << (shift - 1)) - 1 + odd) >> shift;
+    // A carry out of the fraction goes on into the exponent.
+    std::uint64_t const value = rounded + (biased < 1 ? 0 : static_cast<std::uint64_t>(biased - 1) << fraction_bits);
+    return static_cast<std::uint16_t>(sign | std::min(value, infinity));
+}
+
+// The shortest text that reads as x.
+inline std::string number_text(double x) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
+}
+
+inline bool is_float(stored_type type) {
+    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
+           type == stored_type::f64;
+}
+
+template <class To, class Round>
+std::span<std::byte const> rounded_block(std::span<double const> from, std::span<std::byte> to, Round round) {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        To const value = round(from[i]);
+        std::memcpy(to.data() + i * sizeof(To), &value, sizeof(To));
+    }
+    return to.first(from.size() * sizeof(To));
+}
+
+}  // namespace detail
+
+inline std::uint16_t to_bf16(double x) {
+    return detail::to_16_bits<8>(x);
+}
+inline std::uint16_t to_f16(double x) {
+    return detail::to_16_bits<5>(x);
+}
+
+// The type of a name of the command line or of torch_dtype ("f32", "bfloat16"). Throws errc::usage.
+inline stored_type float_type_named(std::string_view name) {
+    struct named {
+        std::string_view name;
+        stored_type type;
+    };
+    constexpr std::array<named, 8> all{{{"f16", stored_type::f16},
+                                        {"float16", stored_type::f16},
+                                        {"bf16", stored_type::bf16},
+                                        {"bfloat16", stored_type::bf16},
+                                        {"f32", stored_type::f32},
+                                        {"float32", stored_type::f32},
+                                        {"f64", stored_type::f64},
+                                        {"float64", stored_type::f64}}};
+    for (auto const& one : all)
+        if (one.name == name) return one.type;
+    throw error(errc::usage, "expected a floating-point type, f32, bf16, f16 or f64, found " + detail::in_quotes(name));
+}
+
+// The value of torch_dtype in config.json.
+inline std::string torch_name_of(stored_type type) {
+    return type == stored_type::f16    ? "float16"
+           : type == stored_type::bf16 ? "bfloat16"
+           : type == stored_type::f64  ? "float64"
+                                       : "float32";
+}
+
+// Gives the bytes of a tensor in the type `as` to `put`, a block at a time: never more than 1 MiB beside the file.
+// Tensors of integers, and those of the type itself, are given as they are. Throws errc::non_finite, naming the tensor,
+// where a finite value is too large for the type.
+inline void rounded_to(stored_type as, stored_tensor const& tensor,
+                       std::function<void(std::span<std::byte const>)> const& put) {
+    if (tensor.type == as || !detail::is_float(tensor.type)) return put(tensor.bytes);
+    constexpr std::size_t block = std::size_t{1} << 16;
+    std::vector<double> values(std::min(block, tensor.count()));
+    std::vector<std::byte> bytes(values.size() * bytes_of(as));
+    // From here on a value rounds to infinity: half a step above the largest.
+    double const limit = as == stored_type::f16    ? 65520
+                         : as == stored_type::bf16 ? 0x1.FFp127
+                         : as == stored_type::f32  ? 0x1.FFFFFFp127
+                                                   : std::numeric_limits<double>::infinity();
+    auto const unit = static_cast<std::size_t>(bytes_of(tensor.type));
+    for (std::size_t begin = 0; begin < tensor.count(); begin += block) {
+        std::size_t const n = std::min(block, tensor.count() - begin);
+        stored_tensor const part{tensor.name, tensor.type, {}, tensor.bytes.subspan(begin * unit, n * unit)};
+        std::span<double> const from = std::span(values).first(n);
+        read_into(part, from, "");
+        for (double const x : from)
+            if (std::isfinite(x) && std::abs(x) >= limit)
+                throw error(errc::non_finite, "tensor " + detail::in_quotes(tensor.name) + ": expected values that " +
+                                                  std::string(name_of(as)) + " can hold, found " +
+                                                  detail::number_text(x) + "; choose a type of a wider range");
+        std::span<std::byte const> made;
+        switch (as) {
+        case stored_type::f16:
+            made = detail::rounded_block<std::uint16_t>(from, bytes, to_f16);
+            break;
+        case stored_type::bf16:
+            made = detail::rounded_block<std::uint16_t>(from, bytes, to_bf16);
+            break;
+        case stored_type::f32:
+            made = detail::rounded_block<float>(from, bytes, [](double x) { return static_cast<float>(x); });
+            break;
+        default:
+            made = detail::rounded_block<double>(from, bytes, [](double x) { return x; });
+        }
+        put(made);
+    }
+}
+
+}  // namespace calm

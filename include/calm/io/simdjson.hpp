@@ -1,0 +1,15 @@
+#pragma once
+// simdjson's DOM, the same for all who read JSON.
+
+// Its parser chooses the instructions when the program runs, in the library. Without these lines its header also holds
+// another parser, which is not used here, for three sets of instructions, and takes half a second longer to compile.
+#ifndef SIMDJSON_IMPLEMENTATION_ICELAKE
+#define SIMDJSON_IMPLEMENTATION_ICELAKE 0
+#endif
+#ifndef SIMDJSON_IMPLEMENTATION_HASWELL
+#define SIMDJSON_IMPLEMENTATION_HASWELL 0
+#endif
+#ifndef SIMDJSON_IMPLEMENTATION_WESTMERE
+#define SIMDJSON_IMPLEMENTATION_WESTMERE 0
+#endif
+#include <simdjson.h>

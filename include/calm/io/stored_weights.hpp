@@ -1,0 +1,119 @@
+#pragma once
+// The weights of a model directory, in whichever of the published layouts they lie there.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "calm/io/pytorch_file.hpp"
+#include "calm/io/safetensors.hpp"
+#include "calm/io/shard_index.hpp"
+#include "calm/io/tensor_table.hpp"
+
+namespace calm {
+
+inline constexpr std::string_view weights_file = "model.safetensors";
+
+enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
+
+namespace detail {
+
+struct layout_facts {
+    weights_layout layout;
+    std::string_view file;
+    std::string_view text;
+};
+// In the order in which they are looked for, the one of other programs.
+inline constexpr std::array<layout_facts, 4> weights_layouts{
+    {{weights_layout::safetensors, weights_file, "one safetensors file"},
+     {weights_layout::sharded_safetensors, "model.safetensors.index.json", "several safetensors files"},
+     {weights_layout::pytorch, "pytorch_model.bin", "one PyTorch archive"},
+     {weights_layout::sharded_pytorch, "pytorch_model.bin.index.json", "several PyTorch archives"}}};
+
+}  // namespace detail
+
+namespace detail {
+// Whether a file of this name is, or could be taken for, one of weights.
+inline bool names_weights(std::string_view name) {
+    return name.ends_with(".safetensors") || std::any_of(weights_layouts.begin(), weights_layouts.end(),
+                                                         [&](auto const& facts) { return name == facts.file; });
+}
+}  // namespace detail
+
+// "several safetensors files"
+inline std::string_view name_of(weights_layout layout) {
+    return detail::weights_layouts[static_cast<std::size_t>(layout)].text;
+}
+
+// All tensors of a model directory, as one table over its files. The bytes stay in the files until they are read.
+// Move-only; tensors and their bytes live as long as it does.
+class stored_weights : public tensor_table {
+public:
+    // Opens model.safetensors, its sharded form, pytorch_model.bin or its sharded form: the first that is there. Throws
+    // errc::model_file where there is none, errc::storage where they cannot be looked for, and as the formats do.
+    static stored_weights open(std::string const& directory) {
+        for (auto const& facts : detail::weights_layouts) {
+            auto const path = (std::filesystem::path(directory) / facts.file).string();
+            std::error_code unknown;
+            if (std::filesystem::exists(path, unknown)) return open(facts.layout, path);
+            if (unknown) throw error(errc::storage, path, "", "cannot be looked for: " + unknown.message());
+        }
+        throw error(errc::model_file, directory, "",
+                    "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none of them");
+    }
+
+    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }
+    // Whether one of the files that hold the tensors has this name.
+    [[nodiscard]] bool holds_file(std::string_view name) const {
+        return std::any_of(files_.begin(), files_.end(),
+                           [&](auto const& file) { return std::filesystem::path(file->path()).filename() == name; });
+    }
+    // How many files hold the tensors.
+    [[nodiscard]] std::size_t files() const noexcept { return files_.size(); }
+
+private:
+    using owners = std::vector<std::shared_ptr<tensor_table const>>;
+
+    stored_weights(weights_layout layout, std::string const& path, std::vector<stored_tensor> tensors,
+                   std::map<std::string, std::string> metadata, owners files) :
+        tensor_table(path, std::move(tensors), std::move(metadata)),
+        layout_(layout), files_(std::move(files)) {}
+
+    static stored_weights open(weights_layout layout, std::string const& path) {
+        switch (layout) {
+        case weights_layout::safetensors:
+            return one<safetensors_file>(layout, path);
+        case weights_layout::sharded_safetensors:
+            return several<safetensors_file>(layout, path);
+        case weights_layout::pytorch:
+            return one<pytorch_file>(layout, path);
+        default:
+            return several<pytorch_file>(layout, path);
+        }
+    }
+    template <class File> static stored_weights one(weights_layout layout, std::string const& path) {
+        auto const file = std::make_shared<File const>(File::open(path));
+        return {layout, path, {file->tensors().begin(), file->tensors().end()}, file->metadata(), {file}};
+    }
+    template <class File> static stored_weights several(weights_layout layout, std::string const& path) {
+        owners files;
+        auto tensors = open_shards(
+            path, &File::open, [&](File shard) { files.push_back(std::make_shared<File const>(std::move(shard))); });
+        std::map<std::string, std::string> metadata;
+        for (auto const& file : files) metadata.insert(file->metadata().begin(), file->metadata().end());
+        return {layout, path, std::move(tensors), std::move(metadata), std::move(files)};
+    }
+
+    weights_layout layout_;
+    owners files_;
+};
+
+}  // namespace calm

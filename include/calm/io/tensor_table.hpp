@@ -1,0 +1,64 @@
+#pragma once
+// Tensors by their names, whatever files they lie in: the form in which weights are read.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/io/bounded_reader.hpp"
+#include "calm/io/stored_tensor.hpp"
+#include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
+
+namespace calm {
+
+// The tensors of one file or of several, in the order of the files. Whoever makes a table keeps the bytes.
+class tensor_table {
+public:
+    // Names differ: the reader of the format has seen to it. `path` is what errors call the table.
+    tensor_table(std::string path, std::vector<stored_tensor> tensors, std::map<std::string, std::string> metadata) :
+        path_(std::move(path)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
+        for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+    }
+
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    [[nodiscard]] std::span<stored_tensor const> tensors() const noexcept { return tensors_; }
+    [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept { return metadata_; }
+
+    // The tensor of a name, or null.
+    [[nodiscard]] stored_tensor const* find(std::string_view name) const {
+        auto const found = index_.find(name);
+        return found == index_.end() ? nullptr : &tensors_[found->second];
+    }
+
+    // The tensor of a name; throws errc::model_file where there is none.
+    [[nodiscard]] stored_tensor const& at(std::string_view name) const {
+        auto const* const found = find(name);
+        if (found == nullptr)
+            throw error(errc::model_file, path(), "",
+                        "expected a tensor " + detail::in_quotes(name) + ", found none among its " +
+                            std::to_string(tensors_.size()));
+        return *found;
+    }
+
+    // The elements of one of its tensors as numbers: see read_into and integers_of in stored_tensor.hpp.
+    template <class T> void read_into(stored_tensor const& tensor, std::span<T> to) const {
+        calm::read_into(tensor, to, path());
+    }
+    [[nodiscard]] std::vector<std::int64_t> integers(stored_tensor const& tensor) const {
+        return integers_of(tensor, path());
+    }
+
+private:
+    std::string path_;
+    std::vector<stored_tensor> tensors_;
+    std::map<std::string, std::size_t, std::less<>> index_;
+    std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace calm

@@ -1,0 +1,31 @@
+#pragma once
+// Corpora whose ids stay on the disk.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "calm/text/build_corpus.hpp"
+#include "calm/text/token_cache.hpp"
+
+namespace calm {
+
+// The same corpus, but for files that the cache takes, whose ids it keeps: they are tokenised once and mapped. Throws
+// as the other build_corpus.
+[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
+                                         document_selection const& selection, token_cache& cache) {
+    return detail::build_corpus(
+        specs, words, selection,
+        [&](corpus& made, std::string const& file, std::uint64_t& number, document_visitor const& add) {
+            auto const kept = cache.tokens_of(file, words, selection);
+            if (!kept) return document_source::visit_file(file, selection, number, add);
+            entry_use const other = selection.use == split::train ? entry_use::evaluation : entry_use::training;
+            made.add(kept, [&](std::size_t i) {
+                number += kept->use(i) != entry_use::training;  // pieces have the number of the whole before them
+                return kept->use(i) != other && selection.takes(number - 1);
+            });
+        });
+}
+
+}  // namespace calm

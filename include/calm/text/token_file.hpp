@@ -1,0 +1,191 @@
+#pragma once
+// The documents of one file as ids, on disk: written once, mapped when used.
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "calm/io/file.hpp"
+#include "calm/tensor/error.hpp"
+#include "calm/text/token.hpp"
+
+namespace calm {
+
+// What an entry of a token file is for: a document, but of an over-long one the whole for evaluation, which never
+// splits, and then its pieces for training (spec 2).
+enum class entry_use : std::uint64_t { both = 0, evaluation = 1, training = 2 };
+
+// The first bytes of a token file, in the byte order of the machine. Then come the ids, 32 bits each, up to a multiple
+// of eight bytes, then an end for every entry: 64 bits, the use in the highest two.
+struct token_file_facts {
+    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '1', '\n', '\0', '\n'};
+    std::uint32_t byte_order = 0x01020304;
+    std::uint32_t bytes_of_token = sizeof(token_id);
+    std::array<char, 64> tokenizer{};  // its fingerprint
+    std::array<char, 64> content{};    // SHA-256 of the file of text
+    std::array<char, 64> sample{};     // of parts of it
+    std::uint64_t size = 0;            // of the file of text
+    std::int64_t modified = 0;         // nanoseconds; 0 where they prove nothing
+    std::int64_t changed = 0;
+    std::uint64_t longest_line = 0;  // as text_limits
+    std::uint64_t longest_file = 0;
+    std::uint64_t tokens = 0;
+    std::uint64_t entries = 0;
+    std::uint64_t documents = 0;            // entries that evaluation may use
+    std::uint64_t skipped = 0;              // malformed documents that were left out
+    std::array<char, 256> first_skipped{};  // what was wrong with the first
+    std::uint64_t body = 0;                 // sum over all that follows
+    std::uint64_t header = 0;               // sum over all that precedes
+};
+static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
+
+namespace detail {
+
+// A sum over bytes that comes in portions of `portion`, the last one shorter; it tells accidents, not attacks.
+class portion_sum {
+public:
+    static constexpr std::size_t portion = std::size_t{1} << 20;
+
+    // A multiple of eight bytes.
+    void add(std::span<std::byte const> bytes) {
+        if (bytes.empty()) return;
+        std::array<std::uint64_t, 4> lanes{state_, ~state_, 0x9e3779b97f4a7c15U, bytes.size()};
+        for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(bytes.size(), 32))) {
+            std::array<std::uint64_t, 4> four{};
+            std::memcpy(four.data(), bytes.data(), std::min<std::size_t>(bytes.size(), 32));
+            for (std::size_t i = 0; i < 4; ++i) lanes[i] = std::rotl((lanes[i] ^ four[i]) * 0xd6e8feb86659fd93U, 32);
+        }
+        for (std::uint64_t const lane : lanes) state_ = std::rotl(state_ ^ lane, 23) * 0xd6e8feb86659fd93U;
+    }
+    [[nodiscard]] std::uint64_t value() const { return state_; }
+
+private:
+    std::uint64_t state_ = 0;
+};
+
+inline std::uint64_t header_sum(token_file_facts const& facts) {
+    portion_sum sum;
+    sum.add(std::as_bytes(std::span(&facts, 1)).first(offsetof(token_file_facts, header)));
+    return sum.value();
+}
+
+inline std::uint64_t bytes_of_ids(std::uint64_t tokens) {
+    return (sizeof(token_id) * tokens + 7) / 8 * 8;
+}
+
+}  // namespace detail
+
+// An intact token file, mapped. Its ids stay on the disk: pages that were touched are let go again, so that it takes
+// some 64 MiB of memory. Any number of threads may read.
+class token_file {
+public:
+    // Why a file is not this, as a clause.
+    using reason = std::string;
+
+    // Opens and checks a file: all of it is read once, ids are in 0..V-1. Nothing, and `why`, where it is none or not
+    // intact.
+    [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
+                                                                reason& why);
+
+    [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
+    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
+    // What entry i is for.
+    [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }
+    // How many ids entry i has.
+    [[nodiscard]] std::size_t size(std::size_t i) const { return end(i) - (i == 0 ? 0 : end(i - 1)); }
+    // The ids of entry i, as long as the file lives.
+    [[nodiscard]] std::span<token_id const> ids(std::size_t i) const {
+        auto const found = ids_.subspan(end(i) - size(i), size(i));
+        account(found.size_bytes());
+        return found;
+    }
+
+private:
+    explicit token_file(mapped_file file) : file_(std::move(file)) {}
+    [[nodiscard]] std::size_t end(std::size_t i) const { return ends_[i] & (~std::uint64_t{0} >> 2); }
+    [[nodiscard]] reason fault(token_id vocabulary);
+
+    // Where a page is touched the system maps those around it that it has, as was seen up to some 200 KiB.
+    void account(std::size_t bytes) const {
+        constexpr std::size_t around = std::size_t{256} << 10;
+        constexpr std::size_t most = std::size_t{64} << 20;
+        if (touched_.fetch_add(bytes + around, std::memory_order_relaxed) < most) return;
+        touched_.store(0, std::memory_order_relaxed);
+        let_go();
+    }
+    // The pages of a file that nobody writes to come back from it when they are touched again.
+    void let_go() const noexcept {
+        auto const bytes = file_.bytes();
+        ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+    }
+
+    mapped_file file_;
+    token_file_facts facts_;
+    std::span<token_id const> ids_;
+    std::span<std::uint64_t const> ends_;
+    mutable std::atomic<std::size_t> touched_ = 0;
+};
+
+[[gnu::cold]] inline std::shared_ptr<token_file const> token_file::open(std::string const& path, token_id vocabulary,
+                                                                        reason& why) {
+    try {
+        std::shared_ptr<token_file> opened(new token_file(mapped_file::open(path)));
+        why = opened->fault(vocabulary);
+        if (why.empty()) return opened;
+    } catch (error const& wrong) {
+        why = wrong.what();
+    }
+    return nullptr;
+}
+
+[[gnu::cold]] inline token_file::reason token_file::fault(token_id vocabulary) {
+    auto const bytes = file_.bytes();
+    if (bytes.size() < sizeof facts_) return "it ends early";
+    std::memcpy(&facts_, bytes.data(), sizeof facts_);
+    token_file_facts const ours;
+    if (facts_.magic != ours.magic || facts_.byte_order != ours.byte_order ||
+        facts_.bytes_of_token != ours.bytes_of_token)
+        return "it is of another format";
+    if (facts_.header != detail::header_sum(facts_)) return "its header is damaged";
+    auto const body = bytes.subspan(sizeof facts_);
+    std::uint64_t const words = body.size() / 8;
+    if (facts_.tokens > 2 * words || facts_.entries > words ||
+        detail::bytes_of_ids(facts_.tokens) + 8 * facts_.entries != body.size())
+        return "its length is not that of its header";
+    ids_ = {reinterpret_cast<token_id const*>(body.data()), facts_.tokens};
+    ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)), facts_.entries};
+    detail::portion_sum sum;
+    std::uint32_t largest = 0;
+    for (std::size_t at = 0; at < body.size(); at += detail::portion_sum::portion) {
+        sum.add(body.subspan(at, std::min(detail::portion_sum::portion, body.size() - at)));
+        std::size_t const first = std::min(at / sizeof(token_id), ids_.size());
+        for (token_id const id :
+             ids_.subspan(first, std::min(detail::portion_sum::portion / sizeof(token_id), ids_.size() - first)))
+            largest = std::max(largest, static_cast<std::uint32_t>(id));
+        if (at % (std::size_t{64} << 20) == 0) let_go();
+    }
+    if (sum.value() != facts_.body) return "its bytes are damaged";
+    if (!ids_.empty() && largest >= static_cast<std::uint32_t>(vocabulary)) return "its ids are of another vocabulary";
+    std::uint64_t documents = 0;
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+        if (end(i) < (i == 0 ? 0 : end(i - 1)) || ends_[i] >> 62 > 2) return "its ends are out of order";
+        documents += use(i) != entry_use::training;
+    }
+    if ((ends_.empty() ? 0 : end(ends_.size() - 1)) != ids_.size() || documents != facts_.documents)
+        return "its ends do not fit its ids";
+    let_go();
+    return {};
+}
+
+}  // namespace calm

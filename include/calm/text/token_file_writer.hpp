@@ -1,0 +1,138 @@
+#pragma once
+// Token files are written beside their place, by one process at a time.
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/io/file.hpp"
+#include "calm/text/token_file.hpp"
+
+namespace calm {
+
+// Writes a token file beside its place and puts it there at the end; without commit() nothing stays. Others that want
+// to write the same file wait.
+class token_file_writer {
+public:
+    // Waits until nobody else writes this file; `wait` is called once if that takes time. Throws errc::storage where it
+    // cannot be written.
+    template <class Wait> token_file_writer(std::string path, Wait const& wait);
+    token_file_writer(token_file_writer const&) = delete;
+    token_file_writer& operator=(token_file_writer const&) = delete;
+    ~token_file_writer() {
+        if (file_.get() >= 0) ::unlink(partial_.c_str());  // while it is locked
+    }
+
+    // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
+    [[nodiscard]] bool is_late() const noexcept { return waited_; }
+
+    void add(std::span<token_id const> ids, entry_use use) {
+        append(std::as_bytes(ids));
+        tokens_ += ids.size();
+        ends_.push_back(tokens_ | static_cast<std::uint64_t>(use) << 62);
+        documents_ += use != entry_use::training;
+    }
+    // How many documents were added.
+    [[nodiscard]] std::uint64_t documents() const noexcept { return documents_; }
+
+    // Completes the facts with what was added, and the file.
+    void commit(token_file_facts facts);
+
+private:
+    void append(std::span<std::byte const> bytes);
+    void flush(std::size_t at);
+
+    std::string path_;
+    std::string partial_;
+    detail::descriptor file_{-1};
+    bool waited_ = false;
+    std::vector<std::byte> portion_;
+    detail::portion_sum sum_;
+    std::size_t written_ = sizeof(token_file_facts);
+    std::uint64_t tokens_ = 0;
+    std::uint64_t documents_ = 0;
+    std::vector<std::uint64_t> ends_;
+};
+
+template <class Wait>
+token_file_writer::token_file_writer(std::string path, Wait const& wait) :
+    path_(std::move(path)), partial_(path_ + ".partial") {
+    for (bool told = false;;) {
+        detail::descriptor file(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+        if (file.get() < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be created");
+        while (::flock(file.get(), told ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
+            if (errno == EWOULDBLOCK && !told) wait();
+            if (errno != EINTR && (errno != EWOULDBLOCK || told))
+                detail::fail_with_errno(errc::storage, partial_, "cannot be locked");
+            told = true;
+        }
+        // The one that held it may have renamed or removed it since.
+        struct stat mine {
+        }, there{};
+        if (::fstat(file.get(), &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
+            mine.st_dev == there.st_dev) {
+            waited_ = told;
+            if (::ftruncate(file.get(), 0) != 0) detail::fail_with_errno(errc::storage, partial_, "cannot be emptied");
+            file_ = std::move(file);
+            portion_.reserve(detail::portion_sum::portion);
+            return;
+        }
+    }
+}
+
+inline void token_file_writer::flush(std::size_t at) {
+    for (std::span<std::byte const> left = portion_; !left.empty();) {
+        ssize_t const count = ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be written");
+        left = left.subspan(static_cast<std::size_t>(count));
+        at += static_cast<std::size_t>(count);
+    }
+}
+
+[[gnu::cold]] inline void token_file_writer::append(std::span<std::byte const> bytes) {
+    while (!bytes.empty()) {
+        auto const some = bytes.first(std::min(bytes.size(), detail::portion_sum::portion - portion_.size()));
+        portion_.insert(portion_.end(), some.begin(), some.end());
+        bytes = bytes.subspan(some.size());
+        if (portion_.size() < detail::portion_sum::portion) continue;
+        sum_.add(portion_);
+        flush(written_);
+        written_ += portion_.size();
+        portion_.clear();
+    }
+}
+
+[[gnu::cold]] inline void token_file_writer::commit(token_file_facts facts) {
+    facts.tokens = tokens_;
+    facts.entries = ends_.size();
+    facts.documents = documents_;
+    token_id const none = 0;
+    if (tokens_ % 2 == 1) append(std::as_bytes(std::span(&none, 1)));
+    append(std::as_bytes(std::span(ends_)));
+    sum_.add(portion_);
+    flush(written_);
+    facts.body = sum_.value();
+    facts.header = detail::header_sum(facts);
+    auto const header = std::as_bytes(std::span(&facts, 1));
+    portion_.assign(header.begin(), header.end());
+    flush(0);
+    // Not flushed to the disk: what a crash of the machine leaves is no intact file, and made anew.
+    if (::rename(partial_.c_str(), path_.c_str()) != 0)
+        detail::fail_with_errno(errc::storage, path_, "cannot be put in place");
+    file_.close();
+}
+
+}  // namespace calm

@@ -1,0 +1,58 @@
+#pragma once
+// What a tokenizer is made of, whatever file it came from.
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "calm/tensor/error.hpp"
+#include "calm/text/merge_list.hpp"
+#include "calm/text/pretokenizer.hpp"
+#include "calm/text/special_tokens.hpp"
+#include "calm/text/token_table.hpp"
+
+namespace calm {
+
+// V tokens, and how a text becomes a sequence of them.
+struct vocabulary {
+    token_table tokens;  // ids 0 .. V-1; the specials have no bytes
+    special_tokens specials{-1, -1, -1};
+    std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
+    std::shared_ptr<pretokenizer const> pattern = pretokenizer::shared();
+    std::optional<merge_list> merges = std::nullopt;  // where their order is not that of the ids
+    bool whole_pieces = true;                         // a piece that is a token is not merged
+    std::string file = "tokenizer.model";             // the usual name of a file of its form
+
+    // Tokens numbered by rank; BOS, EOS and PAD follow from their number (spec 2).
+    [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
+        vocabulary v{.tokens = std::move(ranks)};
+        // Llama 3 reserves 256 ids between its ranks and the added PAD. Its bytes are not in numeric order, ours are,
+        // so a vocabulary of 128,000 ranks trained here is not mistaken for it.
+        bool const llama3 = v.tokens.size() == 128000 && v.tokens.bytes(0) != std::string_view("\0", 1);
+        v.specials.bos = v.tokens.add_special();
+        v.specials.eos = v.tokens.add_special();
+        for (int reserved = 2; llama3 && reserved < 256; ++reserved) v.tokens.add_special();
+        v.specials.pad = v.tokens.add_special();
+        return v;
+    }
+};
+
+namespace detail {
+
+// Longer tokens are taken for damage.
+inline constexpr std::size_t longest_token = std::size_t{1} << 20;
+
+// The first byte that is no token of a table, or -1.
+inline int missing_byte(token_table const& table) {
+    for (int byte = 0; byte < 256; ++byte)
+        if (char const c = static_cast<char>(byte); table.find({&c, 1}) < 0) return byte;
+    return -1;
+}
+
+}  // namespace detail
+
+}  // namespace calm

@@ -1,0 +1,167 @@
+#pragma once
+// A checkpoint: a model directory (calm/io.hpp) with two files more, training.safetensors, the optimizer's moments, and
+// state.json, the numbers; and the manifest, which comes last. It is all that a run needs to go on bit for bit.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/io/safetensors.hpp"
+#include "calm/io/simdjson.hpp"
+#include "calm/tensor/quoted.hpp"
+#include "calm/text/block_reader.hpp"
+#include "calm/train/loop.hpp"
+#include "calm/train/recipe_record.hpp"
+
+namespace calm {
+
+inline constexpr std::string_view state_file = "state.json";
+inline constexpr std::string_view moments_file = "training.safetensors";
+
+// What a checkpoint says besides weights and moments.
+struct checkpoint_record {
+    training_state state;         // without its moments
+    std::uint64_t seed = 0;       // of the run: with the step, all of its random state
+    block_position data;          // where the next block comes from
+    std::uint64_t log_bytes = 0;  // of metrics.jsonl, as far as it belongs to the run
+    std::optional<double> score;  // of an evaluation at this step: the highest is the best
+    recipe_record recipe;
+};
+
+namespace detail {
+
+inline std::string state_text(checkpoint_record const& r) {
+    nlohmann::ordered_json recipe = nlohmann::ordered_json::object();
+    for (auto const& [option, value] : r.recipe) recipe[option] = value;
+    nlohmann::ordered_json json{{"format", 1},
+                                {"step", r.state.step},
+                                {"updates", r.state.updates},
+                                {"skipped", r.state.skipped},
+                                {"seconds", r.state.seconds},
+                                {"seed", r.seed},
+                                {"epoch", r.data.epoch},
+                                {"block", r.data.index},
+                                {"log_bytes", r.log_bytes},
+                                {"score", nullptr},
+                                {"recipe", recipe}};
+    if (r.score) json["score"] = *r.score;
+    return json.dump(1) + "\n";
+}
+
+// Reads state.json; every key is needed and of its type.
+class state_reader {
+public:
+    explicit state_reader(std::string const& path) : path_(path), file_(mapped_file::open(path, errc::model_file)) {
+        auto const text = file_.text();
+        if (auto const code = parser_.parse(text.data(), text.size()).get(root_))
+            throw error(errc::model_file, path_, "",
+                        std::string("is not a JSON object: ") + simdjson::error_message(code));
+    }
+
+    checkpoint_record record() const {
+        if (number<index_t>("format") != 1)
+            fail("format", "expected 1, found another; it was written by a later version of this library");
+        checkpoint_record r;
+        r.state.step = number<index_t>("step");
+        r.state.updates = number<index_t>("updates");
+        r.state.skipped = number<index_t>("skipped");
+        if (root_["seconds"].get(r.state.seconds) || r.state.seconds < 0) fail("seconds", "expected a time");
+        r.seed = number<std::uint64_t>("seed");
+        r.data = {number<std::uint64_t>("epoch"), number<std::uint64_t>("block")};
+        r.log_bytes = number<std::uint64_t>("log_bytes");
+        auto const score = at("score");
+        if (double value = 0; !score.is_null()) {
+            if (score.get(value)) fail("score", "expected a number or null");
+            r.score = value;
+        }
+        simdjson::dom::object recipe;
+        if (at("recipe").get(recipe)) fail("recipe", "expected an object");
+        for (auto const [option, setting] : recipe) {
+            std::string_view value;
+            if (setting.get(value)) fail("recipe", "expected words");
+            r.recipe.push_back({std::string(option), std::string(value)});
+        }
+        return r;
+    }
+
+private:
+    [[noreturn]] void fail(std::string_view key, std::string const& sentence) const {
+        throw error(errc::model_file, path_, "key " + in_quotes(key), sentence);
+    }
+    simdjson::dom::element at(std::string_view key) const {
+        simdjson::dom::element value;
+        if (root_[key].get(value)) fail(key, "is missing");
+        return value;
+    }
+    template <class T> T number(std::string_view key) const {
+        T value = 0;
+        if (at(key).get(value)) fail(key, "expected a whole number");
+        if constexpr (std::is_signed_v<T>)
+            if (value < 0) fail(key, "expected a whole number of at least 0");
+        return value;
+    }
+
+    std::string path_;
+    mapped_file file_;
+    simdjson::dom::parser parser_;
+    simdjson::dom::object root_;
+};
+
+inline std::string in_directory(std::string const& directory, std::string_view file) {
+    return (std::filesystem::path(directory) / file).string();
+}
+
+}  // namespace detail
+
+// Writes state.json and training.safetensors into a directory, flushed. Throws errc::storage.
+inline void write_training(std::string const& directory, checkpoint_record const& record) {
+    std::vector<stored_tensor> tensors;
+    for (auto const& m : record.state.moments)
+        tensors.push_back({m.name,
+                           m.element == sizeof(double) ? stored_type::f64 : stored_type::f32,
+                           {static_cast<index_t>(m.bytes.size() / m.element)},
+                           m.bytes});
+    write_safetensors(detail::in_directory(directory, moments_file), tensors);
+    replaced_file file(detail::in_directory(directory, state_file));
+    file.write(detail::state_text(record));
+    file.commit();
+}
+
+// What state.json of a checkpoint says. Throws errc::model_file.
+inline checkpoint_record read_record(std::string const& directory) {
+    return detail::state_reader(detail::in_directory(directory, state_file)).record();
+}
+
+// Fills in a state to go on from: its numbers, and its moments from training.safetensors, which must be those of the
+// same parameters in the same precision. Throws errc::model_file before anything has changed.
+inline void restore_training(std::string const& directory, training_state& state) {
+    auto const record = read_record(directory);
+    auto const file = safetensors_file::open(detail::in_directory(directory, moments_file));
+    for (auto const& m : state.moments) {
+        auto const& stored = file.at(m.name);
+        auto const type = m.element == sizeof(double) ? stored_type::f64 : stored_type::f32;
+        if (stored.type != type || stored.bytes.size() != m.bytes.size())
+            detail::fail_at(stored, file.path(),
+                            "expected " + std::to_string(m.bytes.size() / m.element) + " elements of type " +
+                                std::string(name_of(type)) + ", found shape " + text_of(stored.shape) + " of type " +
+                                std::string(name_of(stored.type)) + "; the checkpoint is of another model");
+    }
+    if (file.tensors().size() != state.moments.size())
+        throw error(errc::model_file, file.path(), "",
+                    "expected " + std::to_string(state.moments.size()) + " tensors, found " +
+                        std::to_string(file.tensors().size()) + "; the checkpoint is of another model");
+    for (auto const& m : state.moments) std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
+    state.step = record.state.step;
+    state.updates = record.state.updates;
+    state.skipped = record.state.skipped;
+    state.seconds = record.state.seconds;
+}
+
+}  // namespace calm

@@ -1,0 +1,77 @@
+#pragma once
+// Whether a directory is whole: its manifest lists every file of it with its bytes and their SHA-256.
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "calm/io/file.hpp"
+#include "calm/text/sha256.hpp"
+#include "calm/train/metrics.hpp"
+
+namespace calm {
+
+inline constexpr std::string_view manifest_file = "manifest.json";
+
+// The SHA-256 of a file, as 64 hexadecimal digits. Throws errc::storage where it cannot be read.
+inline std::string sha256_of_file(std::string const& path) {
+    auto const file = mapped_file::open(path);
+    sha256 hash;
+    hash.add(file.text());
+    return hash.hex();
+}
+
+// The manifest that a directory ought to have: one line a file, by name, the manifest itself apart. It is computed from
+// the files alone, so nothing that a damaged manifest says is ever believed. Throws errc::storage for a directory that
+// cannot be read, or holds anything but files.
+inline std::string manifest_of(std::string const& directory) {
+    std::vector<std::string> names;
+    std::error_code failed;
+    for (auto const& entry : std::filesystem::directory_iterator(directory, failed))
+        if (auto name = entry.path().filename().string(); name != manifest_file) names.push_back(std::move(name));
+    if (failed) throw error(errc::storage, directory, "", "cannot be read: " + failed.message());
+    std::sort(names.begin(), names.end());
+    std::string text = "{\n";
+    for (auto const& name : names) {
+        auto const path = (std::filesystem::path(directory) / name).string();
+        auto const size = std::filesystem::file_size(path, failed);
+        if (failed) throw error(errc::storage, path, "", "expected a file: " + failed.message());
+        detail::append_json(text, std::string_view(name));
+        text += ": {\"bytes\": " + std::to_string(size) + ", \"sha256\": \"" + sha256_of_file(path) + "\"}" +
+                (name == names.back() ? "\n" : ",\n");
+    }
+    return text + "}\n";
+}
+
+// Writes the manifest of a directory that is complete but for it, flushed. Throws errc::storage.
+inline void write_manifest(std::string const& directory) {
+    auto const text = manifest_of(directory);  // before its own file is among them
+    replaced_file file((std::filesystem::path(directory) / manifest_file).string());
+    file.write(text);
+    file.commit();
+}
+
+// What is wrong with a directory, in a sentence; nothing where it is, byte for byte, what its manifest says.
+inline std::optional<std::string> damage_of(std::string const& directory) {
+    try {
+        auto const path = (std::filesystem::path(directory) / manifest_file).string();
+        auto const stored = mapped_file::open(path);
+        auto const found = manifest_of(directory);
+        if (stored.text() == found) return std::nullopt;
+        // The first line that only one of the two has names the file.
+        std::istringstream lines(found);
+        for (std::string line; std::getline(lines, line);)
+            if (line.size() > 2 && stored.text().find(line) == std::string_view::npos)
+                return directory + ": " + line.substr(0, line.find(':')) + " is not the file that its manifest lists";
+        return directory + ": a file of its manifest is missing, or the manifest is damaged";
+    } catch (error const& problem) {
+        return problem.what();
+    }
+}
+
+}  // namespace calm

@@ -1,0 +1,111 @@
+#pragma once
+// What a run was started with, option by option, so that one that goes on can be compared with it.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calm/train/loop.hpp"
+
+namespace calm {
+
+// One setting as text, e.g. {"rate", "0.001"}.
+struct recipe_entry {
+    std::string option;
+    std::string value;
+    friend bool operator==(recipe_entry const&, recipe_entry const&) = default;
+};
+using recipe_record = std::vector<recipe_entry>;
+
+// A setting that is not as it was; where one of the two does not have it, "-" stands there.
+struct recipe_difference {
+    std::string option;
+    std::string was;
+    std::string now;
+};
+
+namespace detail {
+
+inline std::string shortest_text(double value) {
+    std::string text;
+    append_json(text, value);
+    return text;
+}
+inline std::string const* value_of(recipe_record const& record, std::string const& option) {
+    auto const found =
+        std::find_if(record.begin(), record.end(), [&](recipe_entry const& e) { return e.option == option; });
+    return found == record.end() ? nullptr : &found->value;
+}
+
+}  // namespace detail
+
+// Adds what of a recipe the weights depend on. How long the run is counts only where its rate falls towards the end;
+// intervals and what is measured do not count.
+inline void record(recipe_record& to, training_recipe const& r) {
+    using detail::shortest_text;
+    bool const cosine = r.schedule == rate_schedule::cosine;
+    auto const& a = r.optimizer;
+    to.push_back({"accumulation", std::to_string(r.accumulation)});
+    to.push_back({"rate", shortest_text(r.rate)});
+    to.push_back({"warmup", std::to_string(r.warmup)});
+    to.push_back({"schedule", cosine ? "cosine" : "constant"});
+    if (cosine) to.push_back({"steps", std::to_string(r.steps)});
+    to.push_back({"beta1", shortest_text(a.beta1)});
+    to.push_back({"beta2", shortest_text(a.beta2)});
+    to.push_back({"eps", shortest_text(a.eps)});
+    to.push_back({"weight-decay", shortest_text(a.weight_decay)});
+    to.push_back({"clip", shortest_text(a.clip)});
+}
+
+// The settings of a recipe and of a seed.
+inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) {
+    using detail::shortest_text;
+    recipe_record all{{"seed", std::to_string(seed)},
+                      {"batch", std::to_string(r.batch_tokens)},
+                      {"kl-weight", shortest_text(r.objective.kl_weight)},
+                      {"kl-clamp", shortest_text(r.objective.kl_clamp)},
+                      {"dropout", shortest_text(r.objective.dropout)},
+                      {"random-patches", shortest_text(r.random_patches)}};
+    record(all, r);
+    return all;
+}
+inline recipe_record record_of(calm_recipe<energy_objective> const& r, std::uint64_t seed) {
+    recipe_record all{{"seed", std::to_string(seed)},
+                      {"batch", std::to_string(r.sequences)},
+                      {"block", std::to_string(r.block_tokens)},
+                      {"samples", std::to_string(r.objective.samples)},
+                      {"targets", std::to_string(r.objective.targets)},
+                      {"beta", detail::shortest_text(r.objective.beta)}};
+    record(all, r);
+    return all;
+}
+
+// The settings of two runs that differ, in the order of the former, then what only the latter has.
+inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
+    std::vector<recipe_difference> all;
+    for (auto const& [option, value] : was) {
+        auto const* const present = detail::value_of(now, option);
+        if (present == nullptr || *present != value) all.push_back({option, value, present ? *present : "-"});
+    }
+    for (auto const& [option, value] : now)
+        if (detail::value_of(was, option) == nullptr) all.push_back({option, "-", value});
+    return all;
+}
+
+// The same for people: option, was, now, a line each, the last without its end.
+inline std::string to_table(std::vector<recipe_difference> const& differences) {
+    recipe_difference const head{"option", "was", "now"};
+    std::size_t option = head.option.size();
+    std::size_t was = head.was.size();
+    for (auto const& d : differences) option = std::max(option, d.option.size()), was = std::max(was, d.was.size());
+    auto const line = [&](recipe_difference const& d) {
+        return "  " + d.option + std::string(option + 2 - d.option.size(), ' ') + d.was +
+               std::string(was + 2 - d.was.size(), ' ') + d.now;
+    };
+    std::string text = line(head);
+    for (auto const& d : differences) text += "\n" + line(d);
+    return text;
+}
+
+}  // namespace calm

@@ -1,0 +1,269 @@
+#pragma once
+// The directory of a run: a model directory that training writes, with the checkpoints that it goes on from.
+//
+//   config.json, model.safetensors, ...   the newest model, as published
+//   checkpoints/step-00000400/            complete, with a manifest (checkpoint.hpp)
+//   best                                  leads to the checkpoint of the best score
+//   run.lock                              held by the process that trains
+//
+// A checkpoint is written beside its place, flushed, described by its manifest and renamed: it is whole or not there.
+//
+//   run_directory run("model");
+//   auto const from = run.newest();
+//   if (from) load_calm(read_model_description(from->directory), model), blocks.seek(from->record.data);
+//   training_callbacks tell;
+//   tell.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
+//   tell.checkpoint = [&](training_state const& state, state_after) {
+//       run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
+//   };
+//   train_calm(ctx, model, blocks, recipe, tell);
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "calm/io/replaced_directory.hpp"
+#include "calm/train/checkpoint.hpp"
+#include "calm/train/manifest.hpp"
+
+namespace calm {
+
+// A checkpoint that was found whole.
+struct found_checkpoint {
+    std::string directory;
+    checkpoint_record record;
+};
+
+// One process holds it at a time, until the object is gone or the process has died, however it died.
+class run_directory {
+public:
+    // Writes the files of a model directory to a path where nothing stands, e.g. with save_calm.
+    using write_model = std::function<void(std::string const& directory)>;
+
+    // Whether a run could begin or go on at a path: nothing is there, or an empty directory, or a run.
+    static bool can_hold(std::string const& path) {
+        namespace fs = std::filesystem;
+        std::error_code ignored;
+        if (!fs::exists(fs::symlink_status(path, ignored))) return true;
+        return fs::is_directory(path, ignored) && (fs::is_empty(path, ignored) || holds_run(path));
+    }
+    // Whether a run has begun there.
+    static bool holds_run(std::string const& path) {
+        std::error_code ignored;
+        return std::filesystem::exists(std::filesystem::path(path) / lock_name, ignored);
+    }
+
+    // Opens the directory of a run, or makes it, and what an interrupted saving left is removed. Throws errc::storage
+    // where something else stands, or another process holds it.
+    explicit run_directory(std::string path) : path_(std::move(path)), lock_(-1) {
+        if (!can_hold(path_))
+            throw error(errc::storage, path_, "",
+                        "is there already and holds no run to go on with; choose another path, or remove it");
+        make(path_);
+        lock();
+        make(checkpoints());
+        remove_leftovers();
+    }
+
+    [[nodiscard]] std::string const& path() const { return path_; }
+    // Where a file of it lies.
+    [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(path_, file); }
+
+    // The newest checkpoint that is whole, and nothing where none was written yet. `tell` hears of each newer one that
+    // is not, in a sentence. Throws errc::storage where there are some, but none is whole.
+    [[nodiscard]] std::optional<found_checkpoint>
+    newest(std::function<void(std::string const&)> const& tell = nullptr) const {
+        auto const all = steps();
+        for (auto const step : all) {
+            auto const directory = directory_of(step);
+            auto damage = damage_of(directory);
+            try {
+                if (!damage) {
+                    auto record = read_record(directory);
+                    if (record.state.step == step) return found_checkpoint{directory, std::move(record)};
+                    damage = directory + ": holds step " + std::to_string(record.state.step);
+                }
+            } catch (error const& problem) {
+                damage = problem.what();
+            }
+            if (tell) tell(*damage);
+        }
+        if (all.empty()) return std::nullopt;
+        throw error(errc::storage, checkpoints(), "",
+                    "none of its " + std::to_string(all.size()) +
+                        " checkpoints is whole; put a good one back, or start the run afresh");
+    }
+
+    // Writes a checkpoint with its manifest, and the model in it becomes that of the directory. Then the `keep` newest
+    // checkpoints and the best one remain. Throws errc::storage; the checkpoints before are then as they were.
+    void save(checkpoint_record const& record, write_model const& write, std::size_t keep = 2) {
+        auto const place = directory_of(record.state.step);
+        auto const part = place + ".new";
+        remove(part);
+        try {
+            write(part);
+            write_training(part, record);
+            write_manifest(part);
+            detail::flush_directory(part);
+            detail::put_directory(part, place);
+            detail::flush_directory(checkpoints());
+        } catch (...) {
+            remove_leftovers();  // the disk may be full
+            throw;
+        }
+        publish(place);
+        prune(record.state.step, std::max<std::size_t>(keep, 1));
+        remove_leftovers();
+    }
+
+    // The best score of its checkpoints up to a step, if one has a score.
+    [[nodiscard]] std::optional<double> best_score(index_t until = std::numeric_limits<index_t>::max()) const {
+        auto const best = best_of(steps(), until);
+        return best ? read_record(directory_of(*best)).score : std::nullopt;
+    }
+
+    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies.
+    void publish(std::string const& checkpoint) const {
+        namespace fs = std::filesystem;
+        std::vector<std::string> names;
+        for (auto const& entry : fs::directory_iterator(checkpoint))
+            if (auto const name = entry.path().filename().string();
+                name != manifest_file && name != state_file && name != moments_file)
+                names.push_back(name);
+        std::sort(names.begin(), names.end());  // config.json before the weights
+        for (auto const& name : names) {
+            auto const to = path(name);
+            auto const part = to + ".partial";
+            auto const from = detail::in_directory(checkpoint, name);
+            std::error_code failed;
+            if (fs::equivalent(from, to, failed)) continue;
+            fs::remove(part, failed);
+            fs::create_hard_link(from, part, failed);
+            if (failed) fs::copy_file(from, part, fs::copy_options::overwrite_existing, failed);
+            if (failed) throw error(errc::storage, part, "", "cannot be written: " + failed.message());
+            detail::rename_path(part, to);
+        }
+        detail::flush_directory(path_);
+    }
+
+    // Removes the checkpoints and, of the files beside them, those named: the run starts over. Throws errc::storage.
+    void clear(std::vector<std::string> const& files) {
+        for (auto const step : steps()) detail::rename_path(directory_of(step), directory_of(step) + ".old");
+        remove_leftovers();
+        for (auto const& file : files) remove(path(file));
+        remove(path(best_name));
+    }
+
+private:
+    static constexpr std::string_view lock_name = "run.lock";
+    static constexpr std::string_view best_name = "best";
+    static constexpr std::string_view prefix = "step-";
+
+    [[nodiscard]] std::string checkpoints() const { return path("checkpoints"); }
+    [[nodiscard]] std::string directory_of(index_t step) const {
+        auto const digits = std::to_string(step);
+        return detail::in_directory(checkpoints(), std::string(prefix) +
+                                                       std::string(8 - std::min<std::size_t>(8, digits.size()), '0') +
+                                                       digits);
+    }
+
+    static void make(std::string const& path) {
+        std::error_code failed;
+        std::filesystem::create_directories(path, failed);
+        if (failed) throw error(errc::storage, path, "", "the directory cannot be made: " + failed.message());
+    }
+    static void remove(std::string const& path) {
+        std::error_code failed;
+        std::filesystem::remove_all(path, failed);
+        if (failed) throw error(errc::storage, path, "", "cannot be removed: " + failed.message());
+    }
+    void lock() {
+        auto const file = path(lock_name);
+        lock_ = detail::descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+        if (lock_.get() < 0) detail::fail_with_errno(errc::storage, file, "cannot be opened");
+        if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+        if (errno != EWOULDBLOCK) detail::fail_with_errno(errc::storage, file, "cannot be locked");
+        throw error(errc::storage, path_, "",
+                    "another process is training in it; wait for that one, stop it, or choose another path");
+    }
+
+    // The steps of all checkpoints, the newest first. Other names do not count.
+    [[nodiscard]] std::vector<index_t> steps() const {
+        std::vector<index_t> all;
+        std::error_code failed;
+        for (auto const& entry : std::filesystem::directory_iterator(checkpoints(), failed)) {
+            auto const name = entry.path().filename().string();
+            index_t step = 0;
+            if (!name.starts_with(prefix)) continue;
+            auto const* const end = name.data() + name.size();
+            auto const [stop, code] = std::from_chars(name.data() + prefix.size(), end, step);
+            if (code == std::errc{} && stop == end && step >= 0 && entry.path() == directory_of(step))
+                all.push_back(step);
+        }
+        if (failed) throw error(errc::storage, checkpoints(), "", "cannot be read: " + failed.message());
+        std::sort(all.begin(), all.end(), std::greater<>());
+        return all;
+    }
+
+    // Parts of checkpoints, and checkpoints that were replaced: step-00000400.new and the like.
+    void remove_leftovers() const noexcept {
+        std::error_code ignored;
+        std::vector<std::filesystem::path> found;
+        for (auto const& entry : std::filesystem::directory_iterator(checkpoints(), ignored)) {
+            auto const name = entry.path().filename().string();
+            if (name.starts_with(prefix) && name.find('.') != std::string::npos) found.push_back(entry.path());
+        }
+        for (auto const& each : found) std::filesystem::remove_all(each, ignored);
+    }
+
+    // Renamed first: one that is half removed is no damaged checkpoint. What is newer than this step was given up.
+    void prune(index_t step, std::size_t keep) {
+        auto all = steps();
+        auto const best = best_of(all, step);
+        std::size_t newer = 0;
+        for (auto const each : all) {
+            bool const stays = each <= step && (newer++ < keep || each == best);
+            if (!stays) detail::rename_path(directory_of(each), directory_of(each) + ".old");
+        }
+        if (!best) return;
+        auto const link = path(best_name);
+        std::error_code failed;
+        std::filesystem::remove(link + ".partial", failed);
+        std::filesystem::create_directory_symlink(std::filesystem::path("checkpoints") /
+                                                      std::filesystem::path(directory_of(*best)).filename(),
+                                                  link + ".partial", failed);
+        if (!failed) detail::rename_path(link + ".partial", link);  // where the file system has no links there is none
+    }
+
+    // The step of the highest score up to a step; of equal ones the oldest.
+    [[nodiscard]] std::optional<index_t> best_of(std::vector<index_t> const& all, index_t until) const {
+        std::optional<index_t> best;
+        double most = 0;
+        for (auto const step : all) try {
+                if (step > until) continue;
+                auto const score = read_record(directory_of(step)).score;
+                if (score && (!best || *score >= most)) best = step, most = *score;
+            } catch (error const&) {
+                continue;  // damaged: not the best
+            }
+        return best;
+    }
+
+    std::string path_;
+    detail::descriptor lock_;
+};
+
+}  // namespace calm

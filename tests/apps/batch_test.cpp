@@ -1,0 +1,126 @@
+#include <boost/test/unit_test.hpp>
+
+#include "text/batch.hpp"
+
+#include <simdjson.h>
+
+#include <sstream>
+
+#include "text/text_output.hpp"
+
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using calm::test::has;
+
+namespace {
+
+// Answers lines with a writer that echoes prompts and notes the number of each call's first.
+struct echo {
+    std::vector<std::string> answers;
+    std::vector<std::pair<std::uint32_t, std::size_t>> calls;
+    batch_count count;
+
+    echo(std::string const& lines, tokenizer const& words = {}) {
+        std::istringstream in(lines);
+        count = answer_lines(
+            in, words, 4,
+            [this](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+                calls.emplace_back(first, prompts.size());
+                std::vector<generation_result> made;
+                for (auto const& prompt : prompts)
+                    made.push_back({.tokens = prompt, .stopped_at_eos = true, .patches = 2, .draws = 7});
+                return made;
+            },
+            [this](std::string const& line) { answers.push_back(line); });
+    }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_line_has_its_answer) {
+    echo const e("{\"id\": \"a\", \"prompt\": \"Mia \\\"was\\\"\", \"more\": 1}\r\n\n{\"id\": 7.5, \"prompt\": \"\"}");
+    BOOST_REQUIRE(e.answers.size() == 2U);
+    BOOST_TEST(e.answers[0] ==
+               "{\"id\":\"a\",\"prompt\":\"Mia \\\"was\\\"\",\"text\":\"Mia \\\"was\\\"\",\"tokens\":9,\"patches\":2,"
+               "\"draws\":7,\"stopped_at_eos\":true}\n");
+    BOOST_TEST(has(e.answers[1], "{\"id\":7.5,\"prompt\":\"\""));
+    BOOST_TEST(e.count.lines == 2U);
+    BOOST_TEST(e.count.bad == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
+    std::vector<std::pair<std::string, std::string>> const bad{
+        {"{\"id\": 1", "no valid JSON"},
+        {"[1]", "expected an object"},
+        {"{\"prompt\": \"x\"}", "expected an \\\"id\\\""},
+        {"{\"id\": null, \"prompt\": \"x\"}", "expected an \\\"id\\\""},
+        {"{\"id\": 3, \"prompt\": 4}", "expected a \\\"prompt\\\""},
+        {"{\"id\": 3, \"id\": 4, \"prompt\": \"\"}", "twice"},
+        {"{\"id\": 3, \"prompt\": \"\xff\"}", "no valid JSON"},
+        {std::string(100'000, '['), "no valid JSON"},
+        {"{\"id\": 3, \"prompt\": \"" + std::string(std::size_t{16} << 20, 'x') + "\"}", "at most 16 MB"}};
+    for (auto const& [line, why] : bad) {
+        echo const e("{\"id\": 0, \"prompt\": \"a\"}\n\n" + line + "\n{\"id\": 2, \"prompt\": \"b\"}\n");
+        BOOST_REQUIRE(e.answers.size() == 3U);
+        BOOST_TEST(has(e.answers[1], "{\"line\":3,"), e.answers[1]);
+        BOOST_TEST(has(e.answers[1], why), e.answers[1]);
+        BOOST_TEST(has(e.answers[2], "\"text\":\"b\""));
+        BOOST_TEST(e.count.bad == 1U);
+        // The number of a text is that of its line.
+        BOOST_TEST((e.calls == std::vector<std::pair<std::uint32_t, std::size_t>>{{0, 1}, {2, 1}}));
+    }
+    BOOST_TEST(has(echo("{\"id\": \"x\", \"prompt\": 4}").answers[0], "{\"line\":1,\"id\":\"x\",\"error\":"));
+}
+
+BOOST_AUTO_TEST_CASE(lines_end_with_the_file_or_a_newline) {
+    std::string const line = "{\"id\": 0, \"prompt\": \"a\"}";
+    for (auto const& lines : {line, line + "\n", "\xef\xbb\xbf" + line + "\r\n\n", "\n\n" + line}) {
+        echo const e(lines);
+        BOOST_TEST(e.count.lines == 1U);
+        BOOST_TEST(e.count.bad == 0U);
+    }
+    BOOST_TEST(echo("").count.lines == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(prompts_that_cannot_begin_a_text_are_bad) {
+    echo const e("{\"id\": 1, \"prompt\": \"ABC\"}\n{\"id\": 2, \"prompt\": \"A!CD\"}\n{\"id\": 3, \"prompt\": \"\"}\n"
+                 "{\"id\": 4, \"prompt\": \"ABCD\"}\n",
+                 tokenizer::markov());
+    BOOST_REQUIRE(e.answers.size() == 4U);
+    BOOST_TEST(e.count.bad == 3U);
+    BOOST_TEST(has(e.answers[0], "a multiple of 4"));
+    BOOST_TEST(has(e.answers[2], "no BOS"));
+    BOOST_TEST(has(e.answers[3], "\"text\":\"ABCD\""));
+}
+
+BOOST_AUTO_TEST_CASE(many_lines_keep_their_order_and_numbers) {
+    std::string lines;
+    for (int i = 0; i < 600; ++i) lines += "{\"id\": " + std::to_string(i) + ", \"prompt\": \"p\"}\n";
+    echo const e(lines);
+    BOOST_REQUIRE(e.answers.size() == 600U);
+    for (std::size_t i = 0; i < 600; ++i)
+        BOOST_TEST(e.answers[i].starts_with("{\"id\":" + std::to_string(i) + ","), e.answers[i]);
+    std::uint32_t next = 0;
+    for (auto const& [first, size] : e.calls) {
+        BOOST_TEST(first == next);
+        next += static_cast<std::uint32_t>(size);
+    }
+    BOOST_TEST(e.calls.size() > 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_over) {
+    calm::test::temporary_folder const folder;
+    auto const there = folder.with("there", "x");
+    BOOST_CHECK_THROW(text_output{there}, error);
+    BOOST_TEST(folder.content("there") == "x");
+    {
+        text_output out(folder.path("new"));
+        out.put("a\n");
+        BOOST_TEST(folder.content("new") == "a\n");
+        out.close();
+    }
+    BOOST_CHECK_THROW(text_output{"/dev/full"}, error);
+}

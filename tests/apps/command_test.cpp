@@ -1,0 +1,201 @@
+// Where options come from: flags, the environment, a file, defaults.
+
+#include <boost/test/unit_test.hpp>
+
+#include "command/command.hpp"
+
+#include <cstdlib>
+#include <set>
+
+#include "command/command_line.hpp"
+#include "command/completion.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using calm::test::has;
+using calm::test::temporary_folder;
+
+namespace {
+
+// A variable that is gone at the end of its scope.
+class variable {
+public:
+    variable(std::string name, std::string const& value) : name_(std::move(name)) {
+        ::setenv(name_.c_str(), value.c_str(), 1);
+    }
+    variable(variable const&) = delete;
+    variable& operator=(variable const&) = delete;
+    ~variable() { ::unsetenv(name_.c_str()); }
+
+private:
+    std::string name_;
+};
+
+// A command `train calm` with some options of every kind.
+struct trial {
+    double minutes = 0;
+    std::uint64_t seed = 1;
+    std::string name = "plain", side = "left";
+    std::vector<std::string> data, prompts;
+    bool plot = false, again = false;
+    command c{"train calm", "A trial."};
+
+    trial() {
+        c.list("--data", data, "SPEC", "text");
+        c.number<double, double>("--minutes", minutes, "X", "time", 0.5, 100);
+        c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed", 0);
+        c.text("--run-name", name, "NAME", "a name");
+        c.choice("--side", {"left", "right"}, "a side", [this](std::string const& to) { side = to; });
+        c.repeated("--prompt", prompts, "TEXT", "a prompt");
+        c.flag("--plot", plot, "draw");
+        c.flag("--again", again, "once more");
+        c.only_as_flag("--again");
+    }
+    trial(trial const&) = delete;
+    trial& operator=(trial const&) = delete;
+
+    bool read(std::vector<std::string> const& words) {
+        std::vector<char const*> pointers;
+        for (auto const& word : words) pointers.push_back(word.c_str());
+        return c.read(static_cast<int>(pointers.size()), pointers.data());
+    }
+};
+
+std::string refusal(std::vector<std::string> const& words) {
+    trial t;
+    auto const said = calm::test::usage_sentence([&] { t.read(words); });
+    BOOST_TEST(!said.empty());
+    return said;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_flag_comes_before_a_variable_before_a_file_before_a_default) {
+    temporary_folder const folder;
+    auto const file = folder.with("run.toml", "data = [\"file\"]\nminutes = 3\nseed = 7\nrun-name = \"top\"\n[calm]\n"
+                                              "run-name = \"table\"\nplot = true\n[generate]\nanything = 1\n");
+    variable const minutes("CALM_MINUTES", "2"), seed("CALM_SEED", "5"), empty("CALM_RUN_NAME", "");
+    trial t;
+    BOOST_TEST(t.read({"--seed", "9", "--config-file", file}));
+    BOOST_TEST(t.seed == 9U);
+    BOOST_TEST(t.minutes == 2);
+    BOOST_TEST(t.data == std::vector<std::string>{"file"});
+    BOOST_TEST(t.name == "table");
+    BOOST_TEST(t.plot);
+    BOOST_TEST(t.side == "left");
+
+    // The file itself may be a variable's, and a flag takes back what a file says.
+    variable const path("CALM_CONFIG_FILE", file);
+    trial u;
+    BOOST_TEST(u.read({"--plot=false", "--data", "a", "b"}));
+    BOOST_TEST(!u.plot);
+    BOOST_TEST(u.seed == 5U);
+    BOOST_TEST(u.data == (std::vector<std::string>{"a", "b"}));
+}
+
+BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_others) {
+    variable const data("CALM_DATA", "[\"a b.txt\", \"c\"]"), prompt("CALM_PROMPT", "one only");
+    variable const others("CALM_AT_ONCE", "3"), again("CALM_AGAIN", "true"), fixtures("CALM_FIXTURES", "x");
+    trial t;
+    BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // an option of no program; here it is only a flag
+    ::unsetenv("CALM_AGAIN");
+    BOOST_TEST(t.read({}));
+    BOOST_TEST(t.data == (std::vector<std::string>{"a b.txt", "c"}));
+    BOOST_TEST(t.prompts == std::vector<std::string>{"one only"});
+    BOOST_TEST(!t.again);
+}
+
+BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
+    temporary_folder const folder;
+    auto const file =
+        folder.with("run.toml", "minuts = 3\nseed = -1\nagain = true\nside = [\"left\", \"right\"]\nprompt = []\n"
+                                "[clam]\na = 1\nb = 2\n");
+    variable const typo("CALM_SEEED", "1"), wrong("CALM_MINUTES", "soon");
+    auto const said = refusal({"--config-file", file, "--sid", "left", "--plot=perhaps", "--run-name", "a", "b"});
+    for (std::string const& part :
+         {std::string("10 problems"), std::string("there is no option --sid; did you mean --side?"),
+          std::string("--plot: expected true or false, found 'perhaps'"), std::string("--run-name: expected one value"),
+          std::string("CALM_SEEED, which is no option's; did you mean CALM_SEED?"),
+          std::string("--minutes: expected a number from 0.5 to 100, found 'soon' (CALM_MINUTES)"),
+          file + ", line 1: train calm has no option minuts; did you mean minutes?",
+          std::string("found '-1' (") + file + ", line 2)", file + ", line 3: train calm has no option again",
+          std::string("--side: expected one value, found left and right (") + file,
+          file + ", line 5: prompt: expected a value", std::string("there is no command clam; did you mean calm?")})
+        BOOST_TEST((part == "10 problems" || has(said, part)), part << " is missing in " << said);
+    BOOST_TEST(has(said, "--data is needed"));
+    BOOST_TEST(has(refusal({"--data", "a", "--config-file", folder.path("none.toml")}), "there is none"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_resolved_reads_back_to_the_same) {
+    temporary_folder const folder;
+    variable const minutes("CALM_MINUTES", "2.5");
+    trial t;
+    BOOST_TEST(t.read({"--data", "a \"b\"", "--seed", "18446744073709551615", "--prompt", "x\ny", "--prompt", ""}));
+    auto const text = t.c.resolved();
+    for (auto const* const line : {"data = [\"a \\\"b\\\"\"]  # flag\n", "minutes = 2.5  # environment\n",
+                                   "seed = \"18446744073709551615\"  # flag\n", "run-name = \"plain\"  # default\n",
+                                   "prompt = [\"x\\ny\", \"\"]  # flag\n", "plot = false  # default\n"})
+        BOOST_TEST(has(text, line), line << " is missing in " << text);
+    for (auto const* const word : {"side", "again", "config-file", "print-config", "completion"})
+        BOOST_TEST(!has(text, "\n" + std::string(word) + " ="), word);
+    ::unsetenv("CALM_MINUTES");
+    trial u;
+    BOOST_TEST(u.read({"--config-file", folder.with("again.toml", text)}));
+    BOOST_TEST(u.data == t.data);
+    BOOST_TEST(u.minutes == 2.5);
+    BOOST_TEST(u.seed == t.seed);
+    BOOST_TEST(u.prompts == t.prompts);
+    BOOST_TEST(u.plot == t.plot);
+    BOOST_TEST(has(u.c.resolved(), "seed = \"18446744073709551615\"  # file\n"));
+    trial v;
+    BOOST_TEST(!v.read({"--data", "a", "--print-config"}));
+    trial w;  // bytes that TOML has not
+    BOOST_TEST(w.read({"--data", "\xff"}));
+    BOOST_TEST(has(w.c.resolved(), "# data has bytes"));
+}
+
+BOOST_AUTO_TEST_CASE(words_before_all_options_may_be_an_options) {
+    std::vector<std::string> runs;
+    command c("plot", "A trial.");
+    c.list("--run", runs, "DIR", "a run");
+    c.first_words_are("--run");
+    char const* const words[] = {"one", "two"};
+    BOOST_TEST(c.read(2, words));
+    BOOST_TEST(runs == (std::vector<std::string>{"one", "two"}));
+}
+
+BOOST_AUTO_TEST_CASE(help_says_what_is_no_variable) {
+    auto const help = trial().c.help();
+    auto const line_of = [&](std::string const& option) {
+        auto const at = help.find("  " + option);
+        return help.substr(at, help.find("\n  --", at) - at);
+    };
+    BOOST_TEST(has(line_of("--again"), "(flag only)"));
+    BOOST_TEST(!has(line_of("--plot"), "(flag only)"));
+    BOOST_TEST(!has(line_of("--config-file"), "(flag only)"));
+}
+
+BOOST_AUTO_TEST_CASE(completion_has_every_option_and_is_bash) {
+    temporary_folder const folder;
+    trial const t;
+    completed_command const whole{"", t.c.options()};
+    auto const script = bash_completion("trial", {&whole, 1});
+    std::set<std::string> names;
+    for (auto const& one : t.c.options()) names.insert(one.name);
+    BOOST_TEST(names.contains("--print-config"));
+    for (auto const& name : names) BOOST_TEST(has(script, " " + name), name);
+    BOOST_TEST(std::system(("bash -n " + folder.with("complete", script)).c_str()) == 0);
+    // As bash calls it: names of options, then the choices of one.
+    auto const offered = [&](std::string const& words, int at) {
+        auto const call = folder.with("call", script + "COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
+                                                  "; _calm_trial; echo \"${COMPREPLY[*]}\" >" + folder.path("offered"));
+        BOOST_TEST(std::system(("bash " + call).c_str()) == 0);
+        return folder.content("offered");
+    };
+    BOOST_TEST(offered("trial --mi", 1) == "--minutes\n");
+    BOOST_TEST(offered("trial --side r", 2) == "right\n");
+    BOOST_TEST(offered("trial --minutes 3", 2) == "\n");
+    BOOST_TEST(has(calm::test::usage_sentence([] { require_completed_shell("fish"); }), "expected bash"));
+}

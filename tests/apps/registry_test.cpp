@@ -1,0 +1,129 @@
+#include "registry.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+
+#include "support/sentences.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using namespace calm::test;
+
+namespace {
+
+// A model that no program was ever compiled for.
+stored_model odd_model() {
+    auto d = model_description::of(model_kind::calm);
+    d.vocab_size = 97;
+    stored_model m{"some/where", d, {}, {}};
+    m.sizes.autoencoder = {.vocab_size = 97,
+                           .patch_size = 3,
+                           .hidden_size = 34,
+                           .intermediate_size = 80,
+                           .num_encoder_layers = 2,
+                           .num_decoder_layers = 4,
+                           .latent_size = 17};
+    m.sizes.hidden_size = 48;
+    m.sizes.intermediate_size = 96;
+    m.sizes.num_hidden_layers = 2;
+    m.sizes.num_attention_heads = 4;
+    m.sizes.num_key_value_heads = 2;
+    m.sizes.num_mlp_layers = 3;
+    m.sizes.noise_size = 16;
+    return m;
+}
+
+std::string complaint(stored_model const& m) {
+    try {
+        static_cast<void>(configuration_of(m));
+    } catch (error const& thrown) {
+        BOOST_TEST((thrown.code() == errc::config));
+        return thrown.what();
+    }
+    return "found";
+}
+
+char const* const unit = R"(#include "compiled_configuration.hpp"
+
+namespace {
+
+constexpr calm::configuration sizes{
+    .autoencoder = {.vocab_size = 97,
+                    .patch_size = 3,
+                    .hidden_size = 34,
+                    .intermediate_size = 80,
+                    .num_encoder_layers = 2,
+                    .num_decoder_layers = 4,
+                    .latent_size = 17},
+    .hidden_size = 48,
+    .intermediate_size = 96,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 4,
+    .num_key_value_heads = 2,
+    .num_mlp_layers = 3,
+    .noise_size = 16};
+
+bool const registered = calm::apps::compile_configuration<sizes>("where", calm::apps::recipes());
+
+}  // namespace
+)";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_stored_model_finds_its_configuration_by_its_sizes) {
+    for (auto const& one : compiled_configurations()) {
+        auto m = odd_model();
+        m.sizes = one.sizes;
+        BOOST_TEST(configuration_of(m).sizes.hidden_size == one.sizes.hidden_size);
+        m.description.calm.emplace().configuration = "another name";
+        BOOST_TEST(configuration_of(m).sizes.autoencoder.patch_size == one.sizes.autoencoder.patch_size);
+        m.description.calm->configuration = one.name;
+        BOOST_TEST(configuration_of(m).name == one.name);
+        auto autoencoder = m;
+        autoencoder.description.kind = model_kind::autoencoder;
+        BOOST_TEST(configuration_of(autoencoder).name == one.name);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
+    BOOST_TEST(unit_of(odd_model(), "where") == unit);
+    auto const said = complaint(odd_model());
+    BOOST_TEST(has(said, "some/where: expected the sizes of a configuration that is compiled into this program"), said);
+    BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + std::string(unit)), said);
+    BOOST_TEST(has(said, "where\" && cmake --build --preset release"), said);
+    auto m = odd_model();
+    m.sizes.input = input_kind::both;
+    BOOST_TEST(has(unit_of(m, "x"), ".noise_size = 16,\n    .input = calm::input_kind::both};"));
+    m.description.kind = model_kind::autoencoder;
+    BOOST_TEST(has(unit_of(m, "x"), ".latent_size = 17}};"));
+    // The model's own name, unless it is no name of a file or that of another configuration.
+    m = odd_model();
+    m.description.calm.emplace().configuration = "mine";
+    BOOST_TEST(has(complaint(m), "apps/configs/mine.cpp"));
+    m.description.calm->configuration = "../evil";
+    BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"));
+    if (!compiled_configurations().empty()) {
+        m.description.calm->configuration = compiled_configurations()[0].name;
+        BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_no_configuration_can_have_is_said) {
+    auto m = odd_model();
+    m.description.head = "margin";
+    BOOST_TEST(has(complaint(m), "found one that none can: head: expected 'energy', found 'margin'"));
+    m = odd_model();
+    m.description.rope_theta = 5e5;
+    BOOST_TEST(has(complaint(m), "rope_theta: expected 10000.0, found 500000.0"));
+    m = odd_model();
+    m.sizes.num_attention_heads = 5;
+    BOOST_TEST(has(complaint(m), "expected num_attention_heads to divide hidden_size"));
+    m.sizes.num_attention_heads = 16;
+    m.sizes.num_key_value_heads = 16;
+    BOOST_TEST(has(complaint(m), "expected an even hidden_size / num_attention_heads"));
+    m = odd_model();
+    m.sizes.autoencoder.num_encoder_layers = 3;
+    BOOST_TEST(has(complaint(m), "expected even numbers of encoder and decoder layers"));
+    BOOST_TEST(!has(complaint(m), "compiled_configuration.hpp"));
+}

@@ -1,0 +1,53 @@
+#include <boost/test/unit_test.hpp>
+
+#include "run/run_record.hpp"
+
+#include <simdjson.h>
+
+#include "calm/version.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using calm::test::has;
+using calm::test::temporary_folder;
+
+BOOST_AUTO_TEST_CASE(every_call_is_kept) {
+    temporary_folder const folder;
+    write_record(folder.path(""), {.options = "seed = 1  # flag\n", .words = {"train", "calm", "--x", "a \"b\" \xff"}},
+                 0);
+    write_record(folder.path(""), {.options = "seed = 2  # flag\n", .words = {"train", "calm"}}, 40);
+    BOOST_TEST(folder.content("options.toml") == "seed = 2  # flag\n");
+    simdjson::dom::parser parser;
+    simdjson::dom::array calls;
+    auto const text = folder.content("run.json");
+    BOOST_REQUIRE(!parser.parse(text)["calls"].get(calls));
+    BOOST_REQUIRE(calls.size() == 2U);
+    BOOST_TEST(calls.at(0)["command"].at(3).get_string().value() == "a \"b\" \xef\xbf\xbd");
+    BOOST_TEST(calls.at(1)["after_step"].get_int64().value() == 40);
+    BOOST_TEST(calls.at(1)["date"].get_string().value().size() == 20U);
+    BOOST_TEST(has(calls.at(1)["version"].get_string().value(), std::to_string(version.minor) + "."));
+    // A file that is none of ours is written anew.
+    static_cast<void>(folder.with("run.json", "{\"calls\": [1], \"calls\""));
+    write_record(folder.path(""), {}, 1);
+    BOOST_TEST(has(folder.content("run.json"), "\"after_step\": 1"));
+    BOOST_TEST(folder.content("options.toml") == "seed = 2  # flag\n");
+}
+
+BOOST_AUTO_TEST_CASE(samples_go_on_where_the_run_does) {
+    temporary_folder const folder;
+    {
+        samples_log log(folder.path(""), 0);
+        log.add(10, 1.5, "Mia", " was \"a\"\n");
+        log.add(20, 3, "Mia", "\xff");
+        log.add(30, 4.5, "Mia", "late");
+    }
+    static_cast<void>(folder.with("samples.jsonl", folder.content("samples.jsonl") + "{\"step\":40,\"sec"));
+    samples_log log(folder.path(""), 20);
+    log.add(30, 5, "", "again");
+    BOOST_TEST(folder.content("samples.jsonl") ==
+               "{\"step\":10,\"seconds\":1.5,\"prompt\":\"Mia\",\"text\":\" was \\\"a\\\"\\u000a\"}\n"
+               "{\"step\":20,\"seconds\":3,\"prompt\":\"Mia\",\"text\":\"\xef\xbf\xbd\"}\n"
+               "{\"step\":30,\"seconds\":5,\"prompt\":\"\",\"text\":\"again\"}\n");
+}

@@ -1,0 +1,95 @@
+#include <boost/test/unit_test.hpp>
+
+#include "command/settings_file.hpp"
+
+#include "calm/tensor/error.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using calm::test::has;
+using calm::test::temporary_folder;
+
+namespace {
+
+// "table.key=a,b" of every setting.
+std::vector<std::string> shown(settings_file const& file) {
+    std::vector<std::string> all;
+    for (auto const& each : file.settings) {
+        std::string text = each.table + "." + each.key + "=";
+        for (auto const& value : each.values) text += (text.back() == '=' ? "" : ",") + value;
+        all.push_back(text);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+}
+
+settings_file of(std::string const& name, std::string const& content) {
+    temporary_folder const folder;
+    return read_settings_file(folder.with(name, content));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(toml_and_json_say_the_same) {
+    auto const toml =
+        of("a.toml", "data = [\"a b.txt\", 'stories:5']\nminutes = 0.5\nsteps = 1_000\n[calm]\nplot = true\n"
+                     "rate = 1e-3\n");
+    BOOST_TEST(toml.problems.empty());
+    BOOST_TEST(shown(toml) == (std::vector<std::string>{".data=a b.txt,stories:5", ".minutes=0.5", ".steps=1000",
+                                                        "calm.plot=true", "calm.rate=0.001"}));
+    auto const json = of("a.json",
+                         R"({"data": ["a b.txt", "stories:5"], "minutes": 0.5, "steps": 1000,
+                             "calm": {"plot": true, "rate": 1e-3}})");
+    BOOST_TEST(json.problems.empty());
+    BOOST_TEST(shown(json) == shown(toml));
+    BOOST_TEST(of("b.json", R"({"seed": 18446744073709551615, "x": -3})").settings[0].values[0] ==
+               "18446744073709551615");
+}
+
+BOOST_AUTO_TEST_CASE(places_are_lines) {
+    auto const file = of("a.toml", "\nseed = 1\n\n[calm]\nrate = 2\n");
+    BOOST_REQUIRE(file.settings.size() == 2U);
+    for (auto const& each : file.settings)
+        BOOST_TEST(each.place.ends_with(each.key == "seed" ? "a.toml, line 2" : "a.toml, line 5"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
+    auto const only = [](std::string const& name, std::string const& content) {
+        auto const file = of(name, content);
+        BOOST_TEST(file.problems.size() == 1U, content);
+        return file.problems.empty() ? std::string() : file.problems.front();
+    };
+    BOOST_TEST(has(only("a.toml", "a = 1\nb = = 2\n"), "line 2: no valid TOML"));
+    BOOST_TEST(has(only("a.toml", "a = 1\na = 2\n"), "line 2"));
+    BOOST_TEST(has(only("a.toml", "when = 2020-01-01\n"), "expected a string, a number"));
+    BOOST_TEST(has(only("a.toml", "[a]\n[a.b]\nc = 1\n"), "expected a string, a number"));
+    BOOST_TEST(has(only("a.toml", "a = [[1]]\n"), "expected a string, a number"));
+    BOOST_TEST(has(only("a.toml", "a = \"\xff\"\n"), "no valid TOML"));
+    BOOST_TEST(has(only("a.json", "{\"a\": 1,}"), "no valid JSON"));
+    BOOST_TEST(has(only("a.json", "[1]"), "one JSON object"));
+    BOOST_TEST(has(only("a.json", "{\"a\": null}"), "expected a string, a number"));
+    BOOST_TEST(has(only("a.json", "{\"a\": 1, \"a\": 2}"), "twice"));
+    BOOST_TEST(has(only("a.json", std::string(100'000, '[')), "JSON"));
+    BOOST_TEST(has(only("a.toml", "a = " + std::string(100'000, '[')), "TOML"));
+    BOOST_TEST(has(only("a.toml", std::string(1'000'001, '#')), "at most 1 MB"));
+    BOOST_TEST(has(read_settings_file("/nowhere/x.toml").problems.front(), "there is none"));
+    BOOST_TEST(has(read_settings_file("/tmp").problems.front(), "there is none"));
+}
+
+// Every text comes back from its quotes.
+BOOST_AUTO_TEST_CASE(quotes_are_those_of_toml) {
+    std::string all;
+    for (int c = 1; c < 128; ++c) all += static_cast<char>(c);
+    for (std::string const& text :
+         {all, std::string("\\ \"quoted\" \\u0041"), std::string("na\xc3\xafve \xf0\x9f\x98\x80")})
+        BOOST_TEST(of("a.toml", "a = " + toml_string(text) + "\n").settings.at(0).values.at(0) == text);
+}
+
+BOOST_AUTO_TEST_CASE(a_variable_has_one_value_or_a_list) {
+    using list = std::vector<std::string>;
+    BOOST_TEST(listed_values("a b.txt") == list{"a b.txt"});
+    BOOST_TEST(listed_values("[\"a\", 2, true]") == (list{"a", "2", "true"}));
+    BOOST_TEST(has(calm::test::usage_sentence([] { listed_values("[a"); }), "several as a list"));
+}

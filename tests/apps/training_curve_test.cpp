@@ -1,0 +1,55 @@
+#include <boost/test/unit_test.hpp>
+
+#include "run/training_curve.hpp"
+
+#include "calm/tensor/error.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using calm::test::has;
+using calm::test::temporary_folder;
+
+BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
+    temporary_folder const folder;
+    static_cast<void>(folder.with(
+        "metrics.jsonl", "{\"step\":10,\"tokens\":100,\"seconds\":1,\"loss\":5.5,\"kl\":null}\n"
+                         "{\"step\":11,\"skipped\":1,\"why\":\"not finite\"}\n"
+                         "{\"step\":12,\"brier_lm\":4,\"brier_lm_se\":0.5,\"bigram_brier_lm\":8,\"heldout_loss\":5}\n"
+                         "{\"step\":20,\"tokens\":200,\"seconds\":3,\"loss\":4.5}\n"
+                         "{\"step\":20,\"tokens\":200,\"seconds\":4,\"loss\":4.25}\n"
+                         "{\"step\":20,\"brier_lm\":6}\n"
+                         "no JSON\n{\"step\":30,\"lo"));
+    auto const said = plot_training(folder.path(""), "svg");
+    BOOST_TEST(folder.content("curve-steps.tsv") == "step\ttokens\tseconds\tloss\tcross_entropy\tkl\tposterior_std\n"
+                                                    "10\t100\t1\t5.5\t?\t?\t?\n20\t200\t4\t4.25\t?\t?\t?\n");
+    BOOST_TEST(folder.content("curve-evaluations.tsv") ==
+               "step\ttokens\tseconds\theldout_loss\tbrier_lm\tbrier_lm_se\tbigram_brier_lm\ttoken_accuracy\t"
+               "token_accuracy_posterior\n"
+               "12\t120\t1.6\t5\t4\t0.5\t8\t?\t?\n20\t200\t4\t?\t6\t?\t?\t?\t?\n");
+    BOOST_TEST(has(folder.content("curve.gp"), "($5-$6):($5+$6) with filledcurves"));
+    if (has(said, "plotted in"))
+        BOOST_TEST(has(folder.content("curve.svg"), "<svg"));
+    else
+        BOOST_TEST(has(said, "install gnuplot"));
+}
+
+BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
+    temporary_folder const folder;
+    static_cast<void>(folder.with("metrics.jsonl",
+                                  "{\"step\":1,\"seconds\":1,\"loss\":5.5,\"cross_entropy\":5,\"kl\":3}\n"
+                                  "{\"step\":2,\"seconds\":2,\"loss\":5,\"cross_entropy\":4,\"kl\":2}\n"));
+    static_cast<void>(plot_training(folder.path("")));
+    auto const script = folder.content("curve.gp");
+    BOOST_TEST(has(script, "layout 1,2"));
+    BOOST_TEST(!has(script, "\"tokens\""));
+    BOOST_TEST(has(script, "divergence"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_run_is_refused) {
+    temporary_folder const folder;
+    BOOST_CHECK_THROW(plot_training(folder.path("none")), error);
+    static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1}\n[]\n"));
+    BOOST_CHECK_THROW(plot_training(folder.path("")), error);
+}

@@ -1,0 +1,116 @@
+// A run around a loop that is not there: what is kept, when it is through, and who else was there.
+
+#include <boost/test/unit_test.hpp>
+
+#include "run/training_run.hpp"
+
+#include <filesystem>
+#include <functional>
+
+#include "calm/io/convert_model.hpp"
+#include "calm/io/replaced_directory.hpp"
+#include "support/fixtures.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using namespace calm::test;
+
+namespace {
+
+std::string checkpoint(char const* name) {
+    return (fixtures_folder() / "base" / "checkpoints" / name).string();
+}
+
+void write_model(std::string const& directory) {
+    replaced_directory target(directory);
+    target.write("config.json", "{}\n");
+    target.commit();
+}
+
+// A run of 13 steps, the last of which no multiple of ten logs.
+struct trial {
+    temporary_folder folder;
+    train_options options;
+    training_recipe recipe;
+    tokenizer words = tokenizer::markov();
+    corpus text;
+    recipe_record settings{{"data", "markov:400"}, {"rate", "1"}};
+
+    trial() : text(markov()) {
+        options.out = folder.path("run");
+        recipe.steps = 13;
+    }
+    corpus markov() const {
+        data_options data;
+        data.sources = {"markov:400"};
+        data.cache = "none";
+        return training_text(data, words, 1);
+    }
+
+    // Goes on to a step with a score. False where nothing is left to do. At the end of it `after` is called.
+    bool steps_to(index_t step, double score, std::function<void(run_report&)> const& after = nullptr) {
+        training_run run(options);
+        if (!run.begin(settings, recipe, true)) return false;
+        text_blocks const blocks(text, 2, 2, 1, packing::unbroken);
+        auto const calls = run.callbacks(
+            recipe, blocks, write_model, [](progress const&) { return 0.0; }, [&] { return score; });
+        for (index_t i = run.steps(); i < step; ++i) calls.step({.step = i, .loss = 1});
+        calls.checkpoint({.step = step, .updates = step, .skipped = 0, .seconds = 1, .moments = {}}, state_after::end);
+        if (after) after(run.report());
+        return true;
+    }
+};
+
+}  // namespace
+
+// A run that dies between its last checkpoint and its last evaluation is not through.
+BOOST_AUTO_TEST_CASE(a_run_is_finished_once_its_end_is_measured) {
+    trial t;
+    BOOST_TEST(t.steps_to(13, 1, [](run_report& report) { report.finish(); }));
+    auto const log = t.folder.content("run/metrics.jsonl");
+    BOOST_TEST(has(log, "\"step\":13,"));
+    BOOST_TEST(t.steps_to(13, 1, [](run_report& report) {
+        report.finish();
+        report.log({{"step", index_t{13}}, {"brier_lm", 1.0}});
+    }));
+    BOOST_TEST(t.folder.content("run/metrics.jsonl") == log + "{\"step\":13,\"brier_lm\":1}\n");
+    BOOST_TEST(!t.steps_to(13, 1));
+}
+
+// Of a run that was stopped the step it was stopped at is in the log only where it belongs there.
+BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_no_line) {
+    trial t;
+    BOOST_TEST(t.steps_to(12, 1));
+    BOOST_TEST(!has(t.folder.content("run/metrics.jsonl"), "\"step\":12,"));
+    BOOST_TEST(t.steps_to(13, 1));
+    BOOST_TEST(has(t.folder.content("run/metrics.jsonl"), "\"step\":13,"));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
+    trial t;
+    training_run late(t.options);
+    BOOST_TEST(t.steps_to(5, 1));
+    BOOST_TEST(has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true); }), "was begun here meanwhile"));
+    BOOST_TEST(std::filesystem::exists(t.folder.path("run/checkpoints/step-00000005")));
+}
+
+// Weights count, and not how they lie in files.
+BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout, *with_fixtures) {
+    trial t;
+    auto const single = checkpoint("autoencoder"), sharded = t.folder.path("sharded");
+    convert_model(single, sharded, {.as = {}, .shard_bytes = 2000});
+    BOOST_TEST(!std::filesystem::exists(sharded + "/model.safetensors"));
+    auto const ours = description_of("tiny", t.options, 1, 2, packing::unbroken, t.words);
+    auto const of = [&](std::string const& directory) {
+        t.options.init = directory;
+        auto const model = read_model_description(directory);
+        return settings_of(ours, t.options, t.text, &model, {});
+    };
+    auto const all = of(single);
+    BOOST_TEST(differences(all, of(sharded)).empty());
+    BOOST_TEST((all.back().option == "init" && all.back().value == all[all.size() - 2].value));
+    convert_model(single, t.folder.path("rounded"), {.as = stored_type::bf16});
+    BOOST_TEST(differences(all, of(t.folder.path("rounded"))).size() == 2U);
+}

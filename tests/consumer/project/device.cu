@@ -1,0 +1,19 @@
+// What calm::cuda brings: the headers, nvcc's flags, the libraries. Without a device it says so, and is content.
+#include <cstdio>
+
+#include "calm/cuda.hpp"
+#include "calm/tensor/expr.hpp"
+
+int main() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        std::puts("no device");
+        return 0;
+    }
+    using shape = calm::extents<calm::dyn>;
+    calm::context<calm::cuda> ctx;
+    calm::tensor<float, shape, calm::cuda> x(shape(3));
+    fill(ctx, x.view(), 1.0F);
+    evaluate(ctx, x.view(), x + 2.0F);
+    return 0;
+}

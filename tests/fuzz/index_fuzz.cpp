@@ -1,0 +1,21 @@
+// Any bytes as model.safetensors.index.json: refused, or every file named is one of the same directory.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "calm/io/shard_index.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+    try {
+        auto const index = calm::parse_shard_index(std::string_view(reinterpret_cast<char const*>(data), size), "fuzz");
+        for (auto const& file : index.shards())
+            if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos) std::abort();
+    } catch (calm::error const&) {
+    }
+    return 0;
+}

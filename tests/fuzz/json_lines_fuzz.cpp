@@ -1,0 +1,39 @@
+// Any bytes as a file of JSON lines: read or refused; leaving malformed lines out gives the others.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/text/text_file.hpp"
+#include "file_in_memory.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+    static calm::test::file_in_memory lines("a.jsonl");
+    static calm::test::file_in_memory document("a.txt");
+    constexpr calm::text_limits limits{.line = 200, .file = 1000};
+    for (auto* const file : {&lines, &document}) {
+        auto const& path = file->with(std::span(data, size));
+        std::vector<std::string> strict, lenient;
+        bool refused = false;
+        try {
+            calm::read_documents(path, limits, nullptr, [&](std::string_view text) { strict.emplace_back(text); });
+        } catch (calm::error const& wrong) {
+            refused = true;
+            if (wrong.code() != calm::errc::data || wrong.path() != path) std::abort();
+        }
+        calm::skipped_documents skipped;
+        calm::read_documents(path, limits, &skipped, [&](std::string_view text) { lenient.emplace_back(text); });
+        if (refused != (skipped.count > 0) || lenient.size() < strict.size()) std::abort();
+        for (std::size_t i = 0; i < lenient.size(); ++i) {
+            if (calm::valid_prefix(lenient[i]) != lenient[i].size() || lenient[i].size() > limits.file) std::abort();
+            if (i < strict.size() && strict[i] != lenient[i]) std::abort();
+        }
+    }
+    return 0;
+}

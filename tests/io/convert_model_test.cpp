@@ -1,0 +1,148 @@
+#include "calm/io/convert_model.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "calm/io/model_directory.hpp"
+#include "support/fixtures.hpp"
+#include "support/models.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+std::string checkpoint(char const* name) {
+    return (fixtures_folder() / "base" / "checkpoints" / name).string();
+}
+
+// Equal names, types, shapes and bytes, in any order.
+void check_same(tensor_table const& x, tensor_table const& y) {
+    BOOST_TEST(x.tensors().size() == y.tensors().size());
+    for (auto const& tensor : x.tensors()) {
+        auto const& other = y.at(tensor.name);
+        BOOST_TEST((tensor.type == other.type), tensor.name);
+        BOOST_TEST(tensor.shape == other.shape);
+        BOOST_TEST(std::ranges::equal(tensor.bytes, other.bytes), tensor.name);
+    }
+}
+nlohmann::json configuration_in(std::string const& directory) {
+    return nlohmann::json::parse(std::ifstream(directory + "/config.json"));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file, *with_fixtures) {
+    temporary_folder const folder;
+    auto const plain = stored_weights::open(checkpoint("calm"));
+    for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
+        auto const to = folder.path(name);
+        convert_model(checkpoint(name), to);
+        auto const made = stored_weights::open(to);
+        BOOST_TEST((made.layout() == weights_layout::safetensors));
+        check_same(plain, made);
+        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint(name)));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen, *with_fixtures) {
+    temporary_folder const folder;
+    auto const rounded = stored_weights::open(checkpoint("calm_bf16"));
+    for (std::uint64_t const bytes : {std::uint64_t{1}, std::uint64_t{10'000}, std::uint64_t{1} << 40}) {
+        auto const to = folder.path("bf16_" + std::to_string(bytes));
+        convert_model(checkpoint("calm_bin"), to, {.as = stored_type::bf16, .shard_bytes = bytes});
+        auto const made = stored_weights::open(to);
+        check_same(rounded, made);
+        BOOST_TEST((made.layout() == weights_layout::safetensors) == (bytes > 1'000'000));
+        if (bytes == 1) BOOST_TEST(made.files() == made.tensors().size());
+        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("calm_bf16")));
+        // And back: the type is wider, the values are those that were rounded.
+        auto const back = folder.path("f32_" + std::to_string(bytes));
+        convert_model(to, back, {.as = stored_type::f32, .shard_bytes = 50'000});
+        auto const wide = stored_weights::open(back);
+        for (auto const& tensor : rounded.tensors()) {
+            std::vector<float> a(tensor.count());
+            std::vector<float> b(tensor.count());
+            rounded.read_into(tensor, std::span(a));
+            BOOST_TEST((wide.at(tensor.name).type == stored_type::f32));
+            wide.read_into(wide.at(tensor.name), std::span(b));
+            BOOST_TEST(a == b, tensor.name);
+        }
+        BOOST_TEST((read_model_description(back).sizes == base));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(shards_hold_what_fits) {
+    std::vector<float> const values(12);
+    auto const of = [&](index_t n) {
+        return to_store("t" + std::to_string(n), {n}, std::span(values).first(static_cast<std::size_t>(n)));
+    };
+    std::vector<stored_tensor> const tensors{of(1), of(2), of(12), of(3), of(4)};
+    using begins = std::vector<std::size_t>;
+    BOOST_TEST((detail::shard_begins(tensors, {}, 1000) == begins{0}));
+    BOOST_TEST((detail::shard_begins(tensors, {}, 28) == begins{0, 2, 3}));
+    BOOST_TEST((detail::shard_begins(tensors, {}, 12) == begins{0, 2, 3, 4}));
+    BOOST_TEST((detail::shard_begins(tensors, stored_type::f16, 14) == begins{0, 2, 3}));
+    BOOST_TEST((detail::shard_begins(tensors, {}, 1) == begins{0, 1, 2, 3, 4}));
+    BOOST_TEST((detail::shard_begins({}, {}, 1) == begins{0}));
+    BOOST_TEST(detail::shard_name(2, 100'000) == "model-00002-of-100000.safetensors");
+}
+
+BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
+    temporary_folder const folder;
+    auto const from = folder.path("from");
+    std::filesystem::copy(checkpoint("calm"), from);
+    for (auto const* const name : {"tokenizer.model", "tokenizer_config.json", "bigram.counts", "metrics.jsonl",
+                                   "manifest.json", "training_args.bin"})
+        std::ofstream(from + "/" + name) << name;
+    auto const to = folder.path("to");
+    convert_model(from, to);
+    for (auto const* const name : {"tokenizer.model", "tokenizer_config.json", "bigram.counts"})
+        BOOST_TEST(folder.content(std::string("to/") + name) == name);
+    for (auto const* const name : {"metrics.jsonl", "manifest.json", "training_args.bin"})
+        BOOST_TEST(!std::filesystem::exists(to + "/" + name));
+    BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path where nothing stands yet"));
+}
+
+BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtures) {
+    temporary_folder const folder;
+    std::filesystem::copy(checkpoint("autoencoder"), folder.path("autoencoder"));
+    auto const whole = stored_weights::open(checkpoint("calm"));
+    std::vector<stored_tensor> own;
+    for (auto const& tensor : whole.tensors())
+        if (!tensor.name.starts_with("ae_model.")) own.push_back(tensor);
+    std::filesystem::create_directory(folder.path("calm"));
+    std::filesystem::copy(checkpoint("calm") + "/config.json", folder.path("calm/config.json"));
+    write_safetensors(folder.path("calm/model.safetensors"), own);
+    convert_model(folder.path("calm"), folder.path("to"));
+    auto const made = stored_weights::open(folder.path("to"));
+    auto const beside = stored_weights::open(checkpoint("autoencoder"));
+    BOOST_TEST(made.tensors().size() == whole.tensors().size());
+    for (auto const& tensor : beside.tensors())
+        BOOST_TEST(std::ranges::equal(tensor.bytes, made.at("ae_model." + tensor.name).bytes), tensor.name);
+    std::filesystem::remove_all(folder.path("autoencoder"));
+    BOOST_TEST((read_model_description(folder.path("to")).sizes == base));
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_converted_leaves_nothing, *with_fixtures) {
+    temporary_folder const folder;
+    auto const from = folder.path("from");
+    std::filesystem::copy(checkpoint("autoencoder"), from);
+    auto const file = stored_weights::open(checkpoint("autoencoder"));
+    std::vector<stored_tensor> tensors(file.tensors().begin(), file.tensors().end());
+    std::vector<float> const large(tensors[1].count(), 1e30F);
+    tensors[1] = to_store(tensors[1].name, tensors[1].shape, std::span(large));
+    write_safetensors(from + "/model.safetensors", tensors);
+    auto const to = folder.path("to");
+    auto const said = sentence_of<error>([&] { convert_model(from, to, {.as = stored_type::f16}); });
+    BOOST_TEST(has(said, "'" + tensors[1].name + "': expected values that F16 can hold, found 1"), said);
+    BOOST_TEST(!std::filesystem::exists(to));
+    BOOST_TEST(!std::filesystem::exists(to + ".partial"));
+}

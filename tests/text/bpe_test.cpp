@@ -1,0 +1,200 @@
+#include "calm/text/bpe.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "calm/tensor/random.hpp"
+#include "calm/text/bpe_trainer.hpp"
+#include "calm/text/merge_order.hpp"
+
+namespace {
+
+using calm::token_id;
+
+calm::token_table all_bytes() {
+    return calm::bpe_trainer().train(0);
+}
+
+// A vocabulary that merging did not make: its ids are in no order, and some tokens cannot be reached.
+calm::token_table random_tokens(calm::random_sequence& random, token_id size) {
+    auto table = all_bytes();
+    while (table.size() < 256 + size) {
+        std::string token;
+        for (std::uint32_t i = 2 + random.below(4); i > 0; --i) token += "abc"[random.below(3)];
+        table.add(token);
+    }
+    return table;
+}
+
+std::string random_piece(calm::random_sequence& random, std::uint32_t longest) {
+    std::string piece;
+    for (std::uint32_t i = 1 + random.below(longest); i > 0; --i) piece += "abc"[random.below(3)];
+    return piece;
+}
+
+// The definition, word for word.
+template <class Rules>
+std::vector<token_id> by_definition(calm::token_table const& table, Rules const& rules, std::string const& piece) {
+    std::vector<token_id> ids;
+    for (char const c : piece) ids.push_back(table.find(std::string(1, c)));
+    while (true) {
+        std::size_t best = ids.size();
+        std::int32_t lowest = -1;
+        for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+            auto const joined = std::string(table.bytes(ids[i])) + std::string(table.bytes(ids[i + 1]));
+            auto const rank = rules.rank(ids[i], ids[i + 1], joined);
+            if (rank >= 0 && (best == ids.size() || rank < lowest)) best = i, lowest = rank;
+        }
+        if (best == ids.size()) return ids;
+        ids[best] = rules.merged(lowest);
+        ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+}
+
+template <class Rules> void merges_as_defined(calm::token_table const& table, Rules const& rules, std::string piece) {
+    calm::bpe_merger merger(table, rules);
+    auto const expected = by_definition(table, rules, piece);
+    std::vector<token_id> ids;
+    merger.merge(piece, ids);
+    BOOST_REQUIRE(ids == expected);
+    ids.clear();
+    merger.merge_many(piece, ids);
+    BOOST_REQUIRE(ids == expected);
+    merger.merge_many(piece, ids);  // its memory is as it was
+    BOOST_REQUIRE(ids.size() == 2 * expected.size());
+    if (piece.size() > 64) return;
+    ids.clear();
+    merger.merge_few(piece, ids);
+    BOOST_REQUIRE(ids == expected);
+}
+
+// The pair that a token comes from in a trained vocabulary, for all of them.
+calm::merge_list trained_merges(calm::token_table const& table) {
+    calm::merge_list merges;
+    for (token_id id = 256; id < table.size(); ++id) {
+        calm::token_table below;
+        for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
+        auto const parts = by_definition(below, calm::merges_by_id{below}, std::string(table.bytes(id)));
+        BOOST_REQUIRE(parts.size() == 2);
+        merges.add(parts[0], parts[1], id);
+    }
+    return merges;
+}
+
+calm::token_table trained(calm::random_sequence& random, token_id merges) {
+    calm::bpe_trainer trainer;
+    for (int i = 0; i < 10; ++i) trainer.add(random_piece(random, 400));
+    return trainer.train(merges);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
+    calm::random_sequence random({.seed = 3});
+    for (int round = 0; round < 60; ++round) {
+        auto const table = round % 2 == 0 ? random_tokens(random, 40) : trained(random, 60);
+        for (int i = 0; i < 20; ++i)
+            merges_as_defined(table, calm::merges_by_id{table}, random_piece(random, i < 15 ? 64 : 200));
+        calm::merge_list list;  // any pairs that join to a token, in any order
+        for (int i = 0; i < 2000; ++i) {
+            auto const left = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
+            auto const right = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
+            auto const id = table.find(std::string(table.bytes(left)) + std::string(table.bytes(right)));
+            if (id >= 0) list.add(left, right, id);
+        }
+        for (auto const* pair : {"ab", "bc", "ca", "aa", "cb"})
+            if (auto const id = table.find(pair); id >= 0)
+                list.add(table.find({pair, 1}), table.find({pair + 1, 1}), id);
+        for (int i = 0; i < 20; ++i)
+            merges_as_defined(table, calm::merges_by_list{list}, random_piece(random, i < 15 ? 64 : 200));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_list_in_the_order_of_ids_is_known) {
+    calm::random_sequence random({.seed = 4});
+    for (int round = 0; round < 10; ++round) {
+        auto const table = trained(random, 40);
+        auto list = trained_merges(table);
+        auto order = calm::order_of(list, table);
+        BOOST_TEST(order.by_id);
+        BOOST_TEST(order.all_reached);
+        // Without the last, or with another order, it is its own.
+        calm::merge_list shorter;
+        calm::merge_list turned;
+        auto const size = static_cast<std::int32_t>(list.size());
+        for (std::int32_t i = 0; i < size; ++i) {
+            if (i + 1 < size) shorter.add(list.left(i), list.right(i), list.merged(i));
+            std::int32_t const j = i < 2 ? 1 - i : i;
+            turned.add(list.left(j), list.right(j), list.merged(j));
+        }
+        BOOST_TEST(!calm::order_of(shorter, table).by_id);
+        BOOST_TEST(!calm::order_of(turned, table).by_id);
+    }
+}
+
+// Whatever the vocabulary: the list of all pairs, by the token they make, is by id; and if any list is called so, it
+// merges so.
+BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
+    calm::random_sequence random({.seed = 5});
+    int kept = 0;
+    int reached = 0;
+    for (int round = 0; round < 600; ++round) {
+        auto const table = random_tokens(random, 1 + static_cast<token_id>(random.below(12)));
+        calm::merge_list all;
+        calm::merge_list some;
+        for (token_id id = 256; id < table.size(); ++id) {
+            std::string const token(table.bytes(id));
+            for (std::size_t cut = 1; cut < token.size(); ++cut) {
+                auto const left = table.find(token.substr(0, cut));
+                auto const right = table.find(token.substr(cut));
+                if (left < 0 || right < 0) continue;
+                all.add(left, right, id);
+                if (random.below(8) > 0) some.add(left, right, id);
+            }
+        }
+        BOOST_REQUIRE(calm::order_of(all, table).by_id);
+        for (auto const* list : {&all, &some}) {
+            auto const order = calm::order_of(*list, table);
+            if (!order.by_id) continue;
+            kept += list == &some;
+            reached += order.all_reached;
+            for (int i = 0; i < 20; ++i) {
+                auto const piece = random_piece(random, 60);
+                auto const expected = by_definition(table, calm::merges_by_list{*list}, piece);
+                BOOST_REQUIRE(by_definition(table, calm::merges_by_id{table}, piece) == expected);
+            }
+            for (token_id id = 256; id < table.size() && order.all_reached; ++id)
+                BOOST_REQUIRE(by_definition(table, calm::merges_by_list{*list}, std::string(table.bytes(id))).size() ==
+                              1);
+        }
+    }
+    BOOST_TEST(kept > 100);
+    BOOST_TEST(kept < 500);
+    BOOST_TEST(reached > 20);
+}
+
+BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
+    // Ranks that fall while others wait: each merge of "ab" makes "abc", which goes first.
+    auto table = all_bytes();
+    for (auto const* token : {"abca", "abc", "ab"}) table.add(token);
+    calm::bpe_merger merger(table, calm::merges_by_id{table});
+    auto const seconds = [&](std::size_t size) {
+        std::string piece;
+        while (piece.size() < size) piece += "abc";
+        std::vector<token_id> ids;
+        double best = 1e9;
+        for (int i = 0; i < 3; ++i) {
+            ids.clear();
+            auto const start = std::chrono::steady_clock::now();
+            merger.merge(piece, ids);
+            best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        }
+        BOOST_TEST(ids.size() < piece.size());
+        return best;
+    };
+    double const one = seconds(std::size_t{1} << 14);
+    BOOST_TEST(seconds(std::size_t{1} << 18) < 16 * 8 * one);  // in proportion 16, if quadratic 256
+}

@@ -1,0 +1,67 @@
+#include "calm/text/file_list.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using calm::files_of;
+using calm::test::has;
+using calm::test::sentence_of;
+using strings = std::vector<std::string>;
+
+std::string complaint(std::string const& spec) {
+    return sentence_of<calm::error>([&] { (void)files_of(spec); });
+}
+
+struct some_files {
+    calm::test::temporary_folder folder;
+
+    some_files() {
+        for (auto const* const name : {"deep/er", ".hidden", "none", "deep/none"})
+            std::filesystem::create_directories(folder.path(name));
+        for (auto const* const name : {"b.txt", "a.jsonl.zst", "deep/er/c.json", "deep/a.txt.gz", "notes.md",
+                                       ".hidden/d.txt", ".e.txt", "a.jsonl.zst.calm-tokens", "none/data.csv"})
+            (void)folder.with(name, "x");
+    }
+    [[nodiscard]] std::string at(std::string const& name) const { return folder.path(name); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_folder_is_all_texts_below_it_in_order) {
+    some_files const f;
+    BOOST_TEST(files_of(f.at("")) ==
+               (strings{f.at("a.jsonl.zst"), f.at("b.txt"), f.at("deep/a.txt.gz"), f.at("deep/er/c.json")}));
+    BOOST_TEST(files_of(f.at("deep")).size() == 2U);
+    BOOST_TEST(has(complaint(f.at("none")), "none: there is no text in this folder: expected files .txt"));
+    BOOST_TEST(has(complaint(f.at("deep/none")), "there is no text in this folder"));
+    std::filesystem::create_directory_symlink(f.at(""), f.at("deep/round"));  // not followed
+    BOOST_TEST(files_of(f.at("deep")).size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_pattern_is_the_texts_that_match) {
+    some_files const f;
+    BOOST_TEST(files_of(f.at("*")) == (strings{f.at("a.jsonl.zst"), f.at("b.txt")}));
+    BOOST_TEST(files_of(f.at("?.*")).size() == 2U);
+    BOOST_TEST(files_of(f.at("[b-z].txt")) == (strings{f.at("b.txt")}));
+    BOOST_TEST(files_of(f.at("deep/*/*.json")) == (strings{f.at("deep/er/c.json")}));
+    BOOST_TEST(has(complaint(f.at("*.jsonl")), "*.jsonl: no file matches the pattern"));
+    BOOST_TEST(has(complaint(f.at("no*")), "none of the 2 paths that match the pattern is a file of text"));
+    (void)f.folder.with("x[1].txt", "a file of this name comes before a pattern");
+    (void)f.folder.with("x1.txt", "x");
+    BOOST_TEST(files_of(f.at("x[1].txt")) == (strings{f.at("x[1].txt")}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_is_itself_or_refused) {
+    some_files const f;
+    BOOST_TEST(files_of(f.at("b.txt")) == (strings{f.at("b.txt")}));
+    BOOST_TEST(files_of(f.at(".e.txt")) == (strings{f.at(".e.txt")}));
+    BOOST_TEST(has(complaint(f.at("notes.md")), "unknown kind of text \".md\": give a .txt file"));
+    BOOST_TEST(has(complaint("a.csv.gz"), "unknown kind of text \".csv.gz\""));
+    BOOST_TEST(has(complaint("a"), "unknown kind of text: give"));
+    BOOST_TEST(has(complaint(f.at("c.txt.gz")), "c.txt.gz: there is no such file"));
+    BOOST_TEST(has(complaint(f.folder.with("empty.json", "")), "empty.json: the file is empty"));
+}

@@ -1,0 +1,183 @@
+#include "calm/text/text_file.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <vector>
+
+#include "compressed.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using calm::test::gzip;
+using calm::test::has;
+using calm::test::sentence_of;
+using calm::test::zstd;
+using strings = std::vector<std::string>;
+
+constexpr calm::text_limits narrow{.line = 100, .file = 1000};
+
+strings documents_of(std::string const& path, calm::skipped_documents* skip = nullptr,
+                     calm::text_limits const& limits = {}) {
+    strings all;
+    calm::read_documents(path, limits, skip, [&](std::string_view document) { all.emplace_back(document); });
+    return all;
+}
+
+std::string line(std::string const& text) {
+    return "{\"text\": \"" + text + "\"}\n";
+}
+
+std::string bytes(std::string_view text) {
+    return std::string(text);
+}
+
+// A malformed file, where and why it is refused, and what is left when malformed documents are left out.
+struct bad_file {
+    std::string name;
+    std::string content;
+    std::string complaint;  // after the path
+    strings left = {};
+    std::uint64_t skipped = 1;
+};
+
+std::vector<bad_file> bad_files() {
+    using namespace std::string_view_literals;
+    std::string const good = line("good");
+    std::string const cut_gz = gzip(good + good);
+    std::string const cut_zst = zstd(good + good);
+    std::string const long_line = "{\"text\": \"" + std::string(200, 'x') + "\"}\n";
+    return {
+        // JSON lines: what is no JSON
+        {"a.jsonl", "nothing\n" + good, "line 1: no valid JSON", {"good"}},
+        {"a.jsonl", good + "{\"text\": \"cut", "line 2: no valid JSON", {"good"}},
+        {"a.jsonl", good + "{\"text\": \"a\"} {}\n" + good, "line 2: no valid JSON", {"good", "good"}},
+        {"a.jsonl", "{'text': 'a'}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": \"a\",}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": NaN}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": \"\\ud800\"}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": \"\\x41\"}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": \"a\tb\"}\n", "line 1: no valid JSON"},
+        {"a.jsonl", bytes("{\"text\": \"a\0b\"}\n"sv), "line 1: no valid JSON"},
+        {"a.jsonl", "{\"text\": \"a\"}, \n", "line 1: no valid JSON"},
+        {"a.json", "{\n  \"text\": \"pretty\"\n}\n", "line 1: no valid JSON", {}, 3},
+        {"a.jsonl", "{\"meta\": " + std::string(40, '[') + "\n", "line 1: no valid JSON"},
+        {"a.jsonl", good + "\xef\xbb\xbf{\"text\": \"a\"}\n", "line 2: no valid JSON", {"good"}},
+        // bytes that are no UTF-8
+        {"a.jsonl", good + "{\"text\": \"a\xff\"}\n", "line 2, byte 11: the bytes are no valid JSON", {"good"}},
+        {"a.jsonl", "{\"text\": \"\xed\xa0\x80\"}\n", "line 1, byte 10: the bytes are no valid JSON"},
+        {"a.jsonl", "{\"text\": \"\xc3\"}\n", "line 1, byte 10"},
+        {"a.jsonl", "{\"\xe9\": 1, \"text\": \"a\"}\n", "line 1, byte 2"},
+        {"a.jsonl", bytes("\xff\xfe{\0"sv), "line 1, byte 0: the file is UTF-16"},
+        // objects without a text
+        {"a.jsonl", "[1]\n", "line 1: expected an object with a field \"text\", found an array"},
+        {"a.jsonl", "\"text\"\n", "line 1: expected an object with a field \"text\", found a string"},
+        {"a.jsonl", "null\n" + good, "line 1: expected an object with a field \"text\", found null", {"good"}},
+        {"a.jsonl", "{}\n", "line 1: the object has no field \"text\""},
+        {"a.jsonl", "{\"Text\": \"a\"}\n", "line 1: the object has no field \"text\""},
+        {"a.jsonl", "{\"meta\": {\"text\": \"a\"}}\n", "line 1: the object has no field \"text\""},
+        {"a.jsonl", "{\"text\": 3}\n", "line 1: the field \"text\" must be a string, found a number"},
+        {"a.jsonl", "{\"text\": [\"a\"]}\n", "line 1: the field \"text\" must be a string, found an array"},
+        {"a.jsonl", "{\"text\": false}\n", "line 1: the field \"text\" must be a string, found true or false"},
+        {"a.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1: the object has more than one field \"text\""},
+        {"a.jsonl", "{\"text\": \"a\", \"te\\u0078t\": 1}\n", "line 1: the object has more than one field \"text\""},
+        // lines and files that are too long, or empty
+        {"a.jsonl", good + long_line + good, "line 2: the line has more than 100 bytes", {"good", "good"}},
+        {"a.jsonl", std::string(300'000, ' '), "line 1: the line has more than 100 bytes"},
+        {"a.jsonl.gz", gzip(good + std::string(5'000'000, 'x')), "line 2: the line has more than 100 bytes", {"good"}},
+        {"a.jsonl", "", "the file has only blank lines"},
+        {"a.jsonl", "\r\n \t\n\n", "the file has only blank lines"},
+        {"a.jsonl.zst", zstd(""), "the file has only blank lines"},
+        {"a.txt", "", "the file is empty"},
+        {"a.txt", "\xef\xbb\xbf", "the file is empty"},
+        {"a.txt.gz", gzip(""), "the file is empty"},
+        {"a.txt", std::string(1001, 'x'), "the file has more than 1000 bytes, too much for one document"},
+        // .txt: what is no text
+        {"a.txt", "caf\xe9, s. v. p.", "byte 3: no valid UTF-8"},
+        {"a.txt", "\xc0\xaf", "byte 0: no valid UTF-8"},
+        {"a.txt", "ends inside \xe2\x82", "byte 12: no valid UTF-8"},
+        {"a.txt", bytes("\xff\xfeh\0"sv), "byte 0: the file is UTF-16"},
+        {"a.txt", bytes("ELF\0\1"sv), "byte 3: a byte of zero"},
+        {"a.txt.zst", zstd("caf\xe9"), "byte 3: no valid UTF-8"},
+        // compressed files: what was read of the last line is no line
+        {"a.jsonl.gz", cut_gz.substr(0, cut_gz.size() - 1), "the compressed file ends early", {"good", "good"}},
+        {"a.jsonl.zst", cut_zst.substr(0, cut_zst.size() - 1), "the compressed file ends early", {"good", "good"}},
+        {"a.jsonl.gz", gzip(good) + gzip(line("cut")).substr(0, 20), "the compressed file ends early", {"good"}},
+        {"a.txt.gz", gzip("some text").substr(0, 20), "byte 20: the compressed file ends early"},
+        {"a.jsonl.gz", good, "byte 2: no intact gzip data"},
+        {"a.jsonl.zst", good, "no intact zstd data"},
+        {"a.jsonl.gz", zstd(good), "no intact gzip data"},
+        {"a.jsonl.zst", zstd(good) + "and more", "no intact zstd data", {"good"}},
+    };
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(formats_are_known_by_name) {
+    using calm::text_format;
+    using calm::text_format_of;
+    for (std::string const packed : {"", ".gz", ".zst"}) {
+        BOOST_TEST((text_format_of("a.txt" + packed) == text_format::document));
+        BOOST_TEST((text_format_of("b/a.b.jsonl" + packed) == text_format::lines));
+        BOOST_TEST((text_format_of(".json" + packed) == text_format::lines));
+    }
+    for (auto const* const other : {"", "a", "a.gz", "a.txt.bz2", "a.txt.gz.zst", "a.TXT", "a.jsonl.calm-tokens"})
+        BOOST_TEST(!text_format_of(other), other);
+}
+
+BOOST_AUTO_TEST_CASE(malformed_input_is_an_error_or_is_counted) {
+    auto const all = bad_files();
+    BOOST_TEST(all.size() >= 50U);
+    for (auto const& bad : all) {
+        calm::test::temporary_folder const folder;
+        auto const path = folder.with(bad.name, bad.content);
+        std::string said;
+        try {
+            (void)documents_of(path, nullptr, narrow);
+        } catch (calm::error const& wrong) {
+            said = wrong.what();
+            BOOST_TEST((wrong.code() == calm::errc::data));
+            BOOST_TEST(wrong.path() == path);
+        }
+        BOOST_TEST(said.starts_with(path), said);
+        BOOST_TEST(has(said, bad.complaint), "expected " << bad.complaint << ", found " << said);
+        calm::skipped_documents skipped;
+        BOOST_TEST(documents_of(path, &skipped, narrow) == bad.left, said);
+        BOOST_TEST(skipped.count == bad.skipped, said);
+        BOOST_TEST(skipped.first == said);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_unusual_but_well_formed_is_read) {
+    calm::test::temporary_folder const folder;
+    auto const read = [&](std::string const& name, std::string const& content) {
+        return documents_of(folder.with(name, content));
+    };
+    using namespace std::string_view_literals;
+    BOOST_TEST(read("a.jsonl", "\xef\xbb\xbf" + line("bom") + "\r\n" + line("") + " \t\n{ \"text\" : \"end\" }\r") ==
+               (strings{"bom", "", "end"}));
+    BOOST_TEST(read("a.jsonl", "{\"id\": {\"text\": [1]}, \"text\": \"\\u0000\\ud83d\\ude00\\r\\n\"}\n") ==
+               (strings{bytes("\0😀\r\n"sv)}));
+    BOOST_TEST(read("a.txt", "\xef\xbb\xbfone\r\ntwo") == (strings{"one\r\ntwo"}));
+    BOOST_TEST(read("a.txt.gz", gzip("one ") + gzip("two")) == (strings{"one two"}));
+    BOOST_TEST(read("a.json.zst", zstd(line("o") + "{\"text\": \"n") + zstd("e\"}")) == (strings{"o", "ne"}));
+    BOOST_TEST(read("a.jsonl", line("last") + line("line").substr(0, 16)) == (strings{"last", "line"}));
+    std::string const text(1'000'000, 'x');
+    BOOST_TEST((read("a.jsonl.gz", gzip(line(text) + line("short"))) == strings{text, "short"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_line_of_a_hundred_megabytes_is_one_too_many) {
+    calm::test::temporary_folder const folder;
+    auto const path = folder.with("a.jsonl.zst", zstd(line("a")) + zstd(line(std::string(100'000'000, 'x'))));
+    auto const said = sentence_of<calm::error>([&] { (void)documents_of(path); });
+    BOOST_TEST(has(said, "grows more than 1000 times"), said);
+    std::string varied(100'000'000, 'x');
+    for (std::size_t i = 0; i < varied.size(); i += 1 + i % 97) varied[i] = static_cast<char>('a' + i * i % 23);
+    auto const plain = folder.with("a.jsonl", line("a") + line(varied) + line("b"));
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)documents_of(plain); }),
+                   "line 2: the line has more than 67108864 bytes: expected one document a line"));
+    calm::skipped_documents skipped;
+    BOOST_TEST(documents_of(plain, &skipped) == (strings{"a", "b"}));
+    BOOST_TEST(skipped.count == 1U);
+}

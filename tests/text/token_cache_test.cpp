@@ -1,0 +1,173 @@
+#include "calm/text/token_cache.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "calm/text/cached_corpus.hpp"
+#include "compressed.hpp"
+#include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using calm::holdout;
+using calm::split;
+using calm::test::has;
+using strings = std::vector<std::string>;
+
+// A cache of files of any size, and what it says.
+struct cache_of_all : calm::token_cache {
+    strings told;
+    cache_of_all() {
+        least_bytes = 0;
+        tell = [this](std::string const& sentence) { told.push_back(sentence); };
+    }
+};
+
+std::string lines(std::size_t n, std::string const& word = "story") {
+    std::string all;
+    for (std::size_t i = 0; i < n; ++i) all += "{\"text\": \"" + word + " " + std::to_string(i) + "\"}\n";
+    return all;
+}
+
+strings texts_of(calm::corpus const& made, calm::tokenizer const& words) {
+    strings all;
+    std::size_t tokens = 0;
+    for (std::size_t i = 0; i < made.documents(); ++i) {
+        all.push_back(words.decode(made.document(i)));
+        tokens += made.document(i).size();
+        BOOST_TEST(made.size(i) == made.document(i).size());
+    }
+    BOOST_TEST(made.tokens() == tokens);
+    return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_cached_corpus_is_the_corpus_for_every_selection) {
+    calm::test::temporary_folder const folder;
+    std::string over_long = "w";
+    for (int i = 0; i < 20'500; ++i) over_long += " w" + std::to_string(i % 10);
+    std::string const long_line = "{\"text\": \"" + over_long + "\"}\n";
+    strings const specs{folder.with("a.jsonl", lines(3) + long_line + lines(4)),
+                        "stories:500",
+                        folder.with("b.txt", over_long),
+                        folder.with("c.jsonl.gz", calm::test::gzip(lines(20))),
+                        folder.path("a.jsonl"),
+                        folder.with("d.jsonl", lines(2, ""))};
+    calm::tokenizer const words;
+    cache_of_all cache;
+    for (int round = 0; round < 2; ++round)
+        for (auto const use : {split::train, split::heldout})
+            for (auto const* const held : {"", "6:5", "2:1", "29:3"}) {
+                calm::document_selection selection{.use = use};
+                if (*held != '\0') selection.held = holdout::parse(held);
+                auto const plain = calm::build_corpus(specs, words, selection);
+                auto const cached = calm::build_corpus(specs, words, selection, cache);
+                BOOST_TEST((texts_of(cached, words) == texts_of(plain, words)), held);
+                BOOST_TEST(cached.tokens() == plain.tokens());
+            }
+    BOOST_TEST(cache.told.size() == 4U);  // each file once
+    BOOST_TEST(has(cache.told[0], "tokenising " + specs[0] + " into " + specs[0] + ".calm-tokens: there is none yet"));
+}
+
+BOOST_AUTO_TEST_CASE(a_stale_or_damaged_cache_is_made_anew_aloud) {
+    calm::test::temporary_folder const folder;
+    auto const path = folder.with("a.jsonl", lines(5));
+    calm::tokenizer const words;
+    cache_of_all cache;
+    auto const why = [&](calm::tokenizer const& with) {
+        cache.told.clear();
+        auto const plain = texts_of(calm::build_corpus(strings{path}, with, {}), with);
+        BOOST_TEST((texts_of(calm::build_corpus(strings{path}, with, {}, cache), with) == plain));
+        std::string said;
+        for (auto const& sentence : cache.told) said += sentence;
+        cache.told.clear();
+        BOOST_TEST((texts_of(calm::build_corpus(strings{path}, with, {}, cache), with) == plain));
+        BOOST_TEST(cache.told.empty());
+        return said;
+    };
+    BOOST_TEST(has(why(words), "there is none yet"));
+    BOOST_TEST(why(words) == "");
+    auto const learned = calm::tokenizer::train(strings{lines(50)}, 265);
+    BOOST_TEST(has(why(learned), "it is of another tokenizer"));
+    BOOST_TEST(has(why(words), "its ids are of another vocabulary"));
+    (void)folder.with("a.jsonl", lines(5, "stary"));  // of the same size
+    BOOST_TEST(has(why(words), "the text has changed"));
+    (void)folder.with("a.jsonl", lines(6));
+    BOOST_TEST(has(why(words), "the text has changed"));
+    auto const kept = path + ".calm-tokens";
+    std::filesystem::resize_file(kept, 1000);
+    BOOST_TEST(has(why(words), "its length is not that of its header"));
+    (void)folder.with("a.jsonl.calm-tokens", "something else");
+    BOOST_TEST(has(why(words), "it ends early"));
+    // New times alone are no new text.
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(5));
+    BOOST_TEST(why(words) == "");
+    BOOST_TEST(why(words) == "");
+    cache.told.clear();
+    (void)calm::build_corpus(strings{path}, words, {.limits = {.line = 500}}, cache);
+    BOOST_TEST(has(cache.told.at(0), "other limits"));
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_changes_meanwhile_is_refused_though_its_time_is_put_back) {
+    calm::test::temporary_folder const folder;
+    auto const path = folder.with("a.jsonl", lines(5));
+    cache_of_all cache;
+    cache.tell = [&](std::string const&) {
+        auto const time = std::filesystem::last_write_time(path);
+        (void)folder.with("a.jsonl", lines(5, "stary"));  // of the same size
+        std::filesystem::last_write_time(path, time);
+    };
+    auto const sentence =
+        calm::test::sentence_of<calm::error>([&] { (void)calm::build_corpus(strings{path}, {}, {}, cache); });
+    BOOST_TEST(has(sentence, "the file changed while it was read"));
+}
+
+BOOST_AUTO_TEST_CASE(caches_lie_where_they_are_told_to) {
+    calm::test::temporary_folder const folder;
+    auto const path = folder.with("a.jsonl", lines(5));
+    std::filesystem::create_directory(folder.path("other"));
+    auto const same_name = folder.with("other/a.jsonl", lines(6));
+    cache_of_all cache;
+    cache.folder = folder.path("new/caches");
+    calm::tokenizer const words;
+    BOOST_TEST(calm::build_corpus(strings{path, same_name}, words, {}, cache).documents() == 11U);
+    BOOST_TEST(!std::filesystem::exists(path + ".calm-tokens"));
+    BOOST_TEST(std::filesystem::exists(cache.path_for(path)));
+    BOOST_TEST(cache.path_for(path) != cache.path_for(same_name));
+    BOOST_TEST(cache.path_for(path).starts_with(folder.path("new/caches/a.jsonl.")));
+    BOOST_TEST(cache.told.size() == 2U);
+    cache.least_bytes = 1'000'000;
+    BOOST_TEST((cache.tokens_of(path, words, {}) == nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(where_no_cache_can_be_it_is_said_once) {
+    calm::test::temporary_folder const folder;
+    strings const specs{folder.with("a.jsonl", lines(5)), folder.with("b.jsonl", lines(5))};
+    cache_of_all cache;
+    cache.folder = folder.path("a.jsonl");  // a file, whoever asks
+    BOOST_TEST(calm::build_corpus(specs, {}, {}, cache).documents() == 10U);
+    BOOST_TEST(cache.told.size() == 1U);
+    BOOST_TEST(has(cache.told.at(0), "texts are tokenised each time and held in memory, for the cache cannot be"));
+}
+
+BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
+    calm::test::temporary_folder const folder;
+    strings const specs{folder.with("a.jsonl", lines(3) + "bad\n" + lines(2) + "{}\n")};
+    calm::tokenizer const words;
+    cache_of_all cache;
+    auto const refused = [&] {
+        return calm::test::sentence_of<calm::error>([&] { (void)calm::build_corpus(specs, words, {}, cache); });
+    };
+    BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
+    BOOST_TEST(!std::filesystem::exists(specs[0] + ".calm-tokens"));
+    BOOST_TEST(!std::filesystem::exists(specs[0] + ".calm-tokens.partial"));
+    std::string first;
+    for (int round = 0; round < 3; ++round) {
+        calm::skipped_documents skipped;
+        BOOST_TEST(calm::build_corpus(specs, words, {.skip = &skipped}, cache).documents() == 5U);
+        BOOST_TEST(skipped.count == 2U);
+        BOOST_TEST(has(skipped.first, "a.jsonl, line 4: no valid JSON"));
+    }
+    BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
+}

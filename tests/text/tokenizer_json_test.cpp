@@ -1,0 +1,196 @@
+#include "calm/text/tokenizer_json.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include "calm/tensor/random.hpp"
+#include "calm/text/load_tokenizer.hpp"
+#include "shared_data.hpp"
+#include "support/sentences.hpp"
+#include "tokenizer_files.hpp"
+
+namespace {
+
+using calm::token_id;
+using calm::tokenizer;
+using calm::test::has;
+using calm::test::json_added;
+using calm::test::json_of;
+using calm::test::sentence_of;
+using calm::test::temporary_file;
+
+std::string const sample =
+    "The cat sat on the mat, and the other cat sat on the other mat. That was that, they said; the end of the matter.\n"
+    "She sells sea shells on the sea shore. The shells she sells are sea shells, she's sure. It isn't 12345 shells! "
+    "Été";
+
+calm::token_table trained(token_id merges) {
+    calm::bpe_trainer trainer;
+    trainer.add(sample);
+    return trainer.train(merges);
+}
+
+tokenizer parsed(calm::test::tokenizer_json_text const& file) {
+    return calm::parse_tokenizer(file.text(), "tokenizer.json");
+}
+
+std::string random_text(calm::random_sequence& random) {
+    std::string text;
+    for (std::uint32_t i = random.below(60); i > 0; --i) {
+        if (random.below(4) == 0) {
+            text += static_cast<char>(random.below(256));
+        } else {
+            text += sample.substr(random.below(static_cast<std::uint32_t>(sample.size())), 1 + random.below(9));
+        }
+    }
+    return text;
+}
+
+// GPT-2's rule: no whole pieces, merges in the order of the list.
+calm::test::tokenizer_json_text small_file() {
+    calm::test::tokenizer_json_text file;
+    auto table = calm::bpe_trainer().train(0);
+    for (auto const* token : {"abc", "ab", "bc", "zzz"}) table.add(token);
+    file.vocab = calm::test::json_vocab(table, table.size());
+    file.added_tokens = calm::test::json_specials(table.size());
+    file.merges = R"(["b c","a b","a bc"])";
+    file.ignore_merges = "false";
+    return file;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
+    std::string all;
+    for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
+    auto const letters = calm::letters_of_bytes(all);
+    BOOST_TEST(calm::bytes_of_letters(letters).value() == all);
+    BOOST_TEST(calm::letters_of_bytes(" the\n\xff!") == "ĠtheĊÿ!");
+    BOOST_TEST(calm::letters_of_bytes(std::string("\0\x7f\xad", 3)) == "ĀġŃ");
+    for (std::string const none : {" ", "\n", "\u00ad", "ń", "中", "\xc4", "\xff", "a\x80"})
+        BOOST_TEST(!calm::bytes_of_letters(none).has_value(), none);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_tokenizer_in_either_form) {
+    auto const table = trained(60);
+    auto const words = tokenizer::train(std::vector<std::string>{sample}, 259 + 60);
+    calm::random_sequence random({.seed = 1});
+    std::vector<std::string> texts;
+    for (int i = 0; i < 200; ++i) texts.push_back(random_text(random));
+    for (bool const as_pairs : {false, true})
+        for (auto const* ignore : {"true", "false", ""}) {
+            auto file = json_of(table, as_pairs);
+            file.ignore_merges = ignore;
+            auto const again = parsed(file);
+            BOOST_TEST(again.fingerprint() == words.fingerprint());
+            BOOST_TEST((again.specials() == words.specials()));
+            for (auto const& text : texts) BOOST_REQUIRE(again.encode(text) == words.encode(text));
+            BOOST_TEST(again.lines() == words.lines());
+        }
+    // Through files, whatever their names.
+    temporary_file const json("tokenizer.model", "\xef\xbb\xbf \n" + json_of(table).text());
+    temporary_file const lines("tokenizer.json", words.lines());
+    BOOST_TEST(calm::load_tokenizer(json.path()).fingerprint() == words.fingerprint());
+    BOOST_TEST(calm::load_tokenizer(lines.path()).fingerprint() == words.fingerprint());
+}
+
+BOOST_AUTO_TEST_CASE(one_merge_a_token_is_enough) {
+    auto const table = trained(60);
+    auto file = json_of(table);
+    file.merges = "[";
+    for (token_id id = 256; id < table.size(); ++id) {
+        calm::token_table below;
+        for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
+        std::vector<token_id> parts;
+        calm::bpe_merger(below, calm::merges_by_id{below}).merge(table.bytes(id), parts);
+        BOOST_REQUIRE(parts.size() == 2);
+        file.merges +=
+            (id > 256 ? "," : "") + calm::test::json_string(calm::letters_of_bytes(table.bytes(parts[0])) + " " +
+                                                            calm::letters_of_bytes(table.bytes(parts[1])));
+    }
+    file.merges += "]";
+    BOOST_TEST(parsed(file).fingerprint() ==
+               tokenizer::train(std::vector<std::string>{sample}, 259 + 60).fingerprint());
+}
+
+BOOST_AUTO_TEST_CASE(merges_of_another_order_are_followed) {
+    auto const words = parsed(small_file());
+    auto const strings = [&](std::string const& text) {
+        std::vector<std::string> parts;
+        for (token_id const id : words.encode(text)) parts.emplace_back(words.bytes(id));
+        return parts;
+    };
+    using list = std::vector<std::string>;
+    BOOST_TEST(strings("abc") == (list{"abc"}));  // bc, then a bc
+    BOOST_TEST(strings("abab") == (list{"ab", "ab"}));
+    BOOST_TEST(strings("bcbc") == (list{"bc", "bc"}));
+    BOOST_TEST(strings("zzz") == (list{"z", "z", "z"}));  // a token that no merge leads to
+    auto file = small_file();
+    file.ignore_merges = "true";
+    auto const whole = parsed(file);
+    BOOST_TEST(whole.encode("zzz").size() == 1);
+    BOOST_TEST(whole.encode("zzzz").size() == 4);
+    file.merges = R"(["a b","ab c"])";  // "bc" never merges
+    auto const other = parsed(file);
+    BOOST_TEST(other.encode("xbc").size() == 3);
+    BOOST_TEST(other.encode("xabc").size() == 2);
+    // What is not by id is in the fingerprint.
+    BOOST_TEST(words.fingerprint() != whole.fingerprint());
+    BOOST_TEST(whole.fingerprint() != other.fingerprint());
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)words.lines(); }), "copy its tokenizer.json"));
+    calm::random_sequence random({.seed = 2});
+    for (int i = 0; i < 100; ++i) {
+        auto const text = random_text(random) + "abcabzzz";
+        for (auto const* t : {&words, &whole, &other}) BOOST_REQUIRE(t->decode(t->encode(text)) == text);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(byte_level_alone_cuts_as_gpt2) {
+    auto file = json_of(trained(0));
+    for (auto const* pre : {R"({"type":"ByteLevel","add_prefix_space":false})",
+                            R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})",
+                            R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false}]})"}) {
+        file.pre_tokenizer = pre;
+        BOOST_TEST(parsed(file).pattern() == calm::gpt2_pattern);
+    }
+    BOOST_TEST(parsed(file).fingerprint() != tokenizer().fingerprint());
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)parsed(file).lines(); }), "copy its tokenizer.json"));
+    file.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)"
+                         R"({"type":"Split","pattern":{"Regex":"a+"},"behavior":"Isolated"},)"
+                         R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+    BOOST_TEST(parsed(file).pattern() == "a+");
+}
+
+BOOST_AUTO_TEST_CASE(specials_may_be_anywhere_and_have_their_usual_names) {
+    auto const table = trained(3);
+    auto file = json_of(table);
+    // As a tokenizer trained by Hugging Face's library has them: at the front, and in model.vocab too.
+    std::string vocab = R"({"<s>":0,"<pad>":1,"</s>":2)";
+    for (token_id id = 0; id < table.size(); ++id)
+        vocab += "," + calm::test::json_string(calm::letters_of_bytes(table.bytes(id))) + ":" + std::to_string(id + 3);
+    file.vocab = vocab + "}";
+    file.added_tokens = "[" + json_added(0, "<s>") + "," + json_added(1, "<pad>") + "," + json_added(2, "</s>") + "]";
+    auto const front = parsed(file);
+    BOOST_TEST((front.specials() == calm::special_tokens{0, 2, 1}));
+    BOOST_TEST(front.vocabulary_size() == table.size() + 3);
+    BOOST_TEST(front.decode(std::vector<token_id>{0, 1, 2, 'a' + 3}) == "a");
+    BOOST_TEST(front.encode("<s>").size() == 3);
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)front.lines(); }), "copy its tokenizer.json"));
+    // One name for begin and end; without a PAD there is one more id.
+    auto gpt = json_of(table);
+    gpt.added_tokens = "[" + json_added(table.size(), "<|endoftext|>") + "]";
+    BOOST_TEST((parsed(gpt).specials() == calm::special_tokens{259, 259, 260}));
+    BOOST_TEST(parsed(gpt).vocabulary_size() == 261);
+}
+
+BOOST_AUTO_TEST_CASE(any_bytes_survive_in_either_form) {
+    auto const words = parsed(small_file());
+    std::string text;
+    for (int a = 0; a < 256; ++a)
+        for (int b = 0; b < 256; ++b) {
+            text = {static_cast<char>(a), static_cast<char>(b)};
+            BOOST_REQUIRE(words.decode(words.encode(text)) == text);
+        }
+}

@@ -1,0 +1,347 @@
+#include <boost/test/unit_test.hpp>
+
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "calm/io/model_directory.hpp"
+#include "calm/train/run_directory.hpp"
+#include "calm/train/session.hpp"
+
+#include "support/sentences.hpp"
+#include "support/small.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using calm::test::has;
+using calm::test::sentence_of;
+using calm::test::small;
+using calm::test::temporary_folder;
+using calm::test::weights_of;
+
+namespace {
+
+constexpr index_t vocabulary = 11;
+
+// Ten documents of seven ids below 8: an epoch is some 18 blocks of 4 tokens, so that short runs cross its end.
+corpus const& text() {
+    static corpus const one = [] {
+        corpus made({8, 9, 10});
+        for (token_id i = 0; i < 10; ++i) {
+            std::vector<token_id> ids;
+            for (token_id k = 0; k < 7; ++k) ids.push_back((3 * i + k * k) % 8);
+            made.add(std::span<token_id const>(ids));
+        }
+        return made;
+    }();
+    return one;
+}
+
+// What is trained: a model that is made, described, saved, loaded and trained.
+struct autoencoder_run {
+    static constexpr index_t block = 2;
+    autoencoder_recipe recipe;
+    resident<calm_model<small>::autoencoder_type> own = make_autoencoder<small>(context<>(3, 1), vocabulary);
+
+    explicit autoencoder_run(index_t steps) {
+        recipe.steps = steps;
+        recipe.accumulation = 2;
+        recipe.batch_tokens = 16;
+        recipe.random_patches = 0.2;
+    }
+    recipe_record record() const { return record_of(recipe, 3); }
+    void save(std::string const& directory) {
+        save_autoencoder(directory, own.model,
+                         describe_autoencoder<small.autoencoder>(vocabulary, recipe.objective, {}));
+    }
+    void load(std::string const& directory) { load_autoencoder(read_model_description(directory), own.model); }
+    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& tell) {
+        train_autoencoder(ctx, own.model, blocks, recipe, tell);
+    }
+};
+
+struct calm_run {
+    static constexpr index_t block = 8;
+    calm_recipe<energy_objective> recipe;
+    resident<calm_model<small>::autoencoder_type> trained = make_autoencoder<small>(context<>(4, 1), vocabulary);
+    resident<calm_model<small>> own = make_calm<small>(context<>(3, 1), trained.model);
+
+    explicit calm_run(index_t steps) {
+        recipe.steps = steps;
+        recipe.accumulation = 2;
+        recipe.sequences = 4;
+        recipe.block_tokens = block;
+        recipe.schedule = rate_schedule::cosine;
+        recipe.warmup = 2;
+        recipe.objective = {.samples = 3, .targets = 4};
+    }
+    recipe_record record() const { return record_of(recipe, 3); }
+    void save(std::string const& directory) {
+        save_calm(directory, own.model, describe_calm<small>(vocabulary, recipe.objective, {}, {}));
+    }
+    void load(std::string const& directory) { load_calm(read_model_description(directory), own.model); }
+    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& tell) {
+        train_calm(ctx, own.model, blocks, recipe, tell);
+    }
+};
+
+// What there is to compare: weights, moments, the place in the text, losses by step.
+struct outcome {
+    std::vector<float> weights;
+    std::vector<std::byte> moments;
+    training_state state;
+    block_position data;
+    std::vector<double> losses;
+};
+
+// One process' part of a run: it goes on where the directory says, and stops after `most` steps.
+template <class Run> outcome go_on(std::string const& directory, index_t steps, index_t most, int threads = 1) {
+    Run own(steps);
+    run_directory run(directory);
+    auto const from = run.newest();
+    text_blocks blocks(text(), small.autoencoder.patch_size, Run::block, 5);
+    if (from) {
+        own.load(from->directory);
+        blocks.seek(from->record.data);
+        BOOST_TEST((differences(from->record.recipe, own.record()).empty()));
+    }
+    outcome end;
+    context<> ctx(3, threads);
+    training_callbacks tell;
+    tell.resume = [&](training_state& state) {
+        if (from) restore_training(from->directory, state);
+    };
+    tell.step = [&](progress const& now) {
+        BOOST_TEST(now.step == (from ? from->record.state.step : 0) + static_cast<index_t>(end.losses.size()));
+        end.losses.push_back(now.loss);
+    };
+    tell.stop = [&] { return static_cast<index_t>(end.losses.size()) == most; };
+    tell.checkpoint = [&](training_state const& state, state_after when) {
+        run.save({state, 3, blocks.position(), 0, {}, own.record()}, [&](std::string const& d) { own.save(d); });
+        if (when != state_after::end) return;
+        end.state = state;
+        for (auto const& m : state.moments) end.moments.insert(end.moments.end(), m.bytes.begin(), m.bytes.end());
+    };
+    own.train(ctx, blocks, tell);
+    end.weights = weights_of(own.own.model);
+    end.data = blocks.position();
+    return end;
+}
+
+template <class T> bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class Run> void check_that_parts_are_the_whole() {
+    constexpr index_t steps = 13;
+    temporary_folder const folder;
+    auto const whole = go_on<Run>(folder.path("whole"), steps, steps);
+    BOOST_TEST(whole.data.epoch >= 1u);
+    for (index_t const first : {1, 5, 12}) {
+        auto const directory = folder.path("parts" + std::to_string(first));
+        auto part = go_on<Run>(directory, steps, first);
+        auto losses = part.losses;
+        for (index_t const next : {index_t{3}, steps}) {
+            if (part.state.step == steps) break;
+            part = go_on<Run>(directory, steps, next, 2);
+            losses.insert(losses.end(), part.losses.begin(), part.losses.end());
+        }
+        BOOST_TEST(part.state.step == steps);
+        BOOST_TEST(part.state.updates == steps);
+        BOOST_TEST(same_bits(losses, whole.losses));
+        BOOST_TEST(same_bits(part.weights, whole.weights));
+        BOOST_TEST(same_bits(part.moments, whole.moments));
+        BOOST_TEST((part.data == whole.data));
+        BOOST_TEST(part.state.seconds > 0);
+        auto const finished = go_on<Run>(directory, steps, steps);
+        BOOST_TEST(finished.losses.empty());
+        BOOST_TEST(same_bits(finished.weights, whole.weights));
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_autoencoder_in_parts_is_the_one_trained_at_once) {
+    check_that_parts_are_the_whole<autoencoder_run>();
+}
+
+BOOST_AUTO_TEST_CASE(a_language_model_in_parts_is_the_one_trained_at_once) {
+    check_that_parts_are_the_whole<calm_run>();
+}
+
+BOOST_AUTO_TEST_CASE(a_chain_of_processes_that_die_at_any_moment_ends_in_the_same_model) {
+    constexpr index_t steps = 13;
+    temporary_folder const folder;
+    auto const whole = go_on<autoencoder_run>(folder.path("whole"), steps, steps);
+    random_sequence random({7, stream::choice, 0});
+    int deaths = 0;
+    for (bool died = true; died; ++deaths) {
+        auto const moment = static_cast<long>(random.below(20'000));
+        pid_t const child = ::fork();
+        if (child == 0) {
+            // The signal of this timer ends the process at once. Later ones live longer, so that the chain ends.
+            itimerval timer{};
+            timer.it_value.tv_usec = 1 + 2000 * deaths + moment;
+            ::setitimer(ITIMER_REAL, &timer, nullptr);
+            static_cast<void>(go_on<autoencoder_run>(folder.path("parts"), steps, steps));
+            ::_exit(0);
+        }
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        died = WIFSIGNALED(status);
+        if (!died) BOOST_TEST(WEXITSTATUS(status) == 0);
+    }
+    BOOST_TEST(deaths > 1);
+    auto const finished = go_on<autoencoder_run>(folder.path("parts"), steps, steps);
+    BOOST_TEST(finished.losses.empty());
+    BOOST_TEST(same_bits(finished.weights, whole.weights));
+    BOOST_TEST((finished.data == whole.data));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_grows_is_the_longer_one) {
+    temporary_folder const folder;
+    auto const whole = go_on<autoencoder_run>(folder.path("long"), 9, 9);
+    static_cast<void>(go_on<autoencoder_run>(folder.path("short"), 4, 4));
+    auto const grown = go_on<autoencoder_run>(folder.path("short"), 9, 9);
+    BOOST_TEST(grown.losses.size() == 5u);
+    BOOST_TEST(same_bits(grown.weights, whole.weights));
+}
+
+BOOST_AUTO_TEST_CASE(time_that_was_used_counts) {
+    autoencoder_run one(0);
+    one.recipe.seconds = 0.05;
+    text_blocks blocks(text(), 2, 2, 5);
+    context<> ctx(3, 1);
+    training_callbacks tell;
+    index_t steps = 0;
+    tell.resume = [](training_state& state) { state.step = state.updates = 40, state.seconds = 0.04; };
+    tell.step = [&](progress const& now) {
+        BOOST_TEST(now.step == 40 + steps++);
+        BOOST_TEST(now.seconds > 0.04);
+        BOOST_TEST(now.seconds_left <= 0.01);
+    };
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    BOOST_TEST(steps > 0);
+    tell.resume = [](training_state& state) { state.seconds = 0.05; };
+    tell.step = [](progress const&) { BOOST_ERROR("a step after the time is used up"); };
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    tell.resume = [](training_state& state) { state.step = -1; };
+    BOOST_CHECK_THROW(train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell), error);
+}
+
+BOOST_AUTO_TEST_CASE(a_record_comes_back_with_all_that_was_said) {
+    temporary_folder const folder;
+    checkpoint_record r;
+    r.state = {.step = 40, .updates = 38, .skipped = 2, .seconds = 0.1 + 0.2, .moments = {}};
+    r.seed = 18446744073709551615U;
+    r.data = {3, 7};
+    r.log_bytes = 12345;
+    r.score = -1.0 / 3;
+    r.recipe = {{"rate", "0.001"}, {"data", "a \"quoted\"\nword"}};
+    write_training(folder.path(""), r);
+    auto const back = read_record(folder.path(""));
+    BOOST_TEST(back.state.step == 40);
+    BOOST_TEST(back.state.updates == 38);
+    BOOST_TEST(back.state.skipped == 2);
+    BOOST_TEST(back.state.seconds == r.state.seconds);
+    BOOST_TEST(back.seed == r.seed);
+    BOOST_TEST((back.data == r.data));
+    BOOST_TEST(back.log_bytes == r.log_bytes);
+    BOOST_TEST(*back.score == *r.score);
+    BOOST_TEST((back.recipe == r.recipe));
+}
+
+BOOST_AUTO_TEST_CASE(a_state_that_cannot_be_is_refused) {
+    temporary_folder const folder;
+    checkpoint_record r;
+    write_training(folder.path(""), r);
+    auto const good = folder.content("state.json");
+    auto const complaint = [&](std::string const& from, std::string const& to) {
+        auto changed = good;
+        changed.replace(changed.find(from), from.size(), to);
+        static_cast<void>(folder.with("state.json", changed));
+        return sentence_of<error>([&] { static_cast<void>(read_record(folder.path(""))); });
+    };
+    BOOST_TEST(has(complaint("\"step\": 0", "\"step\": -1"), "key 'step': expected a whole number"));
+    BOOST_TEST(has(complaint("\"step\"", "\"stop\""), "key 'step': is missing"));
+    BOOST_TEST(has(complaint("\"format\": 1", "\"format\": 2"), "later version"));
+    BOOST_TEST(has(complaint("\"seconds\": 0.0", "\"seconds\": -1"), "expected a time"));
+    BOOST_TEST(has(complaint("\"recipe\": {}", "\"recipe\": {\"a\": 1}"), "expected words"));
+    BOOST_TEST(has(complaint("{", "["), "is not a JSON object"));
+}
+
+BOOST_AUTO_TEST_CASE(moments_of_another_model_change_nothing) {
+    temporary_folder const folder;
+    autoencoder_run one(1);
+    adamw optimizer(one.own.model);
+    checkpoint_record r;
+    r.state.moments = optimizer.tensors();
+    auto const first = r.state.moments.front();
+    write_training(folder.path(""), r);
+    calm_run other(1);
+    adamw foreign(other.own.model);
+    training_state state;
+    state.moments = foreign.tensors();
+    BOOST_TEST(
+        has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected a tensor 'exp_avg."));
+    state.moments = {{first.name, first.element, first.bytes.first(first.element)}};
+    BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "is of another model"));
+    state.moments = {first};
+    BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected 1 tensors"));
+    BOOST_TEST(state.step == 0);
+}
+
+BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_as_often_as_allowed) {
+    autoencoder_run one(6);
+    one.recipe.skip_nonfinite = 2;
+    text_blocks blocks(text(), 2, 2, 5);
+    // A source whose text is fine, and a weight that is not for two steps.
+    std::vector<index_t> left_out;
+    std::vector<float> before;
+    auto& bias = one.own.model.hidden_to_latent.bias.value[8];
+    float const good = bias;
+    training_state end;
+    training_callbacks tell;
+    tell.step = [&](progress const& now) { bias = now.step == 1 || now.step == 3 ? 1000.0F : good; };
+    tell.skipped = [&](progress const& now, error const& why) {
+        left_out.push_back(now.step);
+        BOOST_TEST(std::isnan(now.loss));
+        BOOST_TEST(now.skipped == static_cast<index_t>(left_out.size()));
+        BOOST_TEST(has(why.what(), "finite"));
+    };
+    tell.checkpoint = [&](training_state const& state, state_after when) {
+        if (when == state_after::end) end = state;
+    };
+    context<> ctx(3, 1);
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    BOOST_TEST(left_out == (std::vector<index_t>{2, 4}));
+    BOOST_TEST(end.skipped == 2);
+    BOOST_TEST(end.updates == 4);
+    for (float const w : weights_of(one.own.model)) BOOST_REQUIRE(std::isfinite(w));
+
+    autoencoder_run two(6);
+    two.recipe.skip_nonfinite = 1;
+    auto& other = two.own.model.hidden_to_latent.bias.value[8];
+    tell = {};
+    tell.step = [&](progress const&) { other = 1000.0F; };
+    BOOST_CHECK_EXCEPTION(train_autoencoder(ctx, two.own.model, blocks, two.recipe, tell), error,
+                          [](error const& e) { return e.code() == errc::non_finite && has(e.what(), "step 2"); });
+}
+
+BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
+    autoencoder_run one(20);
+    one.recipe.evaluate_every = 7;
+    std::vector<std::pair<index_t, state_after>> offered;
+    training_callbacks tell;
+    tell.checkpoint = [&](training_state const& s, state_after when) { offered.emplace_back(s.step, when); };
+    text_blocks blocks(text(), 2, 2, 5);
+    context<> ctx(3, 1);
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    using enum state_after;
+    std::vector<std::pair<index_t, state_after>> const expected{
+        {2, interval},  {4, interval},  {6, interval},  {7, evaluation}, {8, interval}, {10, interval},
+        {12, interval}, {14, interval}, {16, interval}, {18, interval},  {20, end}};
+    BOOST_CHECK(offered == expected);
+}

@@ -1,0 +1,54 @@
+#include <boost/test/unit_test.hpp>
+
+#include "calm/train/recipe_record.hpp"
+
+using namespace calm;
+
+BOOST_AUTO_TEST_CASE(what_the_weights_depend_on_is_recorded) {
+    calm_recipe<energy_objective> r;
+    r.steps = 100;
+    auto const same_as = [&, before = record_of(r, 1)](auto&& change) {
+        auto changed = r;
+        change(changed);
+        return differences(before, record_of(changed, 1));
+    };
+    BOOST_TEST(same_as([](auto& c) { c.steps = 200; }).empty());
+    BOOST_TEST(same_as([](auto& c) { c.seconds = 9; }).empty());
+    BOOST_TEST(same_as([](auto& c) { c.save_every = c.evaluate_every = 3; }).empty());
+    BOOST_TEST(same_as([](auto& c) { c.machine_peak = 1e9; }).empty());
+    BOOST_TEST(same_as([](auto& c) { c.skip_nonfinite = 1; }).empty());
+    auto const named = [&](std::string const& option, auto&& change) {
+        auto const d = same_as(change);
+        BOOST_REQUIRE(d.size() == 1u);
+        BOOST_TEST(d[0].option == option);
+        BOOST_TEST(d[0].was != d[0].now);
+    };
+    named("rate", [](auto& c) { c.rate = 1e-4; });
+    named("warmup", [](auto& c) { c.warmup = 1; });
+    named("accumulation", [](auto& c) { c.accumulation = 2; });
+    named("batch", [](auto& c) { c.sequences = 2; });
+    named("block", [](auto& c) { c.block_tokens = 64; });
+    named("samples", [](auto& c) { c.objective.samples = 3; });
+    named("targets", [](auto& c) { c.objective.targets = 3; });
+    named("beta", [](auto& c) { c.objective.beta = 1.5; });
+    named("weight-decay", [](auto& c) { c.optimizer.weight_decay = 0; });
+    named("clip", [](auto& c) { c.optimizer.clip = 2; });
+    auto falling = r;
+    falling.schedule = rate_schedule::cosine;
+    auto longer = falling;
+    longer.steps = 200;
+    auto const d = differences(record_of(falling, 1), record_of(longer, 2));
+    BOOST_REQUIRE(d.size() == 2u);
+    BOOST_TEST(d[0].option == "seed");
+    BOOST_TEST(d[1].option == "steps");
+    BOOST_TEST(differences(record_of(r, 1), record_of(falling, 1)).size() == 2u);  // schedule, and now steps
+}
+
+BOOST_AUTO_TEST_CASE(differences_are_a_table) {
+    auto const d = differences({{"rate", "0.001"}, {"batch", "16"}, {"beta", "1"}},
+                               {{"rate", "0.0005"}, {"batch", "16"}, {"schedule", "cosine"}});
+    BOOST_TEST(to_table(d) == "  option    was    now\n"
+                              "  rate      0.001  0.0005\n"
+                              "  beta      1      -\n"
+                              "  schedule  -      cosine");
+}
