@@ -81,6 +81,7 @@ std::vector<bad_file> bad_files() {
         {"a.jsonl", "{\"text\": [\"a\"]}\n", "line 1: the field \"text\" must be a string, found an array"},
         {"a.jsonl", "{\"text\": false}\n", "line 1: the field \"text\" must be a string, found true or false"},
         {"a.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1: the object has more than one field \"text\""},
+        {"a.jsonl", "{\"id\": 1, \"text\": \"a\", \"id\": 2}\n", "line 1: the object has more than one field \"id\""},
         {"a.jsonl", "{\"text\": \"a\", \"te\\u0078t\": 1}\n", "line 1: the object has more than one field \"text\""},
         // lines and files that are too long, or empty
         {"a.jsonl", good + long_line + good, "line 2: the line has more than 100 bytes", {"good", "good"}},

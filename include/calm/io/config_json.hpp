@@ -187,7 +187,7 @@ inline model_description empty_description(simdjson::dom::object object, std::st
 inline model_description parse_config_json(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
     simdjson::dom::object object;
-    if (auto const code = parser.parse(text.data(), text.size()).get(object))
+    if (auto const code = detail::parse_json(parser, text).get(object))
         throw error(errc::model_file, path, "",
                     std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
     auto description = detail::empty_description(object, path);

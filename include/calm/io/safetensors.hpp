@@ -58,7 +58,7 @@ public:
 
         simdjson::dom::parser parser;
         simdjson::dom::object header;
-        if (auto const code = parser.parse(text.data(), text.size()).get(header))
+        if (auto const code = parse_json(parser, text).get(header))
             reader_.fail(8, std::string("expected a header that is a JSON object, found none: ") +
                                 simdjson::error_message(code));
         for (auto const [name, value] : header) add(name, value);

@@ -59,7 +59,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
                         std::to_string(text.size()));
     simdjson::dom::parser parser;
     simdjson::dom::object object;
-    if (auto const code = parser.parse(text.data(), text.size()).get(object))
+    if (auto const code = detail::parse_json(parser, text).get(object))
         throw error(errc::model_file, path, "byte 0",
                     std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
     shard_index index;

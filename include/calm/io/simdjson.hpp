@@ -13,3 +13,14 @@
 #define SIMDJSON_IMPLEMENTATION_WESTMERE 0
 #endif
 #include <simdjson.h>
+
+#include <string_view>
+
+namespace calm::detail {
+
+// Parses a text, which it copies. An empty text need not have an address, but simdjson wants one.
+inline auto parse_json(simdjson::dom::parser& parser, std::string_view text) {
+    return parser.parse(text.empty() ? "" : text.data(), text.size());
+}
+
+}  // namespace calm::detail

@@ -1,12 +1,15 @@
 #pragma once
 // Files of one JSON object a line.
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "calm/io/simdjson.hpp"
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 #include "calm/tensor/utf8.hpp"
 #include "calm/text/line_reader.hpp"
 
@@ -56,15 +59,18 @@ private:
         if (line.get(object) != simdjson::SUCCESS)
             fail("expected an object with a field \"text\", found " + name_of(line.type()) +
                  "; write one object a line, {\"text\": \"...\"}");
-        std::size_t found = 0;
         simdjson::dom::element value;
-        for (auto const field : object)  // the parser accepts a key twice
-            if (field.key == "text") {
-                value = field.value;
-                ++found;
-            }
-        if (found == 0) fail("the object has no field \"text\"; rename the field that holds the text");
-        if (found > 1) fail("the object has more than one field \"text\"; keep one");
+        keys_.clear();
+        for (auto const field : object) {
+            keys_.push_back(field.key);
+            if (field.key == "text") value = field.value;
+        }
+        std::sort(keys_.begin(), keys_.end());
+        if (!std::binary_search(keys_.begin(), keys_.end(), "text"))
+            fail("the object has no field \"text\"; rename the field that holds the text");
+        // The parser accepts a key twice; which of the two is meant nobody knows.
+        if (auto const twice = std::adjacent_find(keys_.begin(), keys_.end()); twice != keys_.end())
+            fail("the object has more than one field " + detail::in_quotes(*twice, '"') + "; keep one");
         std::string_view text;
         if (value.get(text) != simdjson::SUCCESS)
             fail("the field \"text\" must be a string, found " + name_of(value.type()));
@@ -90,6 +96,7 @@ private:
 
     line_reader lines_;
     std::string line_;
+    std::vector<std::string_view> keys_;
     simdjson::dom::parser parser_;
 };
 

@@ -60,7 +60,7 @@ class state_reader {
 public:
     explicit state_reader(std::string const& path) : path_(path), file_(mapped_file::open(path, errc::model_file)) {
         auto const text = file_.text();
-        if (auto const code = parser_.parse(text.data(), text.size()).get(root_))
+        if (auto const code = parse_json(parser_, text).get(root_))
             throw error(errc::model_file, path_, "",
                         std::string("is not a JSON object: ") + simdjson::error_message(code));
     }
