@@ -13,7 +13,7 @@ namespace calm::apps {
 namespace {
 
 std::string standard_input() {
-    std::string const text{std::istreambuf_iterator<char>(std::cin), {}};
+    std::string text{std::istreambuf_iterator<char>(std::cin), {}};
     if (std::cin.bad()) throw error(errc::storage, "standard input", "", "cannot be read to its end");
     return text;
 }

@@ -68,6 +68,7 @@ template <class T>
 void save_weights(std::string const& path, std::vector<any_parameter<T>> const& parameters,
                   std::optional<stored_type> as = std::nullopt) {
     std::vector<stored_tensor> tensors;
+    tensors.reserve(parameters.size());
     for (auto const& p : parameters)
         tensors.push_back(
             to_store(p.name, p.shape, std::span<T const>(p.value.data(), static_cast<std::size_t>(p.value.size()))));
