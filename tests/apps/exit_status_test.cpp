@@ -3,24 +3,19 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
+#include "support/programs.hpp"
 #include "support/sentences.hpp"
-#include "support/temporary_folder.hpp"
 
 using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
 using calm::test::temporary_folder;
 
 namespace {
-
-struct ran {
-    int status;
-    std::string out, err;
-};
 
 // A shell's line with the programs in its PATH, in a folder with a tokenizer and an autoencoder of a step.
 class workshop {
@@ -32,12 +27,7 @@ public:
                 "--out ae");
         BOOST_REQUIRE_MESSAGE(ae.status == 0, ae.err);
     }
-    ran run(std::string const& line) const {
-        auto const whole =
-            "cd '" + folder.path("") + "' && PATH='" CALM_PROGRAMS_DIR "':$PATH; { " + line + "; } >out.txt 2>err.txt";
-        int const status = std::system(whole.c_str());
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, folder.content("out.txt"), folder.content("err.txt")};
-    }
+    ran run(std::string const& line) const { return run_in(folder, line); }
     temporary_folder folder;
 };
 

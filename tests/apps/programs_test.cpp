@@ -3,7 +3,6 @@
 #include <boost/test/unit_test.hpp>
 
 #include <simdjson.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -11,19 +10,15 @@
 #include <string>
 
 #include "calm/tensor/utf8.hpp"
+#include "support/programs.hpp"
 #include "support/sentences.hpp"
-#include "support/temporary_folder.hpp"
 
 using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
 using calm::test::temporary_folder;
 
 namespace {
-
-struct ran {
-    int status;
-    std::string out;
-    std::string err;
-};
 
 // A folder with a tokenizer, an autoencoder and a CALM, made once.
 class workshop {
@@ -34,13 +29,9 @@ public:
         calm_ = program("train calm " + calm_arguments + " --out calm");
     }
 
-    // Runs one of the programs in the folder; words are split by the shell.
+    // Runs one of the programs in the folder, `before` before it; words are split by the shell.
     ran program(std::string const& command, std::string const& before = "") const {
-        auto const line = "cd '" + folder_.path("") + "' && " + before + " '" + CALM_PROGRAMS_DIR "/'" + command +
-                          " >out.txt 2>err.txt";
-        int const status = std::system(line.c_str());
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder_.content("out.txt"),
-                folder_.content("err.txt")};
+        return run_in(folder_, before + " " + command);
     }
     std::string content(std::string const& name) const { return folder_.content(name); }
     temporary_folder const& folder() const { return folder_; }

@@ -2,8 +2,6 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -11,37 +9,28 @@
 
 #include "run/training_run.hpp"
 
+#include "support/programs.hpp"
 #include "support/sentences.hpp"
-#include "support/temporary_folder.hpp"
 
 using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
 using calm::test::temporary_folder;
 
 namespace {
-
-struct ran {
-    int status;
-    std::string err;
-};
 
 class workshop {
 public:
     workshop() {
         auto const made =
-            shell("seq 1 4000 >text.txt; $train tokenizer --vocabulary 300 --data text.txt --out tokenizer.model");
+            shell("seq 1 4000 >text.txt; train tokenizer --vocabulary 300 --data text.txt --out tokenizer.model");
         BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     }
 
-    // Runs a line of shell in the folder; $train is the program.
-    ran shell(std::string const& line) const {
-        auto const command = "cd '" + folder_.path("") + "' && train='" CALM_PROGRAMS_DIR "/train' && { " + line +
-                             "; } >out.txt 2>err.txt";
-        int const status = std::system(command.c_str());
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder_.content("err.txt")};
-    }
+    ran shell(std::string const& line) const { return run_in(folder_, line); }
     // Trains in the background, sends a signal once a file is there, and waits: the status is that of the training.
     ran interrupted(std::string const& arguments, std::string const& file, std::string const& signal) const {
-        return shell("$train " + arguments + " & tries=0; until [ -e " + file +
+        return shell("train " + arguments + " & tries=0; until [ -e " + file +
                      " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; kill -" + signal +
                      " $!; wait $!");
     }
@@ -82,14 +71,14 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
                    boost::test_tools::per_element());
     };
     auto const often = autoencoder + "stories:4000 --steps 16 --save-every 4 --evaluate-every 6 --keep 3 ";
-    auto const whole = shop.shell("$train " + often + "--out whole");
+    auto const whole = shop.shell("train " + often + "--out whole");
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
     auto const killed = shop.interrupted(often + "--out parts", "parts/checkpoints/step-00000004", "KILL");
     BOOST_TEST(killed.status == 137);
     // The newest checkpoint is damaged: the one before it, or the first step, is taken.
     auto const damaged = shop.shell(
         "newest=$(ls -d parts/checkpoints/step-???????? | tail -1); [ $(ls parts/checkpoints | wc -l) = 1 ] || "
-        "truncate -s -1 $newest/training.safetensors; $train " +
+        "truncate -s -1 $newest/training.safetensors; train " +
         often + "--out parts");
     BOOST_REQUIRE_MESSAGE(damaged.status == 0, damaged.err);
     BOOST_TEST(has(damaged.err, "goes on after step "));
@@ -97,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     BOOST_TEST(std::filesystem::exists(shop.folder().path("parts/best/model.safetensors")));
 
     auto const longer = calm_of_file + "--steps 12 --save-every 4 ";
-    auto const straight = shop.shell("$train " + longer + "--out calm");
+    auto const straight = shop.shell("train " + longer + "--out calm");
     BOOST_REQUIRE_MESSAGE(straight.status == 0, straight.err);
     auto const stopped =
         shop.interrupted(longer + "--out 'two parts'", "'two parts'/checkpoints/step-00000004", "TERM");
@@ -114,10 +103,10 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     auto const again = shop.shell(command);
     BOOST_TEST(again.status == 0);
     BOOST_TEST(has(again.err, "the run in two parts is finished: 12 steps"));
-    auto const differs = shop.shell("$train " + longer + "--rate 5e-4 --beta 1.5 --out calm");
+    auto const differs = shop.shell("train " + longer + "--rate 5e-4 --beta 1.5 --out calm");
     BOOST_TEST(differs.status == 2);
     BOOST_TEST(has(differs.err, "  option  was    now\n  beta    1      1.5\n  rate    0.001  5e-04\n"), differs.err);
-    auto const held = shop.shell("flock calm/run.lock $train " + longer + "--out calm");
+    auto const held = shop.shell("flock calm/run.lock train " + longer + "--out calm");
     BOOST_TEST(held.status == 10);
     BOOST_TEST(has(held.err, "another process is training in it"));
 }
@@ -125,15 +114,15 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
 BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
     workshop const shop;
     auto const often = autoencoder + "text.txt --save-every 2 --out run ";
-    BOOST_REQUIRE(shop.shell("$train " + often + "--steps 4").status == 0);
-    auto const changed = shop.shell("$train " + often + "--steps 6 --rate 1e-3 --override");
+    BOOST_REQUIRE(shop.shell("train " + often + "--steps 4").status == 0);
+    auto const changed = shop.shell("train " + often + "--steps 6 --rate 1e-3 --override");
     BOOST_REQUIRE_MESSAGE(changed.status == 0, changed.err);
     BOOST_TEST(has(changed.err, "with other settings from here on"));
     BOOST_TEST(has(changed.err, "goes on after step 4"));
     // From here on the new settings are those of the run.
-    BOOST_TEST(has(shop.shell("$train " + often + "--steps 6 --rate 1e-3").err, "is finished: 6 steps"));
-    BOOST_TEST(shop.shell("$train " + often + "--steps 6").status == 2);
-    auto const fresh = shop.shell("$train " + often + "--steps 2 --fresh");
+    BOOST_TEST(has(shop.shell("train " + often + "--steps 6 --rate 1e-3").err, "is finished: 6 steps"));
+    BOOST_TEST(shop.shell("train " + often + "--steps 6").status == 2);
+    auto const fresh = shop.shell("train " + often + "--steps 2 --fresh");
     BOOST_TEST(fresh.status == 0);
     BOOST_TEST(!has(fresh.err, "goes on"));
     BOOST_TEST(!std::filesystem::exists(shop.folder().path("run/checkpoints/step-00000004")));
@@ -143,7 +132,7 @@ BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
 BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_and_counted) {
     workshop const shop;
     auto const high = autoencoder + "text.txt --rate 1e30 --warmup 0 --steps 60 --out high ";
-    auto const r = shop.shell("$train " + high + "--skip-nonfinite 2");
+    auto const r = shop.shell("train " + high + "--skip-nonfinite 2");
     BOOST_TEST(r.status == 8);
     BOOST_TEST(has(r.err, "a step is left out, the 2. of this run"));
     BOOST_TEST(has(r.err, "--skip-nonfinite N"));

@@ -14,17 +14,14 @@ using namespace calm::test;
 
 namespace {
 
-std::string checkpoint(char const* name) {
-    return (fixtures_folder() / "base" / "checkpoints" / name).string();
-}
 std::string told_of(char const* name) {
-    return model_text(read_model_description(checkpoint(name)), stored_weights::open(checkpoint(name)));
+    return model_text(read_model_description(checkpoint("base", name)), stored_weights::open(checkpoint("base", name)));
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor, *with_fixtures) {
-    auto const weights = stored_weights::open(checkpoint("calm_bf16"));
+    auto const weights = stored_weights::open(checkpoint("base", "calm_bf16"));
     auto const text = tensor_table_text(weights);
     BOOST_TEST(std::count(text.begin(), text.end(), '\n') == static_cast<std::ptrdiff_t>(weights.tensors().size()) + 2);
     BOOST_TEST(has(text, "ae_model.encoder.embed_tokens.weight"));

@@ -19,10 +19,6 @@ using namespace calm::test;
 
 namespace {
 
-std::string checkpoint(char const* name) {
-    return (fixtures_folder() / "base" / "checkpoints" / name).string();
-}
-
 void write_model(std::string const& directory) {
     replaced_directory target(directory);
     target.write("config.json", "{}\n");
@@ -99,7 +95,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
 // Weights count, and not how they lie in files.
 BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout, *with_fixtures) {
     trial t;
-    auto const single = checkpoint("autoencoder"), sharded = t.folder.path("sharded");
+    auto const single = checkpoint("base", "autoencoder"), sharded = t.folder.path("sharded");
     convert_model(single, sharded, {.as = {}, .shard_bytes = 2000});
     BOOST_TEST(!std::filesystem::exists(sharded + "/model.safetensors"));
     auto const ours = description_of("tiny", t.options, 1, 2, packing::unbroken, t.words);

@@ -19,10 +19,6 @@ using namespace calm::test;
 
 namespace {
 
-std::string checkpoint(char const* name) {
-    return (fixtures_folder() / "base" / "checkpoints" / name).string();
-}
-
 // Equal names, types, shapes and bytes, in any order.
 void check_same(tensor_table const& x, tensor_table const& y) {
     BOOST_TEST(x.tensors().size() == y.tensors().size());
@@ -41,28 +37,28 @@ nlohmann::json configuration_in(std::string const& directory) {
 
 BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file, *with_fixtures) {
     temporary_folder const folder;
-    auto const plain = stored_weights::open(checkpoint("calm"));
+    auto const plain = stored_weights::open(checkpoint("base", "calm"));
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
         auto const to = folder.path(name);
-        convert_model(checkpoint(name), to);
+        convert_model(checkpoint("base", name), to);
         auto const made = stored_weights::open(to);
         BOOST_TEST((made.layout() == weights_layout::safetensors));
         check_same(plain, made);
-        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint(name)));
+        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("base", name)));
     }
 }
 
 BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen, *with_fixtures) {
     temporary_folder const folder;
-    auto const rounded = stored_weights::open(checkpoint("calm_bf16"));
+    auto const rounded = stored_weights::open(checkpoint("base", "calm_bf16"));
     for (std::uint64_t const bytes : {std::uint64_t{1}, std::uint64_t{10'000}, std::uint64_t{1} << 40}) {
         auto const to = folder.path("bf16_" + std::to_string(bytes));
-        convert_model(checkpoint("calm_bin"), to, {.as = stored_type::bf16, .shard_bytes = bytes});
+        convert_model(checkpoint("base", "calm_bin"), to, {.as = stored_type::bf16, .shard_bytes = bytes});
         auto const made = stored_weights::open(to);
         check_same(rounded, made);
         BOOST_TEST((made.layout() == weights_layout::safetensors) == (bytes > 1'000'000));
         if (bytes == 1) BOOST_TEST(made.files() == made.tensors().size());
-        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("calm_bf16")));
+        BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("base", "calm_bf16")));
         // And back: the type is wider, the values are those that were rounded.
         auto const back = folder.path("f32_" + std::to_string(bytes));
         convert_model(to, back, {.as = stored_type::f32, .shard_bytes = 50'000});
@@ -98,7 +94,7 @@ BOOST_AUTO_TEST_CASE(shards_hold_what_fits) {
 BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
     temporary_folder const folder;
     auto const from = folder.path("from");
-    std::filesystem::copy(checkpoint("calm"), from);
+    std::filesystem::copy(checkpoint("base", "calm"), from);
     for (auto const* const name : {"tokenizer.model", "tokenizer_config.json", "bigram.counts", "metrics.jsonl",
                                    "manifest.json", "training_args.bin"})
         std::ofstream(from + "/" + name) << name;
@@ -113,17 +109,17 @@ BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
 
 BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtures) {
     temporary_folder const folder;
-    std::filesystem::copy(checkpoint("autoencoder"), folder.path("autoencoder"));
-    auto const whole = stored_weights::open(checkpoint("calm"));
+    std::filesystem::copy(checkpoint("base", "autoencoder"), folder.path("autoencoder"));
+    auto const whole = stored_weights::open(checkpoint("base", "calm"));
     std::vector<stored_tensor> own;
     for (auto const& tensor : whole.tensors())
         if (!tensor.name.starts_with("ae_model.")) own.push_back(tensor);
     std::filesystem::create_directory(folder.path("calm"));
-    std::filesystem::copy(checkpoint("calm") + "/config.json", folder.path("calm/config.json"));
+    std::filesystem::copy(checkpoint("base", "calm") + "/config.json", folder.path("calm/config.json"));
     write_safetensors(folder.path("calm/model.safetensors"), own);
     convert_model(folder.path("calm"), folder.path("to"));
     auto const made = stored_weights::open(folder.path("to"));
-    auto const beside = stored_weights::open(checkpoint("autoencoder"));
+    auto const beside = stored_weights::open(checkpoint("base", "autoencoder"));
     BOOST_TEST(made.tensors().size() == whole.tensors().size());
     for (auto const& tensor : beside.tensors())
         BOOST_TEST(std::ranges::equal(tensor.bytes, made.at("ae_model." + tensor.name).bytes), tensor.name);
@@ -134,8 +130,8 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtu
 BOOST_AUTO_TEST_CASE(what_cannot_be_converted_leaves_nothing, *with_fixtures) {
     temporary_folder const folder;
     auto const from = folder.path("from");
-    std::filesystem::copy(checkpoint("autoencoder"), from);
-    auto const file = stored_weights::open(checkpoint("autoencoder"));
+    std::filesystem::copy(checkpoint("base", "autoencoder"), from);
+    auto const file = stored_weights::open(checkpoint("base", "autoencoder"));
     std::vector<stored_tensor> tensors(file.tensors().begin(), file.tensors().end());
     std::vector<float> const large(tensors[1].count(), 1e30F);
     tensors[1] = to_store(tensors[1].name, tensors[1].shape, std::span(large));

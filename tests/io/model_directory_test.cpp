@@ -17,9 +17,6 @@ using variants = boost::mpl::list<base_variant, two_variant>;
 
 namespace {
 
-std::string checkpoint(char const* variant, char const* name) {
-    return (fixtures_folder() / variant / "checkpoints" / name).string();
-}
 bool skipped() {
     return !fixtures_present(boost::unit_test::framework::current_test_case().p_id);
 }

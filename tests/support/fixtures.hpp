@@ -48,6 +48,11 @@ inline boost::test_tools::assertion_result fixtures_present(boost::unit_test::te
     return absent;
 }
 
+// The directory of a published model, e.g. checkpoint("base", "calm_sharded").
+inline std::string checkpoint(char const* variant, char const* name) {
+    return (fixtures_folder() / variant / "checkpoints" / name).string();
+}
+
 // BOOST_AUTO_TEST_CASE(name, *calm::test::with_fixtures): the case is skipped, saying why, where the folder is absent.
 inline boost::unit_test::precondition const with_fixtures(fixtures_present);
 

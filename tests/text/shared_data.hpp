@@ -3,11 +3,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "support/temporary_folder.hpp"
 
 namespace calm::test {
 
@@ -33,25 +34,16 @@ inline std::optional<std::string> fixture(std::string const& name) {
 // A file in a folder of its own, removed with the object.
 class temporary_file {
 public:
-    explicit temporary_file(std::string const& name, std::string_view content = {}) {
-        std::string folder = (std::filesystem::temp_directory_path() / "calm-text-XXXXXX").string();
-        folder_ = mkdtemp(folder.data());
-        path_ = folder_ / name;
-        std::ofstream(path_, std::ios::binary) << content;
+    explicit temporary_file(std::string name, std::string_view content = {}) : name_(std::move(name)) {
+        static_cast<void>(folder_.with(name_, content));
     }
-    temporary_file(temporary_file const&) = delete;
-    temporary_file& operator=(temporary_file const&) = delete;
-    ~temporary_file() { std::filesystem::remove_all(folder_); }
 
-    [[nodiscard]] std::string path() const { return path_.string(); }
-    [[nodiscard]] std::string content() const {
-        std::ifstream file(path_, std::ios::binary);
-        return {std::istreambuf_iterator<char>(file), {}};
-    }
+    [[nodiscard]] std::string path() const { return folder_.path(name_); }
+    [[nodiscard]] std::string content() const { return folder_.content(name_); }
 
 private:
-    std::filesystem::path folder_;
-    std::filesystem::path path_;
+    temporary_folder folder_;
+    std::string name_;
 };
 
 }  // namespace calm::test
