@@ -21,6 +21,7 @@
 #include "calm/train/loop.hpp"
 #include "calm/train/peak.hpp"
 #include "calm/train/session.hpp"
+#include "calm/train/throughput.hpp"
 #include "products.hpp"
 #include "program.hpp"
 #include "run/initial_weights.hpp"
@@ -71,16 +72,20 @@ public:
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words);
 
-        auto const description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
+        auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, first_blocks(unseen, block, tokens), words.specials().pad,
                                         o.seed);
         };
-        auto const calls = run.callbacks(
+        auto calls = run.callbacks(
             recipe, blocks,
             [&](std::string const& directory) { save_autoencoder(directory, own.model, description, files); },
             [&](progress const& now) { return told(run.report(), measure(interval_tokens), now.step + 1); },
             [&] { return score_of(measure(interval_tokens)); });
+        calls.step = [&, tell = std::move(calls.step)](progress const& now) {
+            if (now.posterior_std > 0) description.calm->posterior_std = now.posterior_std;
+            tell(now);
+        };
         run.train([&] { calm::train_autoencoder(ctx, own.model, blocks, recipe, calls); });
         if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
         return run.end();
@@ -100,7 +105,8 @@ public:
         bigram_table const counts(words.vocabulary_size(),
                                   packed_tokens(text, {mode, size_of_patch, o.seed}, 0, counted_tokens));
 
-        auto const ours = description_of(name_, o, data_seed, block, mode, words);
+        auto ours = description_of(name_, o, data_seed, block, mode, words);
+        if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const sample_prompt = prompt_of_samples(o, words);
         index_t const step_tokens = recipe.sequences * block;
         if (o.dry_run) {
@@ -189,9 +195,8 @@ public:
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
-        require(stored.description.kind == model_kind::calm, errc::config, [&] {
-            return stored.directory + ": expected a CALM, found an autoencoder: it writes nothing by itself";
-        });
+        require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
+                ": expected a CALM, found an autoencoder: it writes nothing by itself");
         auto const words = tokenizer_of(stored);
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);

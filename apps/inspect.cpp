@@ -11,8 +11,7 @@ int main(int argc, char** argv) {
     return run_program("inspect", [&] {
         auto const options = read_inspect(argc, argv);
         if (!options) return 0;
-        auto const model = calm::read_model_description(options->model);
-        text_output().put(model_text(model, calm::stored_weights::open(options->model)));
+        text_output().put(model_text(calm::read_model_description(options->model)));
         return 0;
     });
 }

@@ -134,7 +134,9 @@ std::string noise_text(stored_model const& model) {
     if (d.kind == model_kind::autoregressive) return "";
     if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not at hand";
     auto const ae = detail::described_autoencoder(d);
-    return formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
+    double const std = d.calm ? d.calm->posterior_std : 0;
+    return (std > 0 ? formatted("std %.3f on its training text; ", std) : "") +
+           formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
                      ae.ae_dropout);
 }
 
@@ -203,7 +205,8 @@ std::string tensor_table_text(stored_weights const& weights) {
            " parameters, " + bytes_text(all.bytes) + "\n";
 }
 
-std::string model_text(stored_model const& model, stored_weights const& weights) {
+std::string model_text(stored_model const& model) {
+    auto const& weights = *model.weights;
     auto const& d = model.description;
     std::string const kind(detail::name_of(d.kind));  // with an article
     std::vector<row> rows{
@@ -213,7 +216,7 @@ std::string model_text(stored_model const& model, stored_weights const& weights)
     auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
     add(sizes_of(model));
     if (auto const noise = noise_text(model); !noise.empty()) rows.push_back({"posterior of the autoencoder", noise});
-    if (!model.autoencoder_directory.empty()) rows.push_back({"autoencoder lies in", model.autoencoder_directory});
+    if (model.autoencoder != nullptr) rows.push_back({"autoencoder lies in", model.autoencoder->directory});
     add(flops_of(model));
     add(data_of(model));
     std::size_t width = 0;

@@ -12,6 +12,6 @@ namespace calm::apps {
 std::string tensor_table_text(stored_weights const& weights);
 
 // Kind, files, sizes, parameters by module, FLOPs a token and what the model was trained on.
-std::string model_text(stored_model const& model, stored_weights const& weights);
+std::string model_text(stored_model const& model);
 
 }  // namespace calm::apps

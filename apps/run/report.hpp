@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "calm/train/loop.hpp"
+#include "calm/train/metrics.hpp"
 
 namespace calm::apps {
 

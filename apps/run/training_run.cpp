@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "calm/io/stored_weights.hpp"
 #include "calm/text/sha256.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"
@@ -58,11 +57,14 @@ std::string fingerprint_of(corpus const& text) {
 // Of names and values, as any published layout holds them.
 std::string fingerprint_of(stored_model const& model) {
     sha256 hash;
-    auto const weights = stored_weights::open(model.directory);
-    for (auto const& tensor : weights.tensors()) {
-        hash.add(tensor.name);
-        hash.add({reinterpret_cast<char const*>(tensor.bytes.data()), tensor.bytes.size()});
-    }
+    auto const add = [&](stored_model const& one) {
+        for (auto const& tensor : one.weights->tensors()) {
+            hash.add(tensor.name);
+            hash.add({reinterpret_cast<char const*>(tensor.bytes.data()), tensor.bytes.size()});
+        }
+    };
+    add(model);
+    if (model.autoencoder != nullptr) add(*model.autoencoder);
     return short_hash(hash.hex());
 }
 
@@ -98,6 +100,7 @@ calm_description description_of(std::string const& configuration, train_options 
                                 index_t block, packing mode, tokenizer const& words) {
     calm_description ours;
     ours.configuration = configuration;
+    ours.extras.omitted.emplace("posterior_std");  // as long as it is not known
     ours.data = data_description{.mode = std::string(mode_name(mode)),
                                  .block_tokens = block,
                                  .data_seed = data_seed,
@@ -167,7 +170,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
         if (!options_.fresh && directory_->newest())
             throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
     }
-    if (changed("data") || changed("holdout") || changed("mode")) best_.reset();  // of another measure
+    if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh)
         directory_->clear({metrics_file, std::string(config_file), std::string(weights_file), std::string(bigram_file),
                            run_file, options_toml, samples_file});
@@ -201,8 +204,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
 void training_run::go_on(text_blocks& blocks) const {
     if (!from_) return;
     auto const& at = from_->record.data;
-    bool const another = changed("data") || changed("data-seed") || changed("holdout") || changed("mode") ||
-                         changed("text") || changed("tokenizer") || changed("block") || changed("seed");
+    bool const another = changed("seed") || !same_measure(from_->record.recipe, settings_);  // order, or text
     blocks.seek(another ? block_position{at.epoch + 1, 0} : at);
 }
 

@@ -8,6 +8,7 @@
 
 #include "calm/io/file.hpp"
 #include "calm/train/metrics.hpp"
+#include "calm/train/throughput.hpp"
 #include "run/report.hpp"
 #include "strict_json.hpp"
 #include "text/text_output.hpp"

@@ -92,10 +92,8 @@ tokenizer tokenizer_of(stored_model const& model) {
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
                         words.fingerprint() + "; put the model's own tokenizer back");
-    require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, [&] {
-        return path + ": expected a vocabulary of " + std::to_string(d.vocab_size) + " tokens, found " +
-               std::to_string(words.vocabulary_size()) + "; the file belongs to another model";
-    });
+    require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
+            " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
     return words;
 }
 

@@ -1,13 +1,12 @@
 #pragma once
-// All it takes to make a model and let it write, but for files of text (calm/text.hpp) and of weights (calm/io.hpp).
-// Links libpcre2-8.
+// All it takes to make a model and let it write. Apart, for a short compile: BrierLM (calm/train/evaluate.hpp), what
+// runs keep (checkpoint.hpp, run_directory.hpp, metrics.hpp), files of text (calm/text.hpp) and of weights
+// (calm/io.hpp). Links libpcre2-8.
 
 #include "calm/sample/generate.hpp"
 #include "calm/text/stories.hpp"
 #include "calm/text/tokenizer.hpp"
-#include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
-#include "calm/train/metrics.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
 #include "calm/train/schedule.hpp"

@@ -73,6 +73,17 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
     BOOST_TEST(has(shop().calm_.err, "bigram"));
 }
 
+BOOST_AUTO_TEST_CASE(inspect_tells_what_was_trained_on_what) {
+    for (auto const* const model : {"ae", "calm"}) {
+        auto const told = shop().program(std::string("inspect ") + model);
+        BOOST_REQUIRE_MESSAGE(told.status == 0, told.err);
+        // The width of the posterior was measured in the autoencoder's training, and a CALM keeps it.
+        for (auto const* const part :
+             {"tiny", "stories:4000", "on its training text", "weight of the divergence", "FLOPs a token"})
+            BOOST_TEST(has(told.out, part), part << " is missing in " << told.out);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(the_seed_gives_the_same_bytes_at_any_number_of_threads) {
     auto const again =
         shop().program("train autoencoder " + workshop::autoencoder_arguments + " --threads 1 --out ae1");

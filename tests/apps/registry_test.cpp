@@ -16,7 +16,7 @@ namespace {
 stored_model odd_model() {
     auto d = model_description::of(model_kind::calm);
     d.vocab_size = 97;
-    stored_model m{"some/where", d, {}, {}};
+    stored_model m{"some/where", d};
     m.sizes.autoencoder = {.vocab_size = 97,
                            .patch_size = 3,
                            .hidden_size = 34,

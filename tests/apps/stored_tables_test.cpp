@@ -15,7 +15,7 @@ using namespace calm::test;
 namespace {
 
 std::string told_of(char const* name) {
-    return model_text(read_model_description(checkpoint("base", name)), stored_weights::open(checkpoint("base", name)));
+    return model_text(read_model_description(checkpoint("base", name)));
 }
 
 }  // namespace

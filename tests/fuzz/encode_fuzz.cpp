@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
     std::string_view const piece = text.substr(0, 64);
     if (piece.empty()) return 0;
-    calm::bpe_merger merger(table, calm::merges_by_id{table});
+    calm::bpe_merger merger(table, calm::merge_rules{table});
     std::vector<calm::token_id> few;
     std::vector<calm::token_id> many;
     merger.merge_few(piece, few);

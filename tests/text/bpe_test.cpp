@@ -77,7 +77,7 @@ calm::merge_list trained_merges(calm::token_table const& table) {
     for (token_id id = 256; id < table.size(); ++id) {
         calm::token_table below;
         for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
-        auto const parts = by_definition(below, calm::merges_by_id{below}, std::string(table.bytes(id)));
+        auto const parts = by_definition(below, calm::merge_rules{below}, std::string(table.bytes(id)));
         BOOST_REQUIRE(parts.size() == 2);
         merges.add(parts[0], parts[1], id);
     }
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
     for (int round = 0; round < 60; ++round) {
         auto const table = round % 2 == 0 ? random_tokens(random, 40) : trained(random, 60);
         for (int i = 0; i < 20; ++i)
-            merges_as_defined(table, calm::merges_by_id{table}, random_piece(random, i < 15 ? 64 : 200));
+            merges_as_defined(table, calm::merge_rules{table}, random_piece(random, i < 15 ? 64 : 200));
         calm::merge_list list;  // any pairs that join to a token, in any order
         for (int i = 0; i < 2000; ++i) {
             auto const left = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
             if (auto const id = table.find(pair); id >= 0)
                 list.add(table.find({pair, 1}), table.find({pair + 1, 1}), id);
         for (int i = 0; i < 20; ++i)
-            merges_as_defined(table, calm::merges_by_list{list}, random_piece(random, i < 15 ? 64 : 200));
+            merges_as_defined(table, calm::merge_rules{table, &list}, random_piece(random, i < 15 ? 64 : 200));
     }
 }
 
@@ -163,12 +163,12 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
             reached += order.all_reached;
             for (int i = 0; i < 20; ++i) {
                 auto const piece = random_piece(random, 60);
-                auto const expected = by_definition(table, calm::merges_by_list{*list}, piece);
-                BOOST_REQUIRE(by_definition(table, calm::merges_by_id{table}, piece) == expected);
+                auto const expected = by_definition(table, calm::merge_rules{table, &*list}, piece);
+                BOOST_REQUIRE(by_definition(table, calm::merge_rules{table}, piece) == expected);
             }
             for (token_id id = 256; id < table.size() && order.all_reached; ++id)
-                BOOST_REQUIRE(by_definition(table, calm::merges_by_list{*list}, std::string(table.bytes(id))).size() ==
-                              1);
+                BOOST_REQUIRE(
+                    by_definition(table, calm::merge_rules{table, &*list}, std::string(table.bytes(id))).size() == 1);
         }
     }
     BOOST_TEST(kept > 100);
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
     // Ranks that fall while others wait: each merge of "ab" makes "abc", which goes first.
     auto table = all_bytes();
     for (auto const* token : {"abca", "abc", "ab"}) table.add(token);
-    calm::bpe_merger merger(table, calm::merges_by_id{table});
+    calm::bpe_merger merger(table, calm::merge_rules{table});
     auto const seconds = [&](std::size_t size) {
         std::string piece;
         while (piece.size() < size) piece += "abc";

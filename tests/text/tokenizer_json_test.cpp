@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(one_merge_a_token_is_enough) {
         calm::token_table below;
         for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
         std::vector<token_id> parts;
-        calm::bpe_merger(below, calm::merges_by_id{below}).merge(table.bytes(id), parts);
+        calm::bpe_merger(below, calm::merge_rules{below}).merge(table.bytes(id), parts);
         BOOST_REQUIRE(parts.size() == 2);
         file.merges +=
             (id > 256 ? "," : "") + calm::test::json_string(calm::letters_of_bytes(table.bytes(parts[0])) + " " +

@@ -97,10 +97,11 @@ void write_model(std::string const& directory, index_t step) {
     target.commit();
 }
 
-void save(run_directory& run, index_t step, std::optional<double> score = {}, std::size_t keep = 2) {
+void save(run_directory& run, index_t step, std::optional<double> score = {}, std::size_t keep = 2,
+          calm::recipe_record const& recipe = {}) {
     small_state state(step);
     run.save(
-        {state.of(step), 1, {}, 0, score, {}}, [&](std::string const& d) { write_model(d, step); }, keep);
+        {state.of(step), 1, {}, 0, score, recipe}, [&](std::string const& d) { write_model(d, step); }, keep);
 }
 
 std::string text_of_file(std::string const& path) {
@@ -184,6 +185,20 @@ BOOST_AUTO_TEST_CASE(the_best_is_none_that_goes_away) {
     save(run, 15, -2.0);
     BOOST_TEST(*run.best_score() == -2.0);
     BOOST_TEST(text_of_file(run.path("best/model.safetensors")) == "the weights of step 15");
+}
+
+BOOST_AUTO_TEST_CASE(scores_on_other_text_do_not_compare) {
+    temporary_folder const folder;
+    run_directory run(folder.path("run"));
+    calm::recipe_record const former{{"data", "easy.txt"}, {"rate", "0.1"}};
+    calm::recipe_record const present{{"data", "hard.txt"}, {"rate", "0.1"}};
+    calm::recipe_record const slower{{"data", "hard.txt"}, {"rate", "0.01"}};
+    save(run, 10, -1.0, 1, former);
+    save(run, 20, -3.0, 1, present);
+    BOOST_TEST(*run.best_score() == -3.0);
+    BOOST_TEST(text_of_file(run.path("best/model.safetensors")) == "the weights of step 20");
+    save(run, 30, -4.0, 1, slower);
+    BOOST_TEST(*run.best_score() == -3.0);
 }
 
 BOOST_AUTO_TEST_CASE(one_process_at_a_time) {

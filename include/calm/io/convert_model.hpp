@@ -64,14 +64,10 @@ inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) 
 // model cannot be read, errc::non_finite where a value is too large for the type, errc::storage where writing fails.
 inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
     auto const model = read_model_description(from);
-    auto const weights = stored_weights::open(from);
     std::vector<stored_tensor> tensors;
-    detail::collect_tensors(weights, detail::tied_names_of(model.description.kind), "", tensors);
-    std::optional<stored_weights> beside;
-    if (!model.autoencoder_directory.empty()) {
-        beside = stored_weights::open(model.autoencoder_directory);
-        detail::collect_tensors(*beside, tied_names_of_autoencoder, "ae_model.", tensors);
-    }
+    detail::collect_tensors(*model.weights, detail::tied_names_of(model.description.kind), "", tensors);
+    if (model.autoencoder != nullptr)
+        detail::collect_tensors(*model.autoencoder->weights, tied_names_of_autoencoder, "ae_model.", tensors);
 
     replaced_directory target(to);
     std::string const tokenizer =
@@ -88,7 +84,7 @@ inline void convert_model(std::string const& from, std::string const& to, conver
     auto description = model.description;
     if (c.as) description.torch_dtype = torch_name_of(*c.as);
     target.write(config_file, config_json_text(description));
-    auto metadata = weights.metadata();
+    auto metadata = model.weights->metadata();
     metadata.emplace("format", "pt");
     write_weights(target, tensors, metadata, c.as, c.shard_bytes);
     target.commit();

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,7 +54,7 @@ private:
 
 // What was renamed in a directory ("" is the present one) lasts once it is flushed; some file systems cannot, which is
 // no error.
-inline void flush_directory(std::filesystem::path const& path) {
+inline void flush_directory(std::string const& path) {
     descriptor const directory(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (directory.get() >= 0) ::fsync(directory.get());
 }
@@ -148,7 +147,8 @@ public:
         if (::rename(partial_.c_str(), path_.c_str()) != 0)
             detail::fail_with_errno(errc::storage, path_, "cannot be replaced by " + partial_);
         committed_ = true;
-        detail::flush_directory(std::filesystem::path(path_).parent_path());
+        auto const slash = path_.rfind('/');
+        detail::flush_directory(slash == std::string::npos ? "" : path_.substr(0, slash + 1));
     }
 
 private:

@@ -79,6 +79,7 @@ struct tokenizer_description {
 struct calm_description {
     std::string configuration;
     std::optional<autoencoder_description> autoencoder;
+    double posterior_std = 0;               // of the autoencoder's training text, mean over elements; 0: not known
     std::int64_t num_target_samples = 100;  // M
     std::string input = "tokens";           // of the backbone: tokens, latents or both
     std::optional<data_description> data;
@@ -89,6 +90,7 @@ struct calm_description {
         key.only("format", 1, true);
         key("configuration", self.configuration);
         key("autoencoder", self.autoencoder);
+        key("posterior_std", self.posterior_std);
         key("num_target_samples", self.num_target_samples);
         key("input", self.input);
         key("data", self.data);
@@ -205,7 +207,7 @@ inline model_description model_description::of(model_kind kind, std::string cons
         for (auto const& names : known_heads)
             if (names.head == head) one.architectures = {std::string(names.architecture)};
         require(!one.architectures.empty(), errc::config,
-                [&] { return "expected a head among energy, flow, diffusion and margin, found '" + head + "'"; });
+                "expected a head among energy, flow, diffusion and margin, found '", head, "'");
         one.head = one.model_type = head;
     }
     return one;

@@ -46,19 +46,18 @@ template <class Model> auto whole_parameters(Model& model) {
 template <autoencoder_configuration C, class T, class Backend>
 void load_autoencoder(stored_model const& from, autoencoder<C, T, Backend>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    load_weights(stored_weights::open(from.directory), tied_names_of_autoencoder, parameters_of(model));
+    load_weights(*from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
 // The same for a whole CALM, its autoencoder included.
 template <configuration C, class T, class Backend, class Head>
 void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    auto const file = stored_weights::open(from.directory);
-    if (from.autoencoder_directory.empty()) {
-        load_weights(file, tied_names_of_calm, detail::whole_parameters(model));
+    if (from.autoencoder == nullptr) {
+        load_weights(*from.weights, tied_names_of_calm, detail::whole_parameters(model));
     } else {
-        load_weights(file, tied_names_of_calm, parameters_of(model));
-        load_autoencoder(read_model_description(from.autoencoder_directory), model.ae_model);
+        load_weights(*from.weights, tied_names_of_calm, parameters_of(model));
+        load_autoencoder(*from.autoencoder, model.ae_model);
     }
 }
 
@@ -118,7 +117,7 @@ template <class T, class Configuration>
 void save_model(std::string const& directory, Configuration const& c, index_t vocabulary, model_description description,
                 model_files const& beside, if_exists existing, std::vector<any_parameter<T>> const& parameters) {
     auto const sizes = described_sizes(description);
-    require_match(c, vocabulary, stored_model{directory, description, sizes, {}});
+    require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
     for (auto const& [name, bytes] : beside) target.write(name, bytes);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +22,14 @@ inline constexpr std::string_view config_file = "config.json";
 // The counts of tokens and pairs beside a CALM.
 inline constexpr std::string_view bigram_file = "bigram.counts";
 
-// A model directory before its model is built: enough to choose a configuration that is compiled.
+// A model directory before its model is built: enough to choose a configuration that is compiled. Copies share the open
+// files.
 struct stored_model {
     std::string directory;
     model_description description;
-    configuration sizes;                // of an autoencoder, sizes.autoencoder alone counts
-    std::string autoencoder_directory;  // of a CALM that does not hold its autoencoder: where that lies; else empty
+    configuration sizes = {};                              // of an autoencoder, sizes.autoencoder alone counts
+    std::shared_ptr<stored_weights const> weights = {};    // of a model that was read, never nullptr
+    std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }
     [[nodiscard]] std::string path(std::string_view file) const {
@@ -178,7 +181,7 @@ template <class Configuration> bool matches(Configuration const& compiled, store
 // tensors; `ae_path`, of an autoencoder, is read only where those are missing. Throws errc::model_file where a file is
 // missing, the two contradict each other, or the tokenizer is no file of its own in the directory.
 inline stored_model read_model_description(std::string const& directory) {
-    stored_model m{directory, {}, {}, {}};
+    stored_model m{directory, {}};
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = detail::described_sizes(d);
@@ -191,12 +194,13 @@ inline stored_model read_model_description(std::string const& directory) {
     if (d.calm && d.calm->tokenizer &&
         (!detail::is_plain_file_name(tokenizer) || tokenizer == config_file || detail::names_weights(tokenizer)))
         refuse_tokenizer();
-    if (d.kind == model_kind::autoregressive) return m;
-    if (d.calm && d.calm->input != detail::name_of(m.sizes.input))
+    if (d.kind != model_kind::autoregressive && d.calm && d.calm->input != detail::name_of(m.sizes.input))
         throw error(errc::model_file, m.path(config_file), "key 'calm/input'",
                     "expected tokens, latents or both, found " + detail::in_quotes(d.calm->input));
 
-    auto const file = stored_weights::open(directory);
+    m.weights = std::make_shared<stored_weights const>(stored_weights::open(directory));
+    if (d.kind == model_kind::autoregressive) return m;
+    auto const& file = *m.weights;
     if (file.holds_file(tokenizer)) refuse_tokenizer();
     detail::difference_list list;
     auto const vocabulary = [&](std::string_view table) {
@@ -216,16 +220,16 @@ inline stored_model read_model_description(std::string const& directory) {
             if (d.ae_path.empty())
                 throw error(errc::model_file, file.path(), "",
                             "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
-            m.autoencoder_directory = (std::filesystem::path(directory) / d.ae_path).lexically_normal().string();
+            auto const there = (std::filesystem::path(directory) / d.ae_path).lexically_normal();
             // Only an autoencoder is read further: a CALM could name itself.
-            auto const its_config = (std::filesystem::path(m.autoencoder_directory) / config_file).string();
-            if (auto const kind = read_config_json(its_config).kind; kind != model_kind::autoencoder)
+            if (auto const kind = read_config_json((there / config_file).string()).kind;
+                kind != model_kind::autoencoder)
                 throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
                             "expected the directory of an autoencoder, found that of " +
                                 std::string(detail::name_of(kind)));
-            auto const other = read_model_description(m.autoencoder_directory);
-            list.compare("vocab_size of ae_path", d.vocab_size, other.vocabulary());
-            m.sizes.autoencoder = other.sizes.autoencoder;
+            m.autoencoder = std::make_shared<stored_model const>(read_model_description(there.string()));
+            list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
+            m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
         }
         if (d.calm && d.calm->autoencoder)
             list.compare(described, m.sizes.autoencoder);

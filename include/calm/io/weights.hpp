@@ -85,7 +85,7 @@ void load_weights(tensor_table const& file, std::span<tied_name const> ties,
     std::vector<std::string> missing;
     for (auto const& p : parameters) {
         require(p.value.data() != nullptr || p.value.size() == 0, errc::usage,
-                [&] { return "calm::load_weights: expected memory for " + p.name + "; call calm::allocate first"; });
+                "calm::load_weights: expected memory for ", p.name, "; call calm::allocate first");
         claimed.insert(p.name);
         auto const* const tensor = file.find(p.name);
         if (tensor == nullptr) {

@@ -88,10 +88,8 @@ inline void require_one_a_row(char const* verb, char const* what, index_t found,
             row_count, " rows");
 }
 template <class E> void require_shape_of(char const* gradient, E const& found, char const* what, E const& expected) {
-    require(found == expected, errc::usage, [&] {
-        return sentence("calm::cross_entropy: expected ", gradient, " of the shape of ", what, ", ",
-                        to_string(expected), ", found ", to_string(found));
-    });
+    require(found == expected, errc::usage, "calm::cross_entropy: expected ", gradient, " of the shape of ", what, ", ",
+            expected, ", found ", found);
 }
 
 }  // namespace detail
@@ -115,9 +113,8 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
     }
     index_t const outside = detail::run_first_outside(ctx, targets.data(), targets.size(), vocabulary);
     require(ctx.rehearsing() || outside == targets.size(), errc::tokenizer, [&] {
-        return "calm::cross_entropy: target " + std::to_string(fetch(ctx, targets.data() + outside)) +
-               " is outside a vocabulary of " + std::to_string(vocabulary) +
-               "; was the text encoded with another tokenizer?";
+        return sentence("calm::cross_entropy: target ", fetch(ctx, targets.data() + outside),
+                        " is outside a vocabulary of ", vocabulary, "; was the text encoded with another tokenizer?");
     });
     arena_scope const scope(ctx.scratch);
     index_t const block = std::min(detail::vocabulary_rows, x.extent(0));

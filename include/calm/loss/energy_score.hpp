@@ -210,30 +210,21 @@ void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, exte
     index_t const R = x.extent(0);
     index_t const N = x.extent(1);
     index_t const L = x.extent(2);
-    require(N >= 2, errc::usage, [&] {
-        return "calm::energy_score: expected N >= 2 samples a position, found " + std::to_string(N) +
-               "; with one there are no pairs, raise the number of samples";
-    });
+    require(N >= 2, errc::usage, "calm::energy_score: expected N >= 2 samples a position, found ", N,
+            "; with one there are no pairs, raise the number of samples");
     require(M >= 1, errc::usage, "calm::energy_score: expected M >= 1 targets a position, found ", M);
-    require(beta > 0.0 && beta < 2.0, errc::usage, [&] {
-        return "calm::energy_score: expected 0 < beta < 2, found " + std::to_string(beta) +
-               "; outside the score is not strictly proper";
-    });
+    require(beta > 0.0 && beta < 2.0, errc::usage, "calm::energy_score: expected 0 < beta < 2, found ", beta,
+            "; outside the score is not strictly proper");
     extents<dyn, dyn> const latents{R, L};
-    require(score.extent(0) == R && mean.extents() == latents && log_std.extents() == latents, errc::usage, [&] {
-        return sentence("calm::energy_score: samples ", to_string(x.extents()), " need ", R,
-                        " scores and means and log_stds ", to_string(latents), ", found ", score.extent(0), ", ",
-                        to_string(mean.extents()), " and ", to_string(log_std.extents()));
-    });
-    require(dx.data() == nullptr || dx.extents() == x.extents(), errc::usage, [&] {
-        return sentence("calm::energy_score: the gradient ", to_string(dx.extents()),
-                        " must have the shape of the samples, ", to_string(x.extents()));
-    });
+    require(score.extent(0) == R && mean.extents() == latents && log_std.extents() == latents, errc::usage,
+            "calm::energy_score: samples ", x.extents(), " need ", R, " scores and means and log_stds ", latents,
+            ", found ", score.extent(0), ", ", mean.extents(), " and ", log_std.extents());
+    require(dx.data() == nullptr || dx.extents() == x.extents(), errc::usage, "calm::energy_score: the gradient ",
+            dx.extents(), " must have the shape of the samples, ", x.extents());
     if constexpr (!drawn)
-        require(targets.eps.extents() == extents<dyn, dyn, dyn>(M, R, L), errc::usage, [&] {
-            return sentence("calm::energy_score: expected noise of shape (M, R, L) = ",
-                            to_string(extents<dyn, dyn, dyn>(M, R, L)), ", found ", to_string(targets.eps.extents()));
-        });
+        require(targets.eps.extents() == extents<dyn, dyn, dyn>(M, R, L), errc::usage,
+                "calm::energy_score: expected noise of shape (M, R, L) = ", extents<dyn, dyn, dyn>(M, R, L), ", found ",
+                targets.eps.extents());
     detail::run_energy_score(ctx,
                              detail::energy_problem<T>{score.data(), dx.data(), x.data(), mean.data(), log_std.data(),
                                                        R, N, M, L, beta, dscore},

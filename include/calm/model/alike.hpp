@@ -21,28 +21,43 @@ struct alike_groups {
     std::size_t least;
 };
 
+// Orders patches (R, K), given by their numbers, by their first k tokens, and equal ones by number.
+struct by_tokens {
+    std::span<token_id const> patches;
+    std::size_t K;
+    std::size_t k;
+
+    // Below, at or above 0, as a's tokens come before, are, or come after b's.
+    [[nodiscard]] int compare(std::size_t a, std::size_t b) const {
+        token_id const* x = patches.data() + a * K;
+        token_id const* y = patches.data() + b * K;
+        for (std::size_t i = 0; i < k; ++i)
+            if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
+        return 0;
+    }
+    bool operator()(std::size_t a, std::size_t b) const {
+        int const c = compare(a, b);
+        return c != 0 ? c < 0 : a < b;
+    }
+};
+
 // The patches (R, K) whose token k is to be decoded, where it is not yet: those of which the k tokens before are
 // decoded, and the same for groups.least or more of the group. O(R log size).
 inline std::vector<token_id> alike_so_far(std::span<token_id const> patches, std::size_t K, std::size_t k,
                                           alike_groups groups) {
     std::size_t const R = patches.size() / K;
-    auto const begins = [&](std::size_t r) { return patches.subspan(r * K, k); };
-    auto const before = [&](std::size_t a, std::size_t b) {
-        return std::ranges::lexicographical_compare(begins(a), begins(b));
-    };
+    by_tokens const so_far{patches, K, k};
     std::vector<token_id> alike;
     std::vector<std::size_t> order;  // of a group, by the tokens so far
     for (std::size_t first = 0; first < R; first += groups.size) {
         order.clear();
         for (std::size_t r = first; r < std::min(R, first + groups.size); ++r)
             if (k == 0 || patches[r * K + k - 1] != not_decoded) order.push_back(r);
-        std::sort(order.begin(), order.end(), before);
-        for (auto from = order.begin(); from != order.end();) {
-            auto const to = std::upper_bound(from, order.end(), *from, before);
-            if (static_cast<std::size_t>(to - from) >= groups.least)
-                for (auto one = from; one != to; ++one)
-                    if (patches[*one * K + k] == not_decoded) alike.push_back(static_cast<token_id>(*one));
-            from = to;
+        std::sort(order.begin(), order.end(), so_far);
+        for (std::size_t from = 0, to = 0; from < order.size(); from = to) {
+            while (to < order.size() && so_far.compare(order[from], order[to]) == 0) ++to;
+            for (std::size_t i = from; i < to && to - from >= groups.least; ++i)
+                if (patches[order[i] * K + k] == not_decoded) alike.push_back(static_cast<token_id>(order[i]));
         }
     }
     return alike;

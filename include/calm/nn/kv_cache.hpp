@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "calm/tensor/rows.hpp"
@@ -45,10 +44,8 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
     // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full.
     void append(context<Backend> const& ctx, index_t sequence, T const* key, T const* value, index_t count) {
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
-        require(now + count <= capacity(), errc::usage, [&] {
-            return "calm::kv_cache: the cache holds " + std::to_string(capacity()) + " positions, " +
-                   std::to_string(now + count) + " were asked for; make it larger";
-        });
+        require(now + count <= capacity(), errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
+                now + count, " were asked for; make it larger");
         index_t const at = (sequence * capacity() + now) * Width;
         detail::run_copy(ctx, keys.data() + at, key, count * Width);
         detail::run_copy(ctx, values.data() + at, value, count * Width);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "calm/model/alike.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/random.hpp"
 #include "calm/text/token.hpp"
@@ -69,25 +70,18 @@ struct patch_counts {
 inline patch_counts count_patches(std::span<token_id const> pool, std::size_t K) {
     require(K > 0 && !pool.empty() && pool.size() % K == 0, errc::usage,
             "calm::count_patches: expected a pool of at least one patch of K tokens");
-    std::vector<std::size_t> order(pool.size() / K);
+    std::size_t const N = pool.size() / K;
+    std::vector<std::size_t> order(N);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    auto const compare = [&](std::size_t a, std::size_t b) {
-        auto const x = pool.subspan(a * K, K);
-        auto const y = pool.subspan(b * K, K);
-        auto const [p, q] = std::mismatch(x.begin(), x.end(), y.begin());
-        return p == x.end() ? 0 : *p < *q ? -1 : 1;
-    };
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        int const c = compare(a, b);
-        return c != 0 ? c < 0 : a < b;
-    });
-    std::vector<std::int64_t> copies(order.size(), 0);  // at the first copy of each
-    for (std::size_t i = 0, leader = 0; i < order.size(); ++i) {
-        if (compare(order[leader], order[i]) != 0) leader = i;
-        ++copies[order[leader]];
+    by_tokens const whole{pool, K, K};
+    std::sort(order.begin(), order.end(), whole);
+    std::vector<std::int64_t> copies(N, 0);  // at the first copy of each
+    for (std::size_t from = 0, to = 0; from < N; from = to) {
+        while (to < N && whole.compare(order[from], order[to]) == 0) ++to;
+        copies[order[from]] = static_cast<std::int64_t>(to - from);
     }
     patch_counts distinct;
-    for (std::size_t i = 0; i < copies.size(); ++i) {
+    for (std::size_t i = 0; i < N; ++i) {
         if (copies[i] == 0) continue;
         distinct.first.push_back(i);
         distinct.counts.push_back(copies[i]);

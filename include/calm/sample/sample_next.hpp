@@ -44,10 +44,8 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     constexpr auto K = static_cast<std::size_t>(Model::K);
     constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
     constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
-    require(tokens.size() == places.size() * K, errc::usage, [&] {
-        return "calm::sample_next: expected room for " + std::to_string(places.size()) + " patches of " +
-               std::to_string(K) + " tokens, found room for " + std::to_string(tokens.size()) + " tokens";
-    });
+    require(tokens.size() == places.size() * K, errc::usage, "calm::sample_next: expected room for ", places.size(),
+            " patches of ", K, " tokens, found room for ", tokens.size(), " tokens");
     using T = typename Model::scalar;
     using latents = matrix_view<T, Model::L, Backend>;
     struct sampled_place {
@@ -112,15 +110,13 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
             model.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
                                {groups, static_cast<std::size_t>(attempt)});
         };
-        if (!divides)
-            draw(ctx, 0, count, 0, n);
-        else if (count > 1)
-            apart->in_parts(ctx, count, 1, [&](context<Backend>& by, index_t begin, index_t end) {
-                draw(by, begin, end - begin, 0, n);
-            });
+        if (divides)
+            apart->in_parts(ctx, count > 1 ? count : n, count > 1 ? 1 : attempt,
+                            [&](context<Backend>& by, index_t begin, index_t end) {
+                                count > 1 ? draw(by, begin, end - begin, 0, n) : draw(by, 0, 1, begin, end);
+                            });
         else
-            apart->in_parts(ctx, n, attempt,
-                            [&](context<Backend>& by, index_t begin, index_t end) { draw(by, 0, 1, begin, end); });
+            draw(ctx, 0, count, 0, n);
         std::span<token_id const> rest = drawn;
         for (auto& one : active) {
             auto const own = rest.first(static_cast<std::size_t>(n) * K);

@@ -16,10 +16,8 @@ namespace calm {
 inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, index_t K, token_id pad, bool left) {
     auto const size = static_cast<std::size_t>(K);
     std::size_t const missing = (size - prompt.size() % size) % size;
-    require(missing == 0 || pad >= 0, errc::usage, [&] {
-        return "the vocabulary has no PAD to fill a prompt of " + std::to_string(prompt.size()) +
-               " symbols up to whole patches: give a multiple of " + std::to_string(K);
-    });
+    require(missing == 0 || pad >= 0, errc::usage, "the vocabulary has no PAD to fill a prompt of ", prompt.size(),
+            " symbols up to whole patches: give a multiple of ", K);
     std::vector<token_id> tokens(prompt.begin(), prompt.end());
     tokens.insert(left ? tokens.begin() : tokens.end(), missing, pad);
     return tokens;
@@ -61,10 +59,9 @@ public:
     // Texts, named once each, go on by the same number of whole patches: (S, T, K). Throws errc::usage where they are
     // more than was planned for.
     void append(std::span<index_t const> texts, std::span<token_id const> patches) {
-        require(patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage, [&] {
-            return "calm::generation_session: expected whole patches of " + std::to_string(K) + " tokens for each of " +
-                   std::to_string(texts.size()) + " texts, found " + std::to_string(patches.size()) + " tokens";
-        });
+        require(patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage,
+                "calm::generation_session: expected whole patches of ", K, " tokens for each of ", texts.size(),
+                " texts, found ", patches.size(), " tokens");
         auto const count = static_cast<index_t>(patches.size());
         if (count == 0) return;
         arena_scope const saved(ctx_.saved);

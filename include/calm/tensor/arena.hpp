@@ -71,18 +71,15 @@ private:
     };
 
     [[noreturn]] void fail_for(std::string const& shape, std::size_t element) const {
-        throw error(errc::memory, "calm::arena '" + name() + "': expected a shape that memory can hold, found " +
-                                      shape + " of " + std::to_string(element) +
-                                      " bytes each; use smaller batches or shorter "
-                                      "blocks");
+        throw error(errc::memory,
+                    sentence("calm::arena '", name_, "': expected a shape that memory can hold, found ", shape, " of ",
+                             element, " bytes each; use smaller batches or shorter blocks"));
     }
 
     void add_block(std::size_t size) {
         block b{std::unique_ptr<std::byte[], release>(static_cast<std::byte*>(memory::allocate(size))), size};
-        require(b.bytes != nullptr, errc::memory, [&] {
-            return "calm::arena '" + name() + "': expected " + std::to_string(size) +
-                   " bytes of free memory; use smaller batches or shorter blocks";
-        });
+        require(b.bytes != nullptr, errc::memory, "calm::arena '", name_, "': expected ", size,
+                " bytes of free memory; use smaller batches or shorter blocks");
         blocks_.push_back(std::move(b));
     }
 

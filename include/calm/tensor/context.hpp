@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <thread>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -43,6 +42,14 @@ private:
 #endif
 };
 
+inline int threads_of_the_machine() {
+#ifdef _OPENMP
+    return omp_get_num_procs();
+#else
+    return 1;
+#endif
+}
+
 // Calls f(data, task) for every task. Compiled once, whatever the tasks do, and what they do is compiled once too.
 inline void run_tasks([[maybe_unused]] int threads, index_t tasks, void (*f)(void const* data, index_t task),
                       void const* data) {
@@ -71,10 +78,9 @@ template <class Backend = cpu> class context {
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
 
 public:
-    // threads: 0 takes the machine's. The same seed gives the same bits at any number of threads.
+    // threads: 0 takes the machine's, one without OpenMP. The same seed gives the same bits at any number of threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
-        seed(run_seed),
-        threads_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+        seed(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
     std::uint64_t seed;
     std::uint32_t step = 0;                        // of the run: part of every random key

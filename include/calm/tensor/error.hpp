@@ -1,7 +1,6 @@
 #pragma once
 // Errors are sentences: what was expected, what was found, what to do. The library prints nothing.
 
-#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -47,35 +46,47 @@ private:
 
 namespace detail {
 
-// A piece of a sentence: words, to which it refers, or a number. Two registers, as every check holds some.
+// A piece of a sentence: a number, or words or what to_string() takes, to which it refers. Two registers, as every
+// check holds some, and nothing is built until the sentence is.
 class sentence_part {
-public:
-    constexpr sentence_part(std::string_view words) : words_(words.empty() ? "" : words.data()), value_(words.size()) {}
-    constexpr sentence_part(char const* words) : sentence_part(std::string_view(words)) {}
-    constexpr sentence_part(std::string const& words) : sentence_part(std::string_view(words)) {}
-    template <std::integral T>
-    requires(sizeof(T) > 1) constexpr sentence_part(T number) :
-        words_(std::is_signed_v<T> ? nullptr : natural), value_(static_cast<std::uint64_t>(number)) {}
-    constexpr sentence_part(double number) : words_(real), value_(std::bit_cast<std::uint64_t>(number)) {}
+    union content {
+        void const* address;
+        std::int64_t integer;
+        std::uint64_t natural;
+        double real;
+    };
+    using appender = void (*)(std::string&, content);
 
-    void append_to(std::string& text) const {
-        if (words_ == nullptr)
-            text += std::to_string(static_cast<std::int64_t>(value_));
-        else if (words_ == natural)
-            text += std::to_string(value_);
-        else if (words_ == real)
-            text += std::to_string(std::bit_cast<double>(value_));
-        else
-            text += std::string_view(words_, value_);
+public:
+    sentence_part(char const* words) :
+        content_{.address = words},
+        append_([](std::string& text, content c) { text += static_cast<char const*>(c.address); }) {}
+    template <std::signed_integral T>
+    requires(sizeof(T) > 1) sentence_part(T number) :
+        content_{.integer = number}, append_([](std::string& text, content c) { text += std::to_string(c.integer); }) {}
+    template <std::unsigned_integral T>
+    requires(sizeof(T) > 1) sentence_part(T number) :
+        content_{.natural = number}, append_([](std::string& text, content c) { text += std::to_string(c.natural); }) {}
+    sentence_part(double number) :
+        content_{.real = number}, append_([](std::string& text, content c) { text += std::to_string(c.real); }) {}
+    template <class T>
+    requires std::convertible_to<T const&, std::string_view> sentence_part(T const& words) :
+        content_{.address = &words}, append_([](std::string& text, content c) {
+            text += static_cast<std::string_view>(*static_cast<T const*>(c.address));
+        }) {}
+    template <class T>
+    requires requires(T const& t) {
+        { to_string(t) } -> std::same_as<std::string>;
     }
+    sentence_part(T const& value) :
+        content_{.address = &value},
+        append_([](std::string& text, content c) { text += to_string(*static_cast<T const*>(c.address)); }) {}
+
+    void append_to(std::string& text) const { append_(text, content_); }
 
 private:
-    // By their addresses: an integer without sign, a real number.
-    static constexpr char natural[] = "natural";
-    static constexpr char real[] = "real";
-
-    char const* words_ = nullptr;  // nothing: an integer
-    std::uint64_t value_;          // the number, or how many characters
+    content content_;
+    appender append_;
 };
 
 [[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<sentence_part> parts) {
@@ -97,13 +108,14 @@ template <class Sentence> [[noreturn, gnu::cold, gnu::noinline]] void throw_erro
 }
 }  // namespace detail
 
-// The parts, words and numbers, as one text: what a chain of + gives, in a fraction of its code.
+// The parts (words, numbers, and what to_string() takes) as one text: what a chain of + gives, in a fraction of its
+// code.
 template <class... Parts> std::string sentence(Parts const&... parts) {
     return detail::joined({detail::sentence_part(parts)...});
 }
 
 // Throws error(code, sentence) unless the condition holds. The sentence is words, or parts as sentence() takes them, or
-// a callable that returns it, where a part costs something: it is built only when it is needed.
+// a callable that returns it, where a part has to be computed: it is built only when it is needed.
 inline void require(bool condition, errc code, char const* sentence) {
     if (!condition) [[unlikely]]
         detail::throw_error(code, sentence);

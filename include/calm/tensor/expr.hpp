@@ -87,10 +87,7 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
     using m = merged<A, B>;
     static_assert(A::rank == B::rank, "calm: element-wise operands must have the same rank");
     static_assert(m::possible, "calm: element-wise operands must have the same shape");
-    require(a == b, errc::usage, [&] {
-        return sentence("calm: element-wise operands must have the same shape, found ", to_string(a), " and ",
-                        to_string(b));
-    });
+    require(a == b, errc::usage, "calm: element-wise operands must have the same shape, found ", a, " and ", b);
     return extents_cast<typename m::type>(a);
 }
 

@@ -103,8 +103,8 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
         if (To::static_extent(r) == dyn)
             sizes[d++] = from[r];
         else if (To::static_extent(r) != from[r])
-            throw error(errc::usage, "calm::extents_cast: expected size " + std::to_string(To::static_extent(r)) +
-                                         " at position " + std::to_string(r) + ", found shape " + to_string(from));
+            throw error(errc::usage, sentence("calm::extents_cast: expected size ", To::static_extent(r),
+                                              " at position ", r, ", found shape ", from));
     }
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
         return To(sizes[I]...);

@@ -105,11 +105,9 @@ void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain
               plain_operand<T const> const& b, into mode, T const* bias) {
     require(!c.is_transposed, errc::usage,
             "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
-    require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage, [&] {
-        auto const text = [](index_t r, index_t k) { return "(" + std::to_string(r) + ", " + std::to_string(k) + ")"; };
-        return "calm::matmul: expected shapes (M, N) = (M, K) (K, N), found " + text(c.rows, c.columns) + " = " +
-               text(a.rows, a.columns) + " " + text(b.rows, b.columns);
-    });
+    require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage,
+            "calm::matmul: expected shapes (M, N) = (M, K) (K, N), found ", extents<dyn, dyn>(c.rows, c.columns), " = ",
+            extents<dyn, dyn>(a.rows, a.columns), " ", extents<dyn, dyn>(b.rows, b.columns));
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
     gemm(ctx, product<T>{c.rows, c.columns, a.columns, result, c.stride, a.data, a.stride, a.is_transposed, b.data,

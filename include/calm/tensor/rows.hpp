@@ -112,10 +112,8 @@ template <class Id> index_t run_first_outside(context<cpu> const& ctx, Id const*
 }
 
 template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
-    require(found[0] == ids && found[1] == width, errc::usage, [&] {
-        return sentence(verb, ": expected one row an id, ", to_string(extents<dyn, dyn>(ids, width)), ", found ",
-                        to_string(found));
-    });
+    require(found[0] == ids && found[1] == width, errc::usage, verb, ": expected one row an id, ",
+            extents<dyn, dyn>(ids, width), ", found ", found);
 }
 
 // Nothing in a rehearsal, which knows no ids.
@@ -123,8 +121,8 @@ template <class Backend, class Id>
 void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> const& ids, index_t V) {
     index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
     require(ctx.rehearsing() || first == ids.size(), errc::tokenizer, [&] {
-        return "calm: token id " + std::to_string(fetch(ctx, ids.data() + first)) + " is outside a vocabulary of " +
-               std::to_string(V) + "; was the text encoded with another tokenizer?";
+        return sentence("calm: token id ", fetch(ctx, ids.data() + first), " is outside a vocabulary of ", V,
+                        "; was the text encoded with another tokenizer?");
     });
 }
 
@@ -133,10 +131,8 @@ void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> cons
 // dst = src, elements in order; the shapes must have equal sizes.
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
-    require(dst.size() == src.size(), errc::usage, [&] {
-        return sentence("calm::copy: expected equal sizes, found ", to_string(dst.extents()), " and ",
-                        to_string(src.extents()));
-    });
+    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
+            src.extents());
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 

@@ -22,9 +22,8 @@ public:
     // Zeros of the shape. Throws errc::memory where there is not enough of it.
     explicit tensor(Extents const& shape = Extents()) :
         data_(static_cast<T*>(memory::allocate(bytes(shape)))), extents_(shape) {
-        require(data_ != nullptr, errc::memory, [&] {
-            return "calm::tensor: expected memory for a shape of " + to_string(shape) + "; use smaller shapes";
-        });
+        require(data_ != nullptr, errc::memory, "calm::tensor: expected memory for a shape of ", shape,
+                "; use smaller shapes");
         memory::clear(data_.get(), bytes(shape));
     }
     tensor(tensor&&) noexcept = default;

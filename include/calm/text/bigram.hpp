@@ -30,10 +30,8 @@ public:
         std::vector<std::uint64_t> pairs;
         pairs.reserve(tokens.size());
         for (std::size_t i = 0; i < tokens.size(); ++i) {
-            require(tokens[i] >= 0 && tokens[i] < vocabulary, errc::data, [&] {
-                return "token id " + std::to_string(tokens[i]) + " is outside the vocabulary of " +
-                       std::to_string(vocabulary) + ": the tokens come from another tokenizer";
-            });
+            require(tokens[i] >= 0 && tokens[i] < vocabulary, errc::data, "token id ", tokens[i],
+                    " is outside the vocabulary of ", vocabulary, ": the tokens come from another tokenizer");
             ++unigram_[index(tokens[i])];
             if (i > 0) pairs.push_back(index(tokens[i - 1]) << 32 | index(tokens[i]));
         }

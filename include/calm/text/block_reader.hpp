@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,10 +56,8 @@ public:
 
     // Fills `block`, of block_tokens() ids, and moves on.
     void next(std::span<token_id> block) {
-        require(block.size() == block_tokens_, errc::usage, [&] {
-            return "a block has " + std::to_string(block_tokens_) + " tokens, the place for it " +
-                   std::to_string(block.size()) + ": give a place of block_tokens() tokens";
-        });
+        require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_, " tokens, the place for it ",
+                block.size(), ": give a place of block_tokens() tokens");
         if (position_.index == blocks_) seek({position_.epoch + 1, 0});
         for (std::size_t filled = 0; filled < block.size();) {
             if (used_ == packed_.size()) take_document();
@@ -77,11 +74,9 @@ public:
     // no such block.
     void seek(block_position position) {
         blocks_ = blocks_in(position.epoch);
-        require(position.index <= blocks_, errc::data, [&] {
-            return "epoch " + std::to_string(position.epoch) + " has " + std::to_string(blocks_) +
-                   " blocks, but block " + std::to_string(position.index) +
-                   " is asked for: the text is not the one the position was taken on";
-        });
+        require(position.index <= blocks_, errc::data, "epoch ", position.epoch, " has ", blocks_,
+                " blocks, but block ", position.index,
+                " is asked for: the text is not the one the position was taken on");
         position_ = position;
         order_ = order_of(documents_->documents(), rule_.seed, position.epoch);
         next_document_ = 0;

@@ -17,22 +17,18 @@
 
 namespace calm {
 
-// Which neighbours merge, and when: those that together are a token, in the order of ids.
-struct merges_by_id {
+// Which neighbours merge, and when: the pairs of a list, in its order, or else those that together are a token, in the
+// order of ids.
+struct merge_rules {
     token_table const& table;
-    [[nodiscard]] std::int32_t rank(token_id, token_id, std::string_view joined) const { return table.find(joined); }
-    [[nodiscard]] token_id merged(std::int32_t rank) const { return rank; }
-    [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(table.size()); }
-};
-
-// The same where a list of pairs says it.
-struct merges_by_list {
-    merge_list const& list;
-    [[nodiscard]] std::int32_t rank(token_id left, token_id right, std::string_view) const {
-        return list.rank(left, right);
+    merge_list const* list = nullptr;
+    [[nodiscard]] std::int32_t rank(token_id left, token_id right, std::string_view joined) const {
+        return list == nullptr ? table.find(joined) : list->rank(left, right);
     }
-    [[nodiscard]] token_id merged(std::int32_t rank) const { return list.merged(rank); }
-    [[nodiscard]] std::size_t ranks() const { return list.size(); }
+    [[nodiscard]] token_id merged(std::int32_t rank) const { return list == nullptr ? rank : list->merged(rank); }
+    [[nodiscard]] std::size_t ranks() const {
+        return list == nullptr ? static_cast<std::size_t>(table.size()) : list->size();
+    }
 };
 
 // Merges pieces one after another; keeps the memory that long ones take. Every single byte is a token of the table.

@@ -25,11 +25,10 @@ namespace detail {
 template <class AddFile>
 corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
                     AddFile const& add_file) {
-    require(is_markov(specs) == encoder.is_markov(), errc::tokenizer, [&] {
-        return encoder.is_markov()
-                   ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
-                   : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text";
-    });
+    require(is_markov(specs) == encoder.is_markov(), errc::tokenizer,
+            encoder.is_markov()
+                ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
+                : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
     corpus made(encoder.specials());
     document_visitor const add = [&](std::string_view document) {
         return made.add([&](std::vector<token_id>& ids) { encoder.encode(document, ids); });

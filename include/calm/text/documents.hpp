@@ -115,12 +115,9 @@ private:
         std::string_view const digits = std::string_view(spec).substr(spec.find(':') + 1);
         std::uint64_t tokens = 0;
         auto const result = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
+        std::string_view const name = std::string_view(spec).substr(0, spec.find(':'));
         require(result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
-                [&] {
-                    auto const name = spec.substr(0, spec.find(':'));
-                    return "\"" + spec + "\": expected " + name + ":N with N > 0 tokens to generate, e.g. " + name +
-                           ":400000";
-                });
+                "\"", spec, "\": expected ", name, ":N with N > 0 tokens to generate, e.g. ", name, ":400000");
         return tokens;
     }
 

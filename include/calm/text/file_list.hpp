@@ -57,9 +57,9 @@ inline std::string suffix_of(std::filesystem::path const& path) {
     if (code == GLOB_NOMATCH) throw error(errc::data, pattern, "", "no file matches the pattern: check the path");
     if (code != 0) throw error(errc::storage, pattern, "", "the files of the pattern cannot be listed");
     if (files.empty())
-        throw error(errc::data, pattern, "",
-                    "none of the " + std::to_string(all) +
-                        " paths that match the pattern is a file of text: expected " + known_formats);
+        throw error(
+            errc::data, pattern, "",
+            sentence("none of the ", all, " paths that match the pattern is a file of text: expected ", known_formats));
     return files;
 }
 

@@ -51,8 +51,8 @@ private:
     ++number_;
     if (too_long)
         throw error(errc::data, path(), "line " + std::to_string(number_),
-                    "the line has more than " + std::to_string(longest_) +
-                        " bytes: expected one document a line, is a line break missing?");
+                    sentence("the line has more than ", longest_,
+                             " bytes: expected one document a line, is a line break missing?"));
     if (number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     return true;
 }

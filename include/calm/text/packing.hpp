@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -64,10 +63,8 @@ enum class packed_for { autoencoder, language_model };
 // The packing of a mode's name, "padded" or "published", for documents of these specials; without specials it is
 // unbroken. Throws errc::usage for another name.
 [[nodiscard]] inline packing packing_of(std::string_view mode, packed_for use, special_tokens const& specials) {
-    require(mode == "padded" || mode == "published" || mode == "unbroken", errc::usage, [&] {
-        return "packing '" + std::string(mode) +
-               "': expected padded, or published as the published models were trained";
-    });
+    require(mode == "padded" || mode == "published" || mode == "unbroken", errc::usage, "packing '", mode,
+            "': expected padded, or published as the published models were trained");
     if (!specials.exist()) return packing::unbroken;
     require(mode != "unbroken", errc::usage,
             "packing 'unbroken' is for a source without BOS, EOS and PAD: choose padded");
@@ -95,16 +92,12 @@ namespace detail {
 inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
     require(documents.specials().exist() != (rule.mode == packing::unbroken), errc::usage,
             "calm::packing_rule: symbols without BOS, EOS and PAD are packed unbroken, and nothing else is");
-    require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, [&] {
-        return "a block of " + std::to_string(block_tokens) + " tokens is no whole number of patches of " +
-               std::to_string(rule.K) + " tokens: choose a positive multiple of " + std::to_string(rule.K);
-    });
+    require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, "a block of ", block_tokens,
+            " tokens is no whole number of patches of ", rule.K, " tokens: choose a positive multiple of ", rule.K);
     std::size_t least = 0;
     for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.size(i), 0);
-    require(least >= block_tokens, errc::data, [&] {
-        return "the text has only " + std::to_string(least) + " tokens when packed, but a block has " +
-               std::to_string(block_tokens) + ": give more text or choose shorter blocks";
-    });
+    require(least >= block_tokens, errc::data, "the text has only ", least, " tokens when packed, but a block has ",
+            block_tokens, ": give more text or choose shorter blocks");
 }
 }  // namespace detail
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,10 +48,8 @@ public:
         PCRE2_SIZE offset = 0;
         code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP,
                                   &code, &offset, nullptr));
-        require(code_ != nullptr, errc::tokenizer, [&] {
-            return "PCRE2 does not compile the pattern of pieces (error " + std::to_string(code) +
-                   "): expected a regular expression";
-        });
+        require(code_ != nullptr, errc::tokenizer, "PCRE2 does not compile the pattern of pieces (error ", code,
+                "): expected a regular expression");
         std::uint32_t nothing = 0;
         pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &nothing);
         require(nothing == 0, errc::tokenizer, "expected a pattern whose pieces have characters, found one of none");
@@ -73,7 +72,7 @@ public:
     // Calls piece(std::string_view) for every piece, in order; the pieces concatenated are the text. What lies between
     // two matches is a piece, and so is a run of bytes that are no valid UTF-8. Throws errc::memory if the matcher runs
     // out of it, or of patience with a pattern that is neither of those above.
-    template <class Piece> void cut(std::string_view text, Piece&& piece) const {
+    void cut(std::string_view text, std::function<void(std::string_view)> const& piece) const {
         std::unique_ptr<pcre2_match_data, match_deleter> const match(pcre2_match_data_create(1, nullptr));
         require(match != nullptr, errc::memory, "no memory to match a pattern");
         while (!text.empty()) {
@@ -168,8 +167,7 @@ private:
         int code = run(PCRE2_NO_UTF_CHECK);
         if (code == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
         if (code < 0) code = run(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);  // the interpreter takes its stack from the heap
-        require(code >= 0, errc::memory,
-                [&] { return "PCRE2 could not match a piece of text (error " + std::to_string(code) + ")"; });
+        require(code >= 0, errc::memory, "PCRE2 could not match a piece of text (error ", code, ")");
         auto const* const ends = pcre2_get_ovector_pointer(match);
         return {ends[0], ends[1]};
     }

@@ -46,17 +46,13 @@ public:
     // V tokens learned from what the trainer was given. Throws errc::usage for V < 259 and errc::tokenizer if the text
     // has fewer merges than asked.
     [[nodiscard]] static tokenizer train(bpe_trainer const& trainer, token_id size) {
-        require(size >= byte_vocabulary, errc::usage, [&] {
-            return "a vocabulary of " + std::to_string(size) +
-                   " tokens is too small: 256 bytes and 3 special tokens need 259; ask for 259 or more";
-        });
+        require(size >= byte_vocabulary, errc::usage, "a vocabulary of ", size,
+                " tokens is too small: 256 bytes and 3 special tokens need 259; ask for 259 or more");
         token_table table = trainer.train(size - byte_vocabulary);
         token_id const possible = table.size() - 256;
-        require(possible == size - byte_vocabulary, errc::tokenizer, [&] {
-            return "the text yields only " + std::to_string(possible) + " merges, but a vocabulary of " +
-                   std::to_string(size) + " needs " + std::to_string(size - byte_vocabulary) +
-                   ": give more text or ask for a vocabulary of at most " + std::to_string(possible + byte_vocabulary);
-        });
+        require(possible == size - byte_vocabulary, errc::tokenizer, "the text yields only ", possible,
+                " merges, but a vocabulary of ", size, " needs ", size - byte_vocabulary,
+                ": give more text or ask for a vocabulary of at most ", possible + byte_vocabulary);
         return tokenizer(vocabulary::of_ranks(std::move(table)));
     }
 
@@ -108,16 +104,20 @@ public:
         if (is_markov()) {
             for (std::size_t i = 0; i < text.size(); ++i) {
                 token_id const id = v_.tokens.find(text.substr(i, 1));
-                require(id >= 0, errc::tokenizer, [&] {
-                    return "byte " + std::to_string(i) + " of the text is no symbol of the markov source: expected " +
-                           std::string(markov_alphabet);
-                });
+                require(id >= 0, errc::tokenizer, "byte ", i,
+                        " of the text is no symbol of the markov source: expected ", markov_alphabet);
                 ids.push_back(id);
             }
-        } else if (v_.merges) {
-            encode_with(bpe_merger(v_.tokens, merges_by_list{*v_.merges}), text, ids);
         } else {
-            encode_with(bpe_merger(v_.tokens, merges_by_id{v_.tokens}), text, ids);
+            bpe_merger merger(v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr});
+            v_.pattern->cut(text, [&](std::string_view piece) {
+                token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
+                if (whole >= 0) {
+                    ids.push_back(whole);
+                } else {
+                    merger.merge(piece, ids);
+                }
+            });
         }
     }
 
@@ -131,10 +131,8 @@ public:
     // The bytes of one token, none for a special; valid as long as the tokenizer. Throws errc::tokenizer outside
     // 0..V-1.
     [[nodiscard]] std::string_view bytes(token_id id) const {
-        require(id >= 0 && id < vocabulary_size(), errc::tokenizer, [&] {
-            return "token id " + std::to_string(id) + " is outside 0.." + std::to_string(vocabulary_size() - 1) +
-                   ": the ids come from another tokenizer";
-        });
+        require(id >= 0 && id < vocabulary_size(), errc::tokenizer, "token id ", id, " is outside 0..",
+                vocabulary_size() - 1, ": the ids come from another tokenizer");
         return v_.tokens.bytes(id);
     }
 
@@ -184,17 +182,6 @@ public:
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
 
 private:
-    template <class Merger> void encode_with(Merger merger, std::string_view text, std::vector<token_id>& ids) const {
-        v_.pattern->cut(text, [&](std::string_view piece) {
-            token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
-            if (whole >= 0) {
-                ids.push_back(whole);
-            } else {
-                merger.merge(piece, ids);
-            }
-        });
-    }
-
     vocabulary v_;
 };
 

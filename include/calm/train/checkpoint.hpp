@@ -149,14 +149,14 @@ inline void restore_training(std::string const& directory, training_state& state
         auto const type = m.element == sizeof(double) ? stored_type::f64 : stored_type::f32;
         if (stored.type != type || stored.bytes.size() != m.bytes.size())
             detail::fail_at(stored, file.path(),
-                            "expected " + std::to_string(m.bytes.size() / m.element) + " elements of type " +
-                                std::string(name_of(type)) + ", found shape " + text_of(stored.shape) + " of type " +
-                                std::string(name_of(stored.type)) + "; the checkpoint is of another model");
+                            sentence("expected ", m.bytes.size() / m.element, " elements of type ", name_of(type),
+                                     ", found shape ", text_of(stored.shape), " of type ", name_of(stored.type),
+                                     "; the checkpoint is of another model"));
     }
     if (file.tensors().size() != state.moments.size())
         throw error(errc::model_file, file.path(), "",
-                    "expected " + std::to_string(state.moments.size()) + " tensors, found " +
-                        std::to_string(file.tensors().size()) + "; the checkpoint is of another model");
+                    sentence("expected ", state.moments.size(), " tensors, found ", file.tensors().size(),
+                             "; the checkpoint is of another model"));
     for (auto const& m : state.moments) std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
     state.step = record.state.step;
     state.updates = record.state.updates;

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "calm/loss/brier.hpp"
@@ -53,15 +52,11 @@ private:
 };
 
 inline index_t count_blocks(std::span<token_id const> blocks, evaluation_settings const& s, index_t K) {
-    require(s.block_tokens >= 2 * K && s.block_tokens % K == 0, errc::config, [&] {
-        return "calm::evaluate: a block of " + std::to_string(s.block_tokens) +
-               " tokens is no whole number of at least 2 patches of " + std::to_string(K) + " tokens";
-    });
+    require(s.block_tokens >= 2 * K && s.block_tokens % K == 0, errc::config, "calm::evaluate: a block of ",
+            s.block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
     auto const length = static_cast<std::size_t>(s.block_tokens);
-    require(!blocks.empty() && blocks.size() % length == 0, errc::data, [&] {
-        return "calm::evaluate: expected whole blocks of " + std::to_string(length) + " tokens, found " +
-               std::to_string(blocks.size()) + " tokens; give more text or shorter blocks";
-    });
+    require(!blocks.empty() && blocks.size() % length == 0, errc::data, "calm::evaluate: expected whole blocks of ",
+            length, " tokens, found ", blocks.size(), " tokens; give more text or shorter blocks");
     return static_cast<index_t>(blocks.size() / length);
 }
 
@@ -150,10 +145,8 @@ autoencoder_evaluation evaluate_autoencoder(context<Backend>& ctx, autoencoder<C
     constexpr index_t K = model_type::K;
     constexpr index_t L = model_type::L;
     constexpr index_t chunk = 512;  // patches
-    require(tokens.size() % static_cast<std::size_t>(K) == 0, errc::usage, [&] {
-        return "calm::evaluate_autoencoder: expected whole patches of " + std::to_string(K) + " tokens, found " +
-               std::to_string(tokens.size()) + " tokens";
-    });
+    require(tokens.size() % static_cast<std::size_t>(K) == 0, errc::usage,
+            "calm::evaluate_autoencoder: expected whole patches of ", K, " tokens, found ", tokens.size(), " tokens");
     auto const patches = static_cast<index_t>(tokens.size()) / K;
     index_t counted = 0, right = 0, right_posterior = 0;
     double std_sum = 0, loss_sum = 0;
@@ -221,9 +214,8 @@ evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id cons
     require(settings.samples >= 2 && settings.batch >= 1 && settings.positions >= 0, errc::usage,
             "calm::evaluate: expected at least 2 samples a position and 1 block at a time");
     require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
-        return "calm::evaluate: expected a bigram table of the model's vocabulary of " +
-               std::to_string(model.vocabulary()) + ", found one of " + std::to_string(table->vocabulary_size()) +
-               "; count the model's training tokens again";
+        return sentence("calm::evaluate: expected a bigram table of the model's vocabulary of ", model.vocabulary(),
+                        ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");
     });
     index_t const B = detail::count_blocks(blocks, settings, K);
     index_t const P = settings.block_tokens / K;

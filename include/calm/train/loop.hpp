@@ -18,9 +18,9 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/text/token.hpp"
-#include "calm/train/metrics.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
+#include "calm/train/throughput.hpp"
 
 namespace calm {
 
@@ -250,10 +250,9 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
 
 // The micro-batches of a step are equal parts of it.
 inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what) {
-    require(batch > 0 && batch % (accumulation * unit) == 0, errc::usage, [&] {
-        return "training: expected a batch that is a multiple of " + std::to_string(accumulation * unit) + " " + what +
-               " (" + std::to_string(accumulation) + " micro-batches), found " + std::to_string(batch);
-    });
+    require(batch > 0 && batch % (accumulation * unit) == 0, errc::usage,
+            "training: expected a batch that is a multiple of ", accumulation * unit, " ", what, " (", accumulation,
+            " micro-batches), found ", batch);
     return batch / accumulation;
 }
 
@@ -313,10 +312,9 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
                 calm_recipe<typename Head::objective> const& recipe, training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
-    require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage, [&] {
-        return "training: expected blocks of at least 2 whole patches of " + std::to_string(K) + " tokens, found " +
-               std::to_string(recipe.block_tokens) + " tokens";
-    });
+    require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
+            "training: expected blocks of at least 2 whole patches of ", K, " tokens, found ", recipe.block_tokens,
+            " tokens");
     index_t const sequences = detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences");
     index_t const patches = recipe.block_tokens / K;
     std::vector<token_id> tokens(static_cast<std::size_t>(sequences * recipe.block_tokens));

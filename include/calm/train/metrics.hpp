@@ -1,18 +1,13 @@
 #pragma once
-// The numbers of a run: a file with one JSON object a line, and how fast the run goes.
+// The numbers of a run: a file with one JSON object a line.
 
-#include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <initializer_list>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -139,64 +134,6 @@ private:
 
     std::string path_;
     std::ofstream file_;
-};
-
-// Seconds of a clock that never goes back.
-inline double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// How fast a run goes, by its last steps, and how long it still takes. The clock, in seconds, is an argument.
-class throughput {
-public:
-    explicit throughput(std::function<double()> seconds = steady_seconds) :
-        seconds_(std::move(seconds)), start_(seconds_()), marks_{{start_, 0}} {}
-
-    // One step more, of so many tokens.
-    void add(index_t tokens) {
-        marks_.push_back({seconds_(), marks_.back().tokens + tokens});
-        if (marks_.size() > window + 1) marks_.pop_front();
-        ++steps_;
-    }
-
-    // Time that was spent on something else since the last step, e.g. an evaluation, is not counted in the speed.
-    void resume() {
-        double const idle = seconds_() - marks_.back().at;
-        for (auto& each : marks_) each.at += idle;
-    }
-
-    [[nodiscard]] index_t steps() const { return steps_; }
-    [[nodiscard]] double elapsed() const { return seconds_() - start_; }
-
-    // Over at most the last `window` steps; NaN before there is one.
-    [[nodiscard]] double tokens_per_second() const {
-        return static_cast<double>(marks_.back().tokens - marks_.front().tokens) / span_of_marks();
-    }
-    [[nodiscard]] double seconds_per_step() const { return span_of_marks() / static_cast<double>(marks_.size() - 1); }
-
-    // Until `steps_left` more steps are done, or `limit` seconds since the start have passed, whichever comes first.
-    [[nodiscard]] double seconds_left(index_t steps_left,
-                                      double limit = std::numeric_limits<double>::infinity()) const {
-        double const by_clock = std::max(0.0, limit - elapsed());
-        if (steps_ == 0) return steps_left > 0 ? by_clock : 0.0;
-        return std::min(static_cast<double>(std::max<index_t>(0, steps_left)) * seconds_per_step(), by_clock);
-    }
-
-    static constexpr std::size_t window = 32;
-
-private:
-    struct mark {
-        double at;
-        index_t tokens;
-    };
-    [[nodiscard]] double span_of_marks() const {
-        return steps_ > 0 ? marks_.back().at - marks_.front().at : std::numeric_limits<double>::quiet_NaN();
-    }
-
-    std::function<double()> seconds_;
-    double start_;
-    std::deque<mark> marks_;
-    index_t steps_ = 0;
 };
 
 }  // namespace calm

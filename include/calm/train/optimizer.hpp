@@ -151,14 +151,9 @@ public:
     // weight and no moment has then changed. In a rehearsal only the former is checked.
     double step(context<Backend> const& ctx, double rate, double loss = 0) {
         for (auto const& slot : slots_)
-            require(*slot.received, errc::usage, [&] {
-                return "calm::adamw: step " + std::to_string(ctx.step) +
-                       ": expected a gradient for every parameter, found "
-                       "none for " +
-                       slot.name +
-                       "; run a backward pass through it before each update, or leave it out of "
-                       "the model's visit";
-            });
+            require(*slot.received, errc::usage, "calm::adamw: step ", ctx.step,
+                    ": expected a gradient for every parameter, found none for ", slot.name,
+                    "; run a backward pass through it before each update, or leave it out of the model's visit");
         double norm = 0;
         if (!ctx.rehearsing()) {
             norm = gradient_norm(ctx);
@@ -204,9 +199,7 @@ public:
 private:
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
-            require(holds, errc::usage, [&] {
-                return "calm::adamw: expected " + std::string(expected) + ", found " + std::to_string(found);
-            });
+            require(holds, errc::usage, "calm::adamw: expected ", expected, ", found ", found);
         };
         must(s.beta1 >= 0 && s.beta1 < 1, "beta1 in [0, 1)", s.beta1);
         must(s.beta2 >= 0 && s.beta2 < 1, "beta2 in [0, 1)", s.beta2);
@@ -222,8 +215,8 @@ private:
 
     void require_finite(context<Backend> const& ctx, double rate, double loss, double norm) const {
         auto const fail = [&](std::string const& what) {
-            throw error(errc::non_finite, "step " + std::to_string(ctx.step) + ": " + what +
-                                              "; no weight was changed. Try a lower rate or a longer warm-up");
+            throw error(errc::non_finite, sentence("step ", ctx.step, ": ", what,
+                                                   "; no weight was changed. Try a lower rate or a longer warm-up"));
         };
         for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(norm); ++r)
             if (!std::isfinite(fetch(ctx, sums_.data() + 1 + r)))

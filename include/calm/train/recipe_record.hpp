@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calm/train/loop.hpp"
+#include "calm/train/metrics.hpp"
 
 namespace calm {
 
@@ -91,6 +92,15 @@ inline std::vector<recipe_difference> differences(recipe_record const& was, reci
     for (auto const& [option, value] : now)
         if (detail::value_of(was, option) == nullptr) all.push_back({option, "-", value});
     return all;
+}
+
+// Whether scores on held-out text compare: what is held out of which text, and how it lies in blocks, is the same.
+inline bool same_measure(recipe_record const& a, recipe_record const& b) {
+    auto const all = differences(a, b);
+    return std::none_of(all.begin(), all.end(), [](recipe_difference const& d) {
+        auto const options = {"data", "data-seed", "holdout", "mode", "text", "tokenizer", "block"};
+        return std::find(options.begin(), options.end(), d.option) != options.end();
+    });
 }
 
 // The same for people: option, was, now, a line each, the last without its end.

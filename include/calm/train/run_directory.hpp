@@ -103,8 +103,8 @@ public:
         }
         if (all.empty()) return std::nullopt;
         throw error(errc::storage, checkpoints(), "",
-                    "none of its " + std::to_string(all.size()) +
-                        " checkpoints is whole; put a good one back, or start the run afresh");
+                    sentence("none of its ", all.size(),
+                             " checkpoints is whole; put a good one back, or start the run afresh"));
     }
 
     // Writes a checkpoint with its manifest, and the model in it becomes that of the directory. Then the `keep` newest
@@ -248,14 +248,17 @@ private:
         if (!failed) detail::rename_path(link + ".partial", link);  // where the file system has no links there is none
     }
 
-    // The step of the highest score up to a step; of equal ones the oldest.
+    // The step of the highest score up to a step, of those that compare with the newest; of equal ones the oldest.
     [[nodiscard]] std::optional<index_t> best_of(std::vector<index_t> const& all, index_t until) const {
         std::optional<index_t> best;
         double most = 0;
+        std::optional<recipe_record> present;
         for (auto const step : all) try {
                 if (step > until) continue;
-                auto const score = read_record(directory_of(step)).score;
-                if (score && (!best || *score >= most)) best = step, most = *score;
+                auto const record = read_record(directory_of(step));
+                if (!present) present = record.recipe;
+                if (record.score && same_measure(record.recipe, *present) && (!best || *record.score >= most))
+                    best = step, most = *record.score;
             } catch (error const&) {
                 continue;  // damaged: not the best
             }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string>
 
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
@@ -21,9 +20,10 @@ public:
     // Warm-up, then a cosine whose last step, total - 1, has floor * peak. Throws errc::usage unless total > warmup and
     // 0 <= floor <= 1. A tenth is the usual floor: a run that goes on afterwards still learns.
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
-        must(total > warmup, "more steps in all than the " + std::to_string(warmup) + " of warm-up",
-             std::to_string(total));
-        must(floor >= 0 && floor <= 1, "a floor from 0 to 1, a fraction of the peak", std::to_string(floor));
+        require(total > warmup, errc::usage, "calm::schedule: expected more steps in all than the ", warmup,
+                " of warm-up, found ", total);
+        require(floor >= 0 && floor <= 1, errc::usage,
+                "calm::schedule: expected a floor from 0 to 1, a fraction of the peak, found ", floor);
         return {peak, warmup, total, floor};
     }
 
@@ -39,11 +39,8 @@ public:
 private:
     schedule(double peak, index_t warmup, index_t total, double floor) :
         peak_(peak), warmup_(warmup), total_(total), floor_(floor) {
-        must(peak > 0 && std::isfinite(peak), "a rate above 0", std::to_string(peak));
-        must(warmup >= 0, "a warm-up of at least 0 steps", std::to_string(warmup));
-    }
-    static void must(bool holds, std::string const& expected, std::string const& found) {
-        require(holds, errc::usage, [&] { return "calm::schedule: expected " + expected + ", found " + found; });
+        require(peak > 0 && std::isfinite(peak), errc::usage, "calm::schedule: expected a rate above 0, found ", peak);
+        require(warmup >= 0, errc::usage, "calm::schedule: expected a warm-up of at least 0 steps, found ", warmup);
     }
 
     double peak_;

@@ -17,10 +17,8 @@ namespace calm {
 
 // Every parameter of `to` becomes a copy of that of `from`. Throws errc::usage where their vocabularies differ.
 template <class Model> void copy_parameters(Model& to, Model& from) {
-    require(to.vocabulary() == from.vocabulary(), errc::usage, [&] {
-        return "calm::copy_parameters: expected a vocabulary of " + std::to_string(to.vocabulary()) + ", found " +
-               std::to_string(from.vocabulary()) + "; make both models with that of one tokenizer";
-    });
+    require(to.vocabulary() == from.vocabulary(), errc::usage, "calm::copy_parameters: expected a vocabulary of ",
+            to.vocabulary(), ", found ", from.vocabulary(), "; make both models with that of one tokenizer");
     auto const sources = parameters_of(from);
     auto source = sources.begin();
     for (auto const& p : parameters_of(to)) {

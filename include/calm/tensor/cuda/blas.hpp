@@ -19,7 +19,7 @@ namespace calm::detail {
 
 inline void check_blas(cublasStatus_t status, char const* tried) {
     if (status != CUBLAS_STATUS_SUCCESS)
-        throw error(errc::device, "calm::cuda: " + std::string(tried) + ": " + cublasLtGetStatusString(status));
+        throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cublasLtGetStatusString(status)));
 }
 
 class blas {

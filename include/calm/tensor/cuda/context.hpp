@@ -39,7 +39,7 @@ private:
 
     static queue_owner open(int device) {
         std::string const reason = no_device_reason();
-        require(reason.empty(), errc::device, [&] { return "calm::cuda: " + reason + "; use context<cpu>"; });
+        require(reason.empty(), errc::device, "calm::cuda: ", reason, "; use context<cpu>");
         detail::check_cuda(cudaSetDevice(device), "choosing the device");
         cudaStream_t queue = nullptr;
         detail::check_cuda(cudaStreamCreate(&queue), "opening a stream");

@@ -15,10 +15,8 @@ namespace detail {
 template <class T, class U, class E1, class E2, class B1, class B2>
 void copy_across(context<cuda> const& ctx, view<T, E1, B1> const& dst, view<U, E2, B2> const& src) {
     static_assert(std::is_same_v<T, std::remove_const_t<U>>, "calm::copy: both sides must have the same element type");
-    require(dst.size() == src.size(), errc::usage, [&] {
-        return "calm::copy: expected equal sizes, found " + to_string(dst.extents()) + " and " +
-               to_string(src.extents());
-    });
+    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
+            src.extents());
     if (ctx.rehearsing()) return;
     check_cuda(cudaMemcpyAsync(dst.data(), src.data(), static_cast<std::size_t>(dst.size()) * sizeof(T),
                                cudaMemcpyDefault, ctx.queue()),

@@ -19,7 +19,7 @@ inline void check_cuda(cudaError_t status, char const* tried) {
         return;
     (void)cudaGetLastError();  // so that the next call does not report it again
     throw error(status == cudaErrorMemoryAllocation ? errc::memory : errc::device,
-                "calm::cuda: " + std::string(tried) + ": " + cudaGetErrorString(status));
+                sentence("calm::cuda: ", tried, ": ", cudaGetErrorString(status)));
 }
 
 }  // namespace detail

@@ -39,10 +39,8 @@ template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Ke
     constexpr std::size_t bytes = sizeof(typename Kernel::shared);
     constexpr std::size_t without_asking = 48 << 10;
     if (ctx.rehearsing() || blocks <= 0) return;
-    require(blocks <= std::numeric_limits<int>::max(), errc::usage, [&] {
-        return "calm::cuda: expected at most 2^31 - 1 blocks, found " + std::to_string(blocks) +
-               "; use smaller batches";
-    });
+    require(blocks <= std::numeric_limits<int>::max(), errc::usage,
+            "calm::cuda: expected at most 2^31 - 1 blocks, found ", blocks, "; use smaller batches");
     if constexpr (bytes > without_asking)
         detail::check_cuda(cudaFuncSetAttribute(detail::run_blocks<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(bytes)),
