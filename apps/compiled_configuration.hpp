@@ -61,12 +61,15 @@ public:
             return tell(plan, o);
         }
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
-        if (!run.begin(settings_of(ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty()))
+        auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
+        auto const fits = [&] {
+            if (start) detail::require_match(C.autoencoder, words.vocabulary_size(), *start);
+        };
+        if (!run.begin(settings_of(ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
             return 0;
         context<> ctx(o.seed, o.threads);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
-        if (auto const start = initial_model(run.from() ? run.from()->directory : "", o, words))
-            load_autoencoder(*start, own.model);
+        if (start) load_autoencoder(*start, own.model);
         run.go_on(blocks);
         run.report().count_tokens(recipe.batch_tokens);
         recipe.machine_peak = measure_peak(ctx);
@@ -74,7 +77,7 @@ public:
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
-            return evaluate_autoencoder(ctx, own.model, first_blocks(unseen, block, tokens), words.specials().pad,
+            return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
                                         o.seed);
         };
         auto calls = run.callbacks(
@@ -92,10 +95,13 @@ public:
     }
 
     int train_calm(train_options const& o) const {
+        refuse_same_directory(o);
         training_run run(o);
         auto recipe = recipe_for(defaults_.calm, o);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
+        detail::require_match(C.autoencoder, words.vocabulary_size(), stored);
+        tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
         auto const text = training_text(o.data, words, data_seed);
@@ -118,12 +124,16 @@ public:
             return tell(plan, o);
         }
         auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
-        if (!run.begin(settings_of(ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty()))
+        auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
+        auto const fits = [&] {
+            if (start) detail::require_match(C, words.vocabulary_size(), *start);
+        };
+        if (!run.begin(settings_of(ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
             return 0;
         samples_log samples(o.out, run.steps());
         context<> ctx(o.seed, o.threads);
         resident<calm_model<C>> own(words.vocabulary_size());
-        if (auto const start = initial_model(run.from() ? run.from()->directory : "", o, words))
+        if (start)
             load_calm(*start, own.model);
         else
             initialise(ctx, own.model);
@@ -132,12 +142,16 @@ public:
         run.report().count_tokens(step_tokens);
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words);
+        if (!run.from() && !unseen.empty())
+            tell_of_autoencoder(run.report(), evaluate_autoencoder(ctx, own.model.ae_model,
+                                                                   spread_blocks(unseen, block, interval_tokens),
+                                                                   words.specials().pad, o.seed));
 
         auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                                   autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
-            auto e = calm::evaluate(ctx, own.model, first_blocks(unseen, block, tokens), words.specials(), &counts,
+            auto e = calm::evaluate(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(), &counts,
                                     settings, recipe.objective);
             e.mode = mode_name(mode);
             add_optimum(e, o.data, data_seed);
@@ -162,6 +176,7 @@ public:
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const& d = stored.description;
         auto const words = tokenizer_of(stored);
+        tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         index_t const trained_on =
             d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "calm/tensor/utf8.hpp"
+#include "calm/version.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
 #include "command/settings_file.hpp"
@@ -20,6 +21,7 @@ namespace {
 constexpr char const* options_file = "--config-file";
 constexpr char const* print_resolved = "--print-config";
 constexpr char const* completion = "--completion";
+constexpr char const* print_version = "--version";
 
 constexpr std::string_view prefix = "CALM_";
 
@@ -33,6 +35,15 @@ std::string variable_of(std::string const& option) {
 
 bool is_option(std::string const& word) {
     return word.starts_with("--") && word.size() > 2;
+}
+
+// What a flag may be set to.
+std::optional<bool> truth_of(std::string const& text) {
+    for (auto const* const word : {"true", "1", "yes", "on"})
+        if (text == word) return true;
+    for (auto const* const word : {"false", "0", "no", "off"})
+        if (text == word) return false;
+    return std::nullopt;
 }
 
 bool takes_several(declared_option const& option) {
@@ -56,18 +67,24 @@ std::string toml_number(std::string const& text) {
 }
 
 std::string toml_value(declared_option const& option, std::string const& text) {
-    if (option.count == declared_option::value_count::none) return text;
+    if (option.count == declared_option::value_count::none) return *truth_of(text) ? "true" : "false";
     return option.is_number ? toml_number(text) : toml_string(text);
 }
 
 }  // namespace
+
+std::string version_line(std::string const& program) {
+    return program + " of calm " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+           std::to_string(version.patch) + "\n";
+}
 
 command::command(std::string name, std::string const& description) : name_(std::move(name)), description_(description) {
     text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
     flag(print_resolved, asks_for_resolved_, "print what is set, as --config-file reads it, and end");
     text(completion, completion_, "SHELL", "print what completes this program's options in bash, and end");
     suggest(completion, {"bash"});
-    for (auto const* const name_of : {options_file, print_resolved, completion}) only_as_flag(name_of);
+    flag(print_version, asks_for_version_, "print the version, and end");
+    for (auto const* const name_of : {options_file, print_resolved, completion, print_version}) only_as_flag(name_of);
 }
 
 declared_option& command::add(std::string const& name, std::string const& type, std::string const& help, needed need,
@@ -80,9 +97,9 @@ void command::flag(std::string const& option, bool& to, std::string const& help)
     auto& one = add(
         option, "", help, needed::no,
         [&to, option](std::string const& value) {
-            if (value != "true" && value != "false")
-                throw error(errc::usage, option + ": expected true or false, found '" + value + "'");
-            to = value == "true";
+            auto const truth = truth_of(value);
+            if (!truth) throw error(errc::usage, option + ": expected true or false, found '" + value + "'");
+            to = *truth;
         },
         declared_option::value_count::none);
     one.otherwise = [standard = to] { return std::string(standard ? "true" : "false"); };
@@ -130,7 +147,7 @@ std::string command::help() const {
         else
             page.add_option(one.name, text)->type_name(one.type)->expected(1, one.count == count::several ? -1 : 1);
     };
-    constexpr std::ptrdiff_t of_every_program = 3;
+    constexpr std::ptrdiff_t of_every_program = 4;
     std::for_each(options_.begin() + of_every_program, options_.end(), put);
     std::for_each(options_.begin(), options_.begin() + of_every_program, put);
     page.footer(footer_ + (footer_.empty() ? "" : "\n") +
@@ -150,6 +167,7 @@ void command::give(declared_option& option, std::vector<std::string> values, std
                    std::string const& place) {
     if (values.size() > 1 && !takes_several(option)) {
         problem(option.name + ": expected one value, found " + listed(values) + " (" + place + ")");
+        told_of_.push_back(option.name);
         return;
     }
     option.given = std::move(values);
@@ -160,19 +178,29 @@ void command::give(declared_option& option, std::vector<std::string> values, std
 void command::take_word_values(std::string const& name, std::vector<std::string> values) {
     auto* const option = find(name);
     if (option == nullptr) {
-        problem("there is no option " + name + did_you_mean(name, names()));
+        problem(name_ + " has no option " + name + did_you_mean(name, names()));
         return;
     }
     if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
     if (values.empty()) {
-        without_value_.push_back(name);
+        told_of_.push_back(name);
         problem(name + " needs a value: " + option->help);
-    } else if (values.size() > 1 && option->count != declared_option::value_count::several) {
-        problem(name + ": expected one value, found " + listed(values) + "; put a text with spaces in quotes");
-    } else {
-        option->given.insert(option->given.end(), values.begin(), values.end());
-        option->origin = "flag";
+        return;
     }
+    if (values.size() > 1 && option->count != declared_option::value_count::several) {
+        refuse_words(std::span(values).subspan(1), name + " " + values.front());
+        values.resize(1);
+    }
+    option->given.insert(option->given.end(), values.begin(), values.end());
+    option->origin = "flag";
+}
+
+// The words belong to no option.
+void command::refuse_words(std::span<std::string const> words, std::string const& after) {
+    std::string all;
+    for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
+    problem(name_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
+            hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "a value with spaces stands in quotes");
 }
 
 void command::take_words(std::vector<std::string> const& words) {
@@ -188,7 +216,9 @@ void command::take_words(std::vector<std::string> const& words) {
             continue;
         }
         if (!is_option(word)) {
-            problem("unexpected '" + word + "': values follow the name of their option");
+            auto const first_stray = i;
+            while (i + 1 < words.size() && !is_option(words[i + 1]) && words[i + 1] != "-h") ++i;
+            refuse_words(std::span(words).subspan(first_stray, i + 1 - first_stray), "");
             continue;
         }
         std::string const name = word.substr(0, word.find('='));
@@ -231,28 +261,36 @@ void command::take_environment() {
     }
 }
 
-// A command's own table comes before what stands at the top.
+// A command's own table comes before what stands at the top, where options of other programs are left alone.
 void command::take_file(std::string const& path) {
     if (path.empty()) return;
     auto const file = read_settings_file(path);
     for (auto const& wrong : file.problems) problem(wrong);
+    is_whole_ = file.problems.empty();
     auto tables = names_of_all_commands();
     if (std::find(tables.begin(), tables.end(), table()) == tables.end()) tables.push_back(table());
     std::vector<std::string> keys;
     for (auto const& one : options_)
         if (one.is_kept) keys.push_back(one.name.substr(2));
+    std::vector<std::string> keys_of_all = keys;
+    for (auto const& one : options_of_all_programs()) keys_of_all.push_back(one.substr(2));
     std::vector<std::string> unknown;  // tables that were told of
     auto const take = [&](file_setting const& each) {
-        if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) {
-            problem(each.place + ": " + name_ + " has no option " + each.key + did_you_mean(each.key, keys));
-            return;
-        }
+        auto const& allowed = each.table.empty() ? keys_of_all : keys;
+        if (std::find(allowed.begin(), allowed.end(), each.key) == allowed.end())
+            problem(each.place + ": " +
+                    (each.table.empty() ? "no program reads " + each.key + " from a file of options"
+                                        : name_ + " has no option " + each.key) +
+                    did_you_mean(each.key, allowed));
+        if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return;
         auto& option = named("--" + each.key);
         if (!option.origin.empty()) return;
-        if (each.values.empty())
+        if (each.values.empty()) {
             problem(each.place + ": " + each.key + ": expected a value, found an empty list");
-        else
+            told_of_.push_back(option.name);
+        } else {
             give(option, each.values, "file", each.place);
+        }
     };
     for (auto const& each : file.settings)
         if (each.table == table()) take(each);
@@ -268,9 +306,13 @@ void command::take_file(std::string const& path) {
 }
 
 void command::use_values() {
+    auto const told_of = [&](std::string const& option) {
+        return std::find(told_of_.begin(), told_of_.end(), option) != told_of_.end();
+    };
+    is_whole_ = is_whole_ && !told_of(options_file);
     for (auto const& one : options_) {
-        bool const stated = std::find(without_value_.begin(), without_value_.end(), one.name) != without_value_.end();
-        if (one.need == needed::yes && one.given.empty() && !stated) problem(one.name + " is needed: " + one.help);
+        if (one.need == needed::yes && one.given.empty() && is_whole_ && !told_of(one.name))
+            problem(one.name + " is needed: " + one.help);
         if (one.given.size() > 1 && !takes_several(one))
             problem(one.name + " is given " + std::to_string(one.given.size()) + " times; give it once");
         auto const before = problems_.size();
@@ -285,6 +327,10 @@ bool command::read(int argc, char const* const* argv) {
     take_words({argv, argv + std::max(argc, 0)});
     if (asks_for_help_) {
         std::fputs(help().c_str(), stdout);
+        return false;
+    }
+    if (auto const& asked = named(print_version).given; !asked.empty() && truth_of(asked.front()) == true) {
+        std::fputs(version_line(name_.substr(0, name_.find(' '))).c_str(), stdout);
         return false;
     }
     if (auto const& shell = named(completion).given; !shell.empty()) {

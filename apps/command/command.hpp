@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -37,6 +38,9 @@ struct declared_option {
     std::string origin = {};              // flag, environment, file or empty
     std::string place = {};               // where exactly, for sentences
 };
+
+// "generate of calm 0.1.0", a line.
+std::string version_line(std::string const& program);
 
 // Options are declared, then read() fills their places. CLI11 keeps the help; what is wrong is collected here, because
 // it would stop at the first problem.
@@ -88,7 +92,7 @@ public:
             option, type, help, needed::no, [&to](std::string const& value) { to.push_back(value); },
             declared_option::value_count::one_each_time);
     }
-    // An option without a value, or with =true or =false.
+    // An option without a value, or with =true or =false (1 or 0, yes or no, on or off).
     void flag(std::string const& option, bool& to, std::string const& help);
     // The option is for this one call: no variable, no file and no --print-config has it.
     void only_as_flag(std::string const& option) { named(option).is_kept = false; }
@@ -102,14 +106,22 @@ public:
     }
     // Words before all options are values of this one.
     void first_words_are(std::string const& option) { positional_ = option; }
+    // What a word that belongs to no option may have been meant for, for sentences.
+    void stray_words_are(std::string hint) { hint_of_stray_words_ = std::move(hint); }
 
-    // A question to the options as a whole, asked after they are read.
+    // A question to what is set, asked after all is read.
     void check(std::function<void()> question) { checks_.push_back(std::move(question)); }
+    // One that misses an option, or compares several: asked only where a file that may have set them could be read.
+    void check_whole(std::function<void()> question) {
+        check([this, question = std::move(question)] {
+            if (is_whole_) question();
+        });
+    }
     void problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
     void footer(std::string const& text) { footer_ = text; }
 
     // Reads the words of a command line, the environment and the file of options. False where all is done: --help,
-    // --print-config or --completion was asked for and printed. Throws errc::usage with every problem.
+    // --version, --print-config or --completion was asked for and printed. Throws errc::usage with every problem.
     bool read(int argc, char const* const* argv);
 
     [[nodiscard]] std::string const& name() const { return name_; }
@@ -143,6 +155,7 @@ private:
     void guarded(std::function<void()> const& f);
     void take_words(std::vector<std::string> const& words);
     void take_word_values(std::string const& name, std::vector<std::string> values);
+    void refuse_words(std::span<std::string const> words, std::string const& after);
     void take_environment();
     void take_file(std::string const& path);
     void give(declared_option& option, std::vector<std::string> values, std::string const& origin,
@@ -153,14 +166,17 @@ private:
     std::string description_;
     std::string footer_;
     std::string positional_;
+    std::string hint_of_stray_words_;
     std::vector<declared_option> options_;
     std::vector<std::function<void()>> checks_;
     std::vector<std::string> problems_;
-    std::vector<std::string> without_value_;
+    std::vector<std::string> told_of_;  // options that are there, and are not set for a problem that was told
     std::string options_file_;
     std::string completion_;
     bool asks_for_help_ = false;
     bool asks_for_resolved_ = false;
+    bool asks_for_version_ = false;
+    bool is_whole_ = true;  // every origin could be read
 };
 
 }  // namespace calm::apps

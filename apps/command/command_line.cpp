@@ -76,7 +76,7 @@ void add_sampler(command& c, std::string& temperature, std::string& rule, index_
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
-    c.check([&] { sampler_of(rule, temperature, pool); });
+    c.check_whole([&] { sampler_of(rule, temperature, pool); });
 }
 
 void add_threads(command& c, std::uint64_t& seed, int& threads) {
@@ -168,7 +168,7 @@ void add_training(command& c, train_options& o) {
              [&o](std::string const& name) {
                  o.schedule = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant;
              });
-    c.check([&] {
+    c.check_whole([&] {
         if (o.schedule == rate_schedule::cosine && !o.steps)
             c.problem("--schedule cosine falls towards the last step: give --steps");
         if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
@@ -376,7 +376,7 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
                                               "tokens to train an autoencoder on", 1);
     c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1);
-    c.check([&] {
+    c.check_whole([&] {
         if (o.minutes.has_value() == o.tokens.has_value())
             c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
         if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
@@ -434,8 +434,11 @@ void declare(command& c, generate_options& o) {
     require_file(c, "--jsonl", o.jsonl, false, "-");
     c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); nothing may be there yet");
     require_free(c, o.out);
-    c.check([&] {
+    c.stray_words_are("a prompt is given as --prompt TEXT");
+    c.check_whole([&c, &o] {
         if (!o.out.empty() && o.jsonl.empty()) c.problem("--out is for the answers to --jsonl");
+    });
+    c.check([&c, &o] {
         if (!o.jsonl.empty() && !(o.prompts.empty() && o.prompts_file.empty()))
             c.problem("--jsonl has prompts of its own: leave --prompt and --prompts out");
         auto const readers = std::count(o.prompts.begin(), o.prompts.end(), "-") + (o.prompts_file == "-" ? 1 : 0);
@@ -499,6 +502,10 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     std::string const kind = argc > 1 ? argv[1] : "";
     if (kind == "--help" || kind == "-h") {
         std::fputs(train_usage, stdout);
+        return std::nullopt;
+    }
+    if (kind == "--version") {
+        std::fputs(version_line("train").c_str(), stdout);
         return std::nullopt;
     }
     // Wherever it stands: a shell completes the whole program.

@@ -48,8 +48,8 @@ std::string bash_completion(std::string const& program, std::span<completed_comm
     return "# bash: source <(" + program + " --completion bash)\n" + function + "() {\n" +
            "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" +
            "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '" + words +
-           "--help --completion' -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n" + cases +
-           "    esac\n}\ncomplete -F " + function + " " + program + "\n";
+           "--help --version --completion' -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n" +
+           cases + "    esac\n}\ncomplete -F " + function + " " + program + "\n";
 }
 
 }  // namespace calm::apps

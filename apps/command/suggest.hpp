@@ -6,33 +6,37 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace calm::apps {
 
-// How many letters must be inserted, deleted or changed to make b of a.
+// How many letters must be inserted, deleted, changed or swapped with their neighbour to make b of a.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
+    std::vector<std::size_t> above(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
     for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i);
+        next[0] = i;
         for (std::size_t j = 1; j <= b.size(); ++j) {
-            std::size_t const change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            diagonal = row[j];
-            row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+            std::size_t const change = row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            next[j] = std::min({change, row[j] + 1, next[j - 1] + 1});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                next[j] = std::min(next[j], above[j - 2] + 1);
         }
+        above.swap(row);
+        row.swap(next);
     }
     return row.back();
 }
 
-// "; did you mean X?" with the nearest of the names.
+// "; did you mean X?" with the nearest of the names; empty where more than a third of the letters differ in all of
+// them.
 inline std::string did_you_mean(std::string_view found, std::vector<std::string> const& names) {
     if (names.empty()) return "";
     auto const nearest = std::min_element(names.begin(), names.end(), [&](std::string const& a, std::string const& b) {
         return edit_distance(found, a) < edit_distance(found, b);
     });
-    return "; did you mean " + *nearest + "?";
+    std::size_t const near = std::max<std::size_t>(1, std::max(found.size(), nearest->size()) / 3);
+    return edit_distance(found, *nearest) <= near ? "; did you mean " + *nearest + "?" : "";
 }
 
 inline std::string listed(std::vector<std::string> const& names) {

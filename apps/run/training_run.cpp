@@ -149,13 +149,17 @@ training_run::training_run(train_options const& options) : options_(options) {
         std::fprintf(stderr, "a checkpoint is damaged, so the one before it is taken: %s\n", damage.c_str());
     });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
+    if (!from_ && std::filesystem::exists(directory_->path(weights_file)))
+        throw error(errc::storage, options.out, "",
+                    "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
 }
 
 bool training_run::changed(std::string const& option) const {
     return std::any_of(changes_.begin(), changes_.end(), [&](auto const& each) { return each.option == option; });
 }
 
-bool training_run::begin(recipe_record settings, training_recipe const& recipe, bool holds_out) {
+bool training_run::begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
+                         std::function<void()> const& fits) {
     settings_ = std::move(settings);
     holds_out_ = holds_out;
     if (from_) changes_ = differences(from_->record.recipe, settings_);
@@ -164,6 +168,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
                                      to_table(changes_) +
                                      "\nGive the former ones to go on with it, --override to go on with the present "
                                      "ones, or --fresh to start over");
+    fits();
     bool const continued = directory_.has_value();
     if (!directory_) {
         directory_.emplace(options_.out);
@@ -345,8 +350,40 @@ void tell_final(run_report& report, evaluation const& e, index_t steps) {
 std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate) {
     return formatted(
         "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
-        "learned no context. Mostly the rate is too high: stop, and start again with --rate %.1e",
+        "learned no context yet. Unless it rises at the next evaluations, stop: mostly the rate is too high, so start "
+        "again with --rate %.1e; otherwise the run is too short for this vocabulary, or the autoencoder's posterior "
+        "std "
+        "is below 0.2 (a larger --kl-weight)",
         brier_1, unigram_brier_1, rate / 2);
+}
+
+void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e) {
+    if (e.token_accuracy_posterior < 0.99)
+        report.say(formatted("the autoencoder gives back %.2f %% of held-out tokens with its noise, and no model on it "
+                             "can be better: stop, and train it until 99.9 %%",
+                             100 * e.token_accuracy_posterior));
+}
+
+void tell_of_another_holdout(stored_model const& model, data_options const& data) {
+    if (!model.description.calm || !model.description.calm->data) return;
+    auto const& trained = *model.description.calm->data;
+    auto const& sources = trained.sources;
+    bool const shared = std::any_of(data.sources.begin(), data.sources.end(), [&](std::string const& source) {
+        return std::find(sources.begin(), sources.end(), source) != sources.end();
+    });
+    if (!shared || trained.holdout.empty() || trained.holdout == data.holdout) return;
+    std::fprintf(stderr, "%s was trained with --holdout %s: %s, text that it learned is among what is held out here\n",
+                 model.directory.c_str(), trained.holdout.c_str(),
+                 data.holdout.empty() ? "without it" : ("with " + data.holdout).c_str());
+}
+
+void refuse_same_directory(train_options const& o) {
+    for (auto const& [option, read] : {std::pair{"--autoencoder", o.autoencoder}, {"--init", o.init}}) {
+        std::error_code unknown;
+        if (!read.empty() && std::filesystem::equivalent(read, o.out, unknown))
+            throw error(errc::usage, sentence("--out: ", o.out, " is the directory of ", option,
+                                              ", which is only read: choose another path"));
+    }
 }
 
 }  // namespace calm::apps

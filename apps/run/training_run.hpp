@@ -42,8 +42,10 @@ public:
     // Compares settings with those that the run was started with. Then the directory is made, or its log cut to where
     // the run goes on. False, and said, where the run is finished already. Throws errc::usage with a table of the
     // settings that differ, unless they are to be taken, and errc::storage where another process began one meanwhile.
-    // `holds_out`: text is held out, so a run that is finished was measured at its end.
-    bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out);
+    // `holds_out`: text is held out, so a run that is finished was measured at its end. `fits` throws where the model
+    // to go on with cannot be read, and is called before anything changes.
+    bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
+               std::function<void()> const& fits);
 
     // The checkpoint to go on from, or nothing.
     [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
@@ -97,5 +99,16 @@ void tell_final(run_report& report, evaluation const& e, index_t steps);
 
 // What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what to change.
 std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate);
+
+// Says, where the autoencoder gives back less than 99 % of held-out tokens with its noise, that no language model on it
+// can be better.
+void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e);
+
+// Says on standard error where a model of the same sources held out other documents: what is scored may be what it
+// learned.
+void tell_of_another_holdout(stored_model const& model, data_options const& data);
+
+// Throws errc::usage where --out is the directory of --autoencoder or --init, which are only read.
+void refuse_same_directory(train_options const& o);
 
 }  // namespace calm::apps

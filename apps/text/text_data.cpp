@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/file.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/packing.hpp"
 
@@ -27,10 +27,12 @@ public:
     selected(selected const&) = delete;
     selected& operator=(selected const&) = delete;
     ~selected() {
-        if (skipped_.count > 0)
-            std::fprintf(stderr, "%s: %llu malformed left out; the first: %s\n",
-                         selection_.use == split::train ? "training" : "evaluation",
-                         static_cast<unsigned long long>(skipped_.count), skipped_.first.c_str());
+        if (skipped_.count == 0) return;
+        std::fprintf(stderr, "%s: %llu malformed left out%s\n",
+                     selection_.use == split::train ? "training" : "evaluation",
+                     static_cast<unsigned long long>(skipped_.count),
+                     skipped_.count > skipped_.reasons.size() ? ", among them:" : ":");
+        for (auto const& reason : skipped_.reasons) std::fprintf(stderr, "  %s\n", reason.c_str());
     }
     operator document_selection const&() const { return selection_; }
 
@@ -39,21 +41,43 @@ private:
     document_selection selection_;
 };
 
+// What `read` makes of text. An error that --skip-bad would have spared says so.
+template <class Read> auto made_by(Read const& read) {
+    try {
+        return read();
+    } catch (malformed_document const& bad) {
+        auto const where = bad.path() + (bad.place().empty() ? "" : ", " + bad.place()) + ": ";
+        throw error(bad.code(), bad.path(), bad.place(),
+                    std::string(bad.what()).substr(where.size()) + " (--skip-bad leaves such text out and counts it)");
+    }
+}
+
+// A file can be written there: its folder is made, and takes a file. Throws errc::storage.
+void require_writable(std::string const& path) {
+    auto const folder = std::filesystem::path(path).parent_path();
+    std::error_code failed;
+    if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+    if (failed) throw error(errc::storage, folder.string(), "", "the directory cannot be made: " + failed.message());
+    static_cast<void>(replaced_file(path));
+}
+
 corpus corpus_from(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed) {
     selected const documents(data, use, data_seed);
-    if (data.cache == "none") return build_corpus(data.sources, words, documents);
+    if (data.cache == "none") return made_by([&] { return build_corpus(data.sources, words, documents); });
     token_cache cache;
     cache.folder = data.cache;
     cache.tell = [](std::string const& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
-    return build_corpus(data.sources, words, documents, cache);
+    return made_by([&] { return build_corpus(data.sources, words, documents, cache); });
 }
 
 }  // namespace
 
 int train_tokenizer(tokenizer_options const& o) {
+    require_writable(o.out);  // rather now than after the work
     auto const seed = data_seed_of(o.data);
     selected const documents(o.data, split::train, seed);
-    auto const words = calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary), documents);
+    auto const words =
+        made_by([&] { return calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary), documents); });
     words.save(o.out);
     std::fprintf(stderr, "wrote %s: %d tokens, fingerprint %.16s\n", o.out.c_str(), words.vocabulary_size(),
                  words.fingerprint().c_str());
@@ -121,9 +145,17 @@ corpus training_text(data_options const& data, tokenizer const& words, std::uint
     return corpus_from(data, words, split::train, data_seed);
 }
 
-std::span<token_id const> first_blocks(std::span<token_id const> tokens, index_t block, std::size_t at_most) {
+std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t block, std::size_t at_most) {
     auto const size = static_cast<std::size_t>(block);
-    return tokens.first(std::min(tokens.size(), std::max(at_most / size, std::size_t{1}) * size));
+    std::size_t const all = blocks.size() / size;
+    std::size_t const count = std::min(all, std::max(at_most / size, std::size_t{1}));
+    std::vector<token_id> chosen;
+    chosen.reserve(count * size);
+    for (std::size_t i = 0; i < count; ++i) {
+        auto const one = blocks.subspan(i * all / count * size, size);
+        chosen.insert(chosen.end(), one.begin(), one.end());
+    }
+    return chosen;
 }
 
 std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
@@ -139,15 +171,20 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
             held.sources.push_back(spec);
     }
     if (held.sources.empty()) return {};
-    auto blocks = evaluation_blocks_of(held, words, rule, block, at_most);
-    blocks.resize(first_blocks(blocks, block, at_most).size());
-    return blocks;
+    auto const text = corpus_from(held, words, split::heldout, rule.seed);
+    // Of much text some documents, from the first to the last, are packed: so many that blocks can be chosen.
+    double const share = std::min(1.0, 16.0 * static_cast<double>(at_most) / static_cast<double>(text.tokens() + 1));
+    corpus part(text.specials());
+    std::size_t passed = 0;
+    for (std::size_t i = 0; i < text.documents(); passed += text.size(i), ++i)
+        if (static_cast<double>(part.tokens()) <= share * static_cast<double>(passed)) part.add(text.document(i));
+    return spread_blocks(evaluation_blocks(part, rule, static_cast<std::size_t>(block)), block, at_most);
 }
 
 std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
-                                           index_t block, std::size_t at_most) {
-    auto const text = corpus_from(data, words, split::heldout, rule.seed);
-    return evaluation_blocks(text, rule, static_cast<std::size_t>(block), at_most);
+                                           index_t block) {
+    return evaluation_blocks(corpus_from(data, words, split::heldout, rule.seed), rule,
+                             static_cast<std::size_t>(block));
 }
 
 }  // namespace calm::apps

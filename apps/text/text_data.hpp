@@ -16,7 +16,8 @@
 
 namespace calm::apps {
 
-// Learns a vocabulary and writes it.
+// Learns a vocabulary and writes it; the folder of the file is made. Throws errc::storage, before the text is read
+// where the file cannot be written.
 int train_tokenizer(tokenizer_options const& o);
 
 // The word that names the vocabulary of the markov source where a tokenizer file is expected.
@@ -48,18 +49,16 @@ void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_see
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed);
 
 // Blocks, packed by a rule whose seed is the data seed, at most `at_most` tokens, of what is held out of training:
-// generated text of its own split, or the documents of a holdout. Empty where nothing is held out. Throws errc::data
-// for less than one block.
+// generated text of its own split, or the documents of a holdout, from the first to the last. Empty where nothing is
+// held out. Throws errc::data for less than one block.
 std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
                                      index_t block, std::size_t at_most);
 
-// The blocks that evaluation is asked for: of what is held out, or of whole files without a holdout. Documents after
-// the first that make `at_most` tokens are left out.
+// The blocks that evaluation is asked for: of what is held out, or of whole files without a holdout.
 std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
-                                           index_t block,
-                                           std::size_t at_most = std::numeric_limits<std::size_t>::max());
+                                           index_t block);
 
-// The first whole blocks of `tokens`, as many as `at_most` tokens hold, at least one.
-std::span<token_id const> first_blocks(std::span<token_id const> tokens, index_t block, std::size_t at_most);
+// Of whole blocks as many as `at_most` tokens hold, at least one, at equal distances.
+std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t block, std::size_t at_most);
 
 }  // namespace calm::apps

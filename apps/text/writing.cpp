@@ -4,6 +4,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "calm/tensor/utf8.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
 #include "text/text_data.hpp"
@@ -46,10 +47,17 @@ std::vector<std::string> prompts_of(generate_options const& o) {
         if (prompt.ends_with('\r')) prompt.pop_back();
     }
     if (!o.prompts_file.empty()) {
-        auto const text = o.prompts_file == "-" ? standard_input() : bytes_of_file(o.prompts_file);
+        bool const standard = o.prompts_file == "-";
+        auto const text = standard ? standard_input() : bytes_of_file(o.prompts_file);
+        std::size_t number = 0;
         for (std::size_t at = 0; at < text.size();) {
             auto const end = std::min(text.find('\n', at), text.size());
             auto const line = text.substr(at, end - at);
+            ++number;
+            if (auto const valid = valid_prefix(line); valid < line.size())
+                throw error(errc::data, standard ? "standard input" : o.prompts_file,
+                            sentence("line ", number, ", byte ", valid),
+                            "no valid UTF-8: convert the prompts (iconv -f LATIN1 -t UTF-8, say)");
             prompts.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
             at = end + 1;
         }

@@ -17,7 +17,8 @@ sampler sampler_of(std::string const& name, std::string const& temperature, inde
 generation_settings generation_settings_of(generate_options const& o);
 
 // The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
-// prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage.
+// prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage, and
+// errc::data for a line of the file that is no UTF-8.
 std::vector<std::string> prompts_of(generate_options const& o);
 
 // What is counted of texts.

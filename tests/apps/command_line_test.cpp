@@ -92,6 +92,14 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     auto const lines = folder.with("prompts.txt", "one\r\n\nthree words here");
     BOOST_TEST(prompts({"--prompt", "a", "--prompts", lines, "--prompt=b"}) ==
                (std::vector<std::string>{"a", "b", "one", "", "three words here"}));
+    auto const latin1 = folder.with("latin1.txt", "\u00e9\n\nab\xe9 c\n");
+    try {
+        (void)prompts({"--prompts", latin1});
+        BOOST_ERROR("expected an error");
+    } catch (error const& wrong) {
+        BOOST_TEST((wrong.code() == errc::data));
+        BOOST_TEST(has(wrong.what(), "latin1.txt, line 3, byte 2: no valid UTF-8"));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
@@ -187,9 +195,49 @@ BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
     BOOST_TEST(has(refused({"--prompt", "a", "b"}), "quotes"));
 }
 
+BOOST_AUTO_TEST_CASE(a_stray_word_is_told_of_and_nothing_else) {
+    temporary_folder const folder;
+    auto const model = folder.path("");
+    auto const prompt = refusal(read_generate, {"--model", model, "Once upon"});
+    BOOST_TEST(prompt.starts_with("generate takes no such word: 'Once upon' after --model " + model +
+                                  "; a prompt is given as --prompt TEXT"),
+               prompt);
+    BOOST_TEST(!has(prompt, "problems"));
+    BOOST_TEST(has(refusal(read_generate, {"Once", "upon", "--model", model}), "no such word: 'Once upon'; a prompt"));
+    auto const stray = refusal(read_evaluate, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
+    BOOST_TEST(stray.starts_with("evaluate takes no such word: 'a.txt b.txt' after --model " + model), stray);
+    BOOST_TEST(!has(stray, "problems"));
+    BOOST_TEST(!has(stray, "--prompt"));
+}
+
+BOOST_AUTO_TEST_CASE(only_near_names_are_suggested) {
+    auto const threads = refusal(read_train, {"tokenizer", "--threads", "2"});
+    BOOST_TEST(has(threads, "train tokenizer has no option --threads\n"));
+    BOOST_TEST(has(refusal(read_train, {"tokenizer", "--vocabluary", "300"}), "did you mean --vocabulary?"));
+    BOOST_TEST(!has(refusal(read_train, {"words"}), "did you mean"));
+}
+
+BOOST_AUTO_TEST_CASE(one_file_of_options_serves_several_programs) {
+    temporary_folder const folder;
+    auto const file = folder.with("calm.toml", "data = [\"stories:100\"]\nholdout = \"6:5\"\nthreads = 1\nmodel = \"" +
+                                                   folder.path("") + "\"\n[tokenizer]\nvocabulary = 300\nout = \"" +
+                                                   folder.path("words") + "\"\n");
+    auto const words = read(read_train, {"tokenizer", "--config-file", file});
+    BOOST_TEST(std::get<tokenizer_options>(*words).data.holdout == "6:5");
+    BOOST_TEST(read(read_generate, {"--config-file", file})->threads == 1);
+    BOOST_TEST(read(read_evaluate, {"--config-file", file})->data.sources == std::vector<std::string>{"stories:100"});
+    BOOST_TEST(read(read_inspect, {"--config-file", file})->model == folder.path(""));
+    // Nothing is said of what a file that is not there may have set.
+    auto const absent = refusal(read_sweep, {"--config-file", folder.path("none.toml")});
+    BOOST_TEST(absent.starts_with(folder.path("none.toml") + ": expected a file of options"), absent);
+}
+
 BOOST_AUTO_TEST_CASE(help_leaves_nothing_to_do) {
     BOOST_TEST(!read(read_train, {"--help"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--help"}).has_value());
+    BOOST_TEST(!read(read_train, {"--version"}).has_value());
+    BOOST_TEST(!read(read_train, {"calm", "--version"}).has_value());
+    BOOST_TEST(!read(read_convert, {"--version"}).has_value());
     BOOST_TEST(!read(read_evaluate, {"-h"}).has_value());
     BOOST_TEST(!read(read_generate, {"--model", "x", "--help"}).has_value());
 }

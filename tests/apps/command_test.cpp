@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "calm/version.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
 #include "support/sentences.hpp"
@@ -115,17 +116,94 @@ BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
     variable const typo("CALM_SEEED", "1"), wrong("CALM_MINUTES", "soon");
     auto const said = refusal({"--config-file", file, "--sid", "left", "--plot=perhaps", "--run-name", "a", "b"});
     for (std::string const& part :
-         {std::string("10 problems"), std::string("there is no option --sid; did you mean --side?"),
-          std::string("--plot: expected true or false, found 'perhaps'"), std::string("--run-name: expected one value"),
+         {std::string("10 problems"), std::string("train calm has no option --sid; did you mean --side?"),
+          std::string("--plot: expected true or false, found 'perhaps'"),
+          std::string("train calm takes no such word: 'b' after --run-name a; a value with spaces"),
           std::string("CALM_SEEED, which is no option's; did you mean CALM_SEED?"),
           std::string("--minutes: expected a number from 0.5 to 100, found 'soon' (CALM_MINUTES)"),
-          file + ", line 1: train calm has no option minuts; did you mean minutes?",
-          std::string("found '-1' (") + file + ", line 2)", file + ", line 3: train calm has no option again",
+          file + ", line 1: no program reads minuts from a file of options; did you mean minutes?",
+          std::string("found '-1' (") + file + ", line 2)", file + ", line 3: no program reads again",
           std::string("--side: expected one value, found left and right (") + file,
           file + ", line 5: prompt: expected a value", std::string("there is no command clam; did you mean calm?")})
         BOOST_TEST((part == "10 problems" || has(said, part)), part << " is missing in " << said);
     BOOST_TEST(has(said, "--data is needed"));
-    BOOST_TEST(has(refusal({"--data", "a", "--config-file", folder.path("none.toml")}), "there is none"));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_hides_what_it_may_have_set) {
+    temporary_folder const folder;
+    for (auto const& file : {folder.path("none.toml"), folder.with("broken.toml", "data = = 1\n")}) {
+        auto const said = refusal({"--config-file", file, "--seed", "-1"});
+        BOOST_TEST(said.starts_with("2 problems\n  - " + file), said);
+        BOOST_TEST(has(said, "found '-1'"));
+        BOOST_TEST(!has(said, "is needed"));
+        BOOST_TEST(has(refusal({"--config-file", file}), file));
+        BOOST_TEST(!has(refusal({"--config-file", file}), "problems"));
+    }
+    BOOST_TEST(!has(refusal({"--config-file"}), "--data is needed"));
+    // So do values that were refused.
+    BOOST_TEST(!has(refusal({"--config-file", folder.with("empty.toml", "data = []\n")}), "is needed"));
+    // Questions to all options are not asked either, those to one are.
+    bool single = false, whole = false;
+    trial t;
+    t.c.check([&] { single = true; });
+    t.c.check_whole([&] { whole = true; });
+    BOOST_TEST(!calm::test::usage_sentence([&] { t.read({"--config-file", folder.path("none.toml")}); }).empty());
+    BOOST_TEST(single);
+    BOOST_TEST(!whole);
+    trial u;
+    u.c.check_whole([&] { whole = true; });
+    BOOST_TEST(u.read({"--data", "a"}));
+    BOOST_TEST(whole);
+}
+
+// --vocabulary, --temperature and --threads are of other programs than this trial.
+BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
+    temporary_folder const folder;
+    auto const shared = folder.with("shared.toml", "data = [\"a\"]\nvocabulary = 300\ntemperature = \"1/2\"\n"
+                                                   "threads = 2\nholdout = \"6:5\"\n[calm]\nseed = 3\n");
+    trial t;
+    BOOST_TEST(t.read({"--config-file", shared}));
+    BOOST_TEST(t.data == std::vector<std::string>{"a"});
+    BOOST_TEST(t.seed == 3U);
+    BOOST_TEST(!has(t.c.resolved(), "vocabulary"));
+    auto const said = [&](std::string const& content) {
+        return refusal({"--data", "a", "--config-file", folder.with("run.toml", content)});
+    };
+    BOOST_TEST(
+        has(said("holdot = \"6:5\"\n"), "no program reads holdot from a file of options; did you mean holdout?"));
+    BOOST_TEST(has(said("[calm]\nvocabulary = 300\n"), "line 2: train calm has no option vocabulary\n("));
+}
+
+BOOST_AUTO_TEST_CASE(flags_are_set_by_every_usual_word) {
+    temporary_folder const folder;
+    for (bool const set : {true, false})
+        for (std::string const& word : set ? std::vector<std::string>{"1", "true", "yes", "on"}
+                                           : std::vector<std::string>{"0", "false", "no", "off"}) {
+            auto const plot = [&](std::vector<std::string> words) {
+                trial t;
+                t.plot = !set;
+                words.insert(words.end(), {"--data", "a"});
+                BOOST_TEST(t.read(words));
+                BOOST_TEST(has(t.c.resolved(), set ? "plot = true  # " : "plot = false  # "));
+                return t.plot;
+            };
+            BOOST_TEST(plot({"--plot=" + word}) == set, word);
+            BOOST_TEST(plot({"--config-file", folder.with("a.toml", "plot = \"" + word + "\"\n")}) == set, word);
+            BOOST_TEST(plot({"--config-file", folder.with("a.json", R"({"plot": ")" + word + "\"}")}) == set, word);
+            variable const environment("CALM_PLOT", word);
+            BOOST_TEST(plot({}) == set, word);
+        }
+    variable const wrong("CALM_PLOT", "2");
+    BOOST_TEST(has(refusal({"--data", "a"}), "--plot: expected true or false, found '2' (CALM_PLOT)"));
+}
+
+BOOST_AUTO_TEST_CASE(the_version_is_an_option) {
+    auto const& [major, minor, patch] = calm::version;
+    BOOST_TEST(version_line("plot") == "plot of calm " + std::to_string(major) + "." + std::to_string(minor) + "." +
+                                           std::to_string(patch) + "\n");
+    BOOST_TEST(!trial().read({"--version"}));
+    BOOST_TEST(!trial().read({"--seed", "none", "--version"}));
+    BOOST_TEST(trial().read({"--data", "a", "--version=false"}));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_resolved_reads_back_to_the_same) {
@@ -138,7 +216,7 @@ BOOST_AUTO_TEST_CASE(what_is_resolved_reads_back_to_the_same) {
                                    "seed = \"18446744073709551615\"  # flag\n", "run-name = \"plain\"  # default\n",
                                    "prompt = [\"x\\ny\", \"\"]  # flag\n", "plot = false  # default\n"})
         BOOST_TEST(has(text, line), line << " is missing in " << text);
-    for (auto const* const word : {"side", "again", "config-file", "print-config", "completion"})
+    for (auto const* const word : {"side", "again", "config-file", "print-config", "completion", "version"})
         BOOST_TEST(!has(text, "\n" + std::string(word) + " ="), word);
     ::unsetenv("CALM_MINUTES");
     trial u;
@@ -185,6 +263,7 @@ BOOST_AUTO_TEST_CASE(completion_has_every_option_and_is_bash) {
     std::set<std::string> names;
     for (auto const& one : t.c.options()) names.insert(one.name);
     BOOST_TEST(names.contains("--print-config"));
+    BOOST_TEST(names.contains("--version"));
     for (auto const& name : names) BOOST_TEST(has(script, " " + name), name);
     BOOST_TEST(std::system(("bash -n " + folder.with("complete", script)).c_str()) == 0);
     // As bash calls it: names of options, then the choices of one.

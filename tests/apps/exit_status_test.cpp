@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause) {
     BOOST_TEST(status_of("evaluate --model . --data stories:100") == 5);
     static_cast<void>(shop().folder.with("no.model", "this is no vocabulary\n"));
     BOOST_TEST(status_of("train autoencoder --config tiny --tokenizer no.model --data stories:100 --out no") == 6);
-    BOOST_TEST(status_of("train tokenizer --vocabulary 300 --data stories:4000 --out none/words") == 10);
+    BOOST_TEST(status_of("train tokenizer --vocabulary 300 --data stories:4000 --out no.model/words") == 10);
     BOOST_TEST(status_of("train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 --dry-run "
                          "--out no >/dev/full") == 10);
     BOOST_TEST(status_of("inspect ae >/dev/full") == 10);
@@ -125,4 +125,15 @@ BOOST_AUTO_TEST_CASE(every_program_completes_its_options) {
                   "do grep -qe \"$o\" script || exit 9; done") == 0);
     BOOST_TEST(status_of("train --completion bash >script; train calm --help | grep -oE '^  --[a-z-]+' | while read o; "
                          "do grep -qe \"$o\" script || exit 9; done") == 0);
+}
+
+BOOST_AUTO_TEST_CASE(every_program_says_its_version) {
+    for (std::string const& program :
+         {std::string("train"), std::string("generate"), std::string("evaluate"), std::string("sweep"),
+          std::string("plot"), std::string("convert"), std::string("inspect")}) {
+        auto const said = shop().run(program + " --version");
+        BOOST_TEST(said.status == 0, said.err);
+        BOOST_TEST(said.out.starts_with(program + " of calm "), said.out);
+        BOOST_TEST(said.err.empty(), said.err);
+    }
 }

@@ -46,21 +46,88 @@ BOOST_AUTO_TEST_CASE(ids_of_large_files_are_kept_where_they_are_asked_to_be) {
 BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));
-    BOOST_TEST(test::has(test::sentence_of<error>([&] { (void)training_text(data, {}, 1); }), "a.jsonl, line 2"));
+    for (std::string const cache : {"", "none"}) {
+        data.cache = cache;
+        try {
+            (void)training_text(data, {}, 1);
+            BOOST_ERROR("expected an error");
+        } catch (error const& wrong) {
+            BOOST_TEST((wrong.code() == errc::data));
+            BOOST_TEST(wrong.path() == data.sources[0]);
+            BOOST_TEST(wrong.place() == "line 2");
+            BOOST_TEST(std::string(wrong.what()).starts_with(data.sources[0] + ", line 2: no valid JSON"));
+            BOOST_TEST(std::string(wrong.what()).ends_with("} (--skip-bad leaves such text out and counts it)"));
+        }
+    }
     data.skip_bad = true;
     BOOST_TEST(training_text(data, {}, 1).documents() == 2U);
 }
 
-BOOST_AUTO_TEST_CASE(held_out_blocks_are_the_first_of_all) {
+BOOST_AUTO_TEST_CASE(only_what_could_be_left_out_speaks_of_it) {
     test::temporary_folder const folder;
-    auto data = from(folder.with("a.jsonl", many_lines()));
+    auto const complaint = [](std::string const& spec, std::string const& held = "") {
+        auto data = from(spec);
+        data.holdout = held;
+        return test::sentence_of<error>([&] { (void)training_text(data, {}, 1); });
+    };
+    std::filesystem::create_directory(folder.path("texts"));
+    (void)folder.with("texts/empty.txt", "");
+    BOOST_TEST(complaint(folder.path("texts")) ==
+               folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad leaves " +
+                   "such text out and counts it)");
+    BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: no valid UTF-8"));
+    // A file that is named must have text, and the holdout must leave some.
+    for (auto const& said : {complaint(folder.path("texts/empty.txt")), complaint(folder.path("none")),
+                             complaint(folder.with("a.txt", "a"), "6:0")}) {
+        BOOST_TEST(!said.empty());
+        BOOST_TEST(!test::has(said, "--skip-bad"), said);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_vocabulary_that_cannot_be_written_is_not_learned) {
+    test::temporary_folder const folder;
+    tokenizer_options options;
+    options.data = from(folder.with("a.jsonl", "bad\n"));
+    options.vocabulary = 300;
+    auto const complaint = [&](std::string const& out) {
+        options.out = out;
+        return test::sentence_of<error>([&] { train_tokenizer(options); });
+    };
+    BOOST_TEST(test::has(complaint(folder.path("a.jsonl/x")), "a.jsonl: the directory cannot be made"));
+    BOOST_TEST(test::has(complaint(folder.path("new/deep/x")), "a.jsonl, line 1: no valid JSON"));
+    BOOST_TEST(std::filesystem::is_empty(folder.path("new/deep")));
+    options.data = from("stories:4000");
+    BOOST_TEST(complaint(folder.path("new/deep/x")) == "");
+    BOOST_TEST(tokenizer_named(folder.path("new/deep/x")).vocabulary_size() == 300);
+}
+
+BOOST_AUTO_TEST_CASE(held_out_blocks_are_spread_over_all) {
+    test::temporary_folder const folder;
+    std::string lines;  // each full of its own number
+    for (int i = 0; i < 1000; ++i) {
+        lines += "{\"text\": \"";
+        for (int k = 0; k < 200; ++k) lines += std::to_string(i) + " ";
+        lines += "\"}\n";
+    }
+    auto data = from(folder.with("a.jsonl", lines));
     data.cache = "none";
     data.holdout = "4:1";
     tokenizer const words;
     packing_rule const rule{.K = 4, .seed = 1};
     auto const all = heldout_blocks(data, words, rule, 64, 1'000'000);
     auto const some = heldout_blocks(data, words, rule, 64, 5000);
-    BOOST_TEST(all.size() > 200'000U);
+    BOOST_TEST(all.size() > 190'000U);
     BOOST_TEST(some.size() == 5000U / 64 * 64);
-    BOOST_TEST(std::equal(some.begin(), some.end(), all.begin()));
+    std::string const text = words.decode(some);
+    auto const holds_one_of = [&](int first, int last) {
+        for (int i = first; i < last; ++i)
+            if (text.find(" " + std::to_string(i) + " ") != std::string::npos) return true;
+        return false;
+    };
+    for (int first = 0; first < 1000; first += 100) BOOST_TEST(holds_one_of(first, first + 100), first);
+
+    std::vector<token_id> const counted{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
+    BOOST_TEST((spread_blocks(counted, 2, 6) == std::vector<token_id>{0, 0, 2, 2, 4, 4}));
+    BOOST_TEST(spread_blocks(counted, 2, 1).size() == 2U);
+    BOOST_TEST((spread_blocks(counted, 2, 100) == counted));
 }

@@ -48,7 +48,7 @@ struct trial {
     // Goes on to a step with a score. False where nothing is left to do. At the end of it `after` is called.
     bool steps_to(index_t step, double score, std::function<void(run_report&)> const& after = nullptr) {
         training_run run(options);
-        if (!run.begin(settings, recipe, true)) return false;
+        if (!run.begin(settings, recipe, true, [] {})) return false;
         text_blocks const blocks(text, 2, 2, 1, packing::unbroken);
         auto const calls = run.callbacks(
             recipe, blocks, write_model, [](progress const&) { return 0.0; }, [&] { return score; });
@@ -88,8 +88,42 @@ BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
     trial t;
     training_run late(t.options);
     BOOST_TEST(t.steps_to(5, 1));
-    BOOST_TEST(has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true); }), "was begun here meanwhile"));
+    BOOST_TEST(
+        has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true, [] {}); }), "was begun here meanwhile"));
     BOOST_TEST(std::filesystem::exists(t.folder.path("run/checkpoints/step-00000005")));
+}
+
+BOOST_AUTO_TEST_CASE(a_model_without_a_checkpoint_is_not_overwritten) {
+    trial t;
+    BOOST_TEST(t.steps_to(5, 1));
+    std::filesystem::remove_all(t.folder.path("run/checkpoints"));
+    static_cast<void>(t.folder.with("run/model.safetensors", "weights"));
+    BOOST_TEST(has(sentence_of<error>([&] { t.steps_to(13, 1); }), "holds a model, but no checkpoint to go on with"));
+    BOOST_TEST(t.folder.content("run/model.safetensors") == "weights");
+    t.options.fresh = true;
+    BOOST_TEST(t.steps_to(13, 1));
+    BOOST_TEST(!std::filesystem::exists(t.folder.path("run/model.safetensors")));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_whose_model_does_not_fit_is_left_as_it_is) {
+    trial t;
+    BOOST_TEST(t.steps_to(5, 1));
+    auto const log = t.folder.content("run/metrics.jsonl");
+    training_run other(t.options);
+    auto const refuse = [] { throw error(errc::config, "of another kind"); };
+    BOOST_TEST(sentence_of<error>([&] { other.begin(t.settings, t.recipe, true, refuse); }) == "of another kind");
+    BOOST_TEST(t.folder.content("run/metrics.jsonl") == log);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_read_is_not_written) {
+    trial t;
+    std::filesystem::create_directory(t.options.out);
+    BOOST_CHECK_NO_THROW(refuse_same_directory(t.options));
+    t.options.autoencoder = t.folder.path("run/../run");
+    BOOST_TEST(has(sentence_of<error>([&] { refuse_same_directory(t.options); }), "is the directory of --autoencoder"));
+    t.options.autoencoder = t.folder.path("none");
+    t.options.init = t.options.out;
+    BOOST_TEST(has(sentence_of<error>([&] { refuse_same_directory(t.options); }), "is the directory of --init"));
 }
 
 // Weights count, and not how they lie in files.

@@ -40,7 +40,13 @@ BOOST_AUTO_TEST_CASE(a_corpus_is_its_documents_encoded) {
     auto const complaint = sentence_of<calm::error>([&] {
         (void)calm::build_corpus(strings{file.path()}, bytes, {split::heldout, calm::holdout::parse("9:7")});
     });
-    BOOST_TEST(complaint.find("no document is left to evaluate on with the holdout 9:7") != std::string::npos);
+    auto const expected = "no document is left to evaluate on with the holdout 9:7 (documents in all: 3)";
+    BOOST_TEST(complaint.find(expected) != std::string::npos);
+    calm::test::temporary_file const one("one.txt", "only one");
+    auto const learned = sentence_of<calm::error>([&] {
+        (void)calm::train_tokenizer(strings{one.path()}, 300, {split::train, calm::holdout::parse("6:0")});
+    });
+    BOOST_TEST(learned.find("no document is left to train on with the holdout 6:0 (documents in all: 1)") == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(stories_are_counted_in_tokens_and_never_shared) {

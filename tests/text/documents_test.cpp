@@ -60,8 +60,9 @@ BOOST_AUTO_TEST_CASE(json_lines_give_their_text) {
 
 BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
     BOOST_TEST(has(complaint({}), "no text"));
-    BOOST_TEST(has(complaint({"a.pdf"}), "a.pdf: unknown kind of text \".pdf\": give a .txt file"));
-    BOOST_TEST(has(complaint({"folder/a"}), "unknown kind of text: give"));
+    temporary_file const pdf("a.pdf", "x");
+    BOOST_TEST(has(complaint({pdf.path()}), "a.pdf: unknown kind of text \".pdf\": give a .txt file"));
+    BOOST_TEST(has(complaint({"folder/a"}), "folder/a: there is no such file or folder"));
     BOOST_TEST(has(complaint({"no-such.txt"}), "no-such.txt: there is no such file"));
     temporary_file const empty("e.txt", "");
     BOOST_TEST(has(complaint({empty.path()}), "the file is empty"));
@@ -105,10 +106,13 @@ BOOST_AUTO_TEST_CASE(malformed_documents_are_left_out_and_have_no_number) {
     calm::skipped_documents skipped;
     BOOST_TEST(visited({file.path()}, {.skip = &skipped}) == (strings{"0", "1", "2"}));
     BOOST_TEST(skipped.count == 2U);
-    BOOST_TEST(has(skipped.first, "line 2: no valid JSON"));
+    BOOST_REQUIRE(skipped.reasons.size() == 2U);
+    BOOST_TEST(has(skipped.reasons[0], "line 2: no valid JSON"));
+    BOOST_TEST(has(skipped.reasons[1], "line 4: the object has no field"));
     BOOST_TEST(visited({file.path()}, {.use = split::heldout, .held = holdout::parse("3:1"), .skip = &skipped}) ==
                (strings{"1"}));
     BOOST_TEST(skipped.count == 4U);
+    BOOST_TEST(skipped.reasons.size() == 3U);  // some are enough
 }
 
 BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {
@@ -127,6 +131,26 @@ BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {
     // Generated stories do not move the numbers of files.
     auto const stories_first = visited({"stories:2000", file.path()}, {split::heldout, sixth});
     BOOST_TEST(strings(stories_first.end() - 3, stories_first.end()) == (strings{"2", "8", "14"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_holdout_that_leaves_nothing_is_said) {
+    temporary_file const text("a.txt", "one");
+    auto const left = [&](split use, std::string const& held) {
+        return sentence_of<calm::error>(
+            [&] { (void)visited({text.path()}, {.use = use, .held = holdout::parse(held)}); });
+    };
+    BOOST_TEST(left(split::heldout, "6:0") == "");
+    BOOST_TEST(left(split::train, "6:5") == "");
+    BOOST_TEST(has(left(split::train, "6:0"), "no document is left to train on with the holdout 6:0 (documents in all: "
+                                              "1): choose another m:r, give more documents, or cut a .txt file"));
+    BOOST_TEST(has(left(split::heldout, "6:5"), "no document is left to evaluate on with the holdout 6:5"));
+    // Where there is none at all it is not the holdout's fault.
+    temporary_file const bad("a.jsonl", "bad\n");
+    calm::skipped_documents skipped;
+    auto const none = sentence_of<calm::error>(
+        [&] { (void)visited({bad.path()}, {.held = holdout::parse("6:0"), .skip = &skipped}); });
+    BOOST_TEST(none == "no document is left to train on: give more documents");
+    BOOST_TEST(skipped.count == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(stories_end_after_n_tokens_and_splits_differ) {

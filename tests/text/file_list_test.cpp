@@ -60,8 +60,9 @@ BOOST_AUTO_TEST_CASE(a_file_is_itself_or_refused) {
     BOOST_TEST(files_of(f.at("b.txt")) == (strings{f.at("b.txt")}));
     BOOST_TEST(files_of(f.at(".e.txt")) == (strings{f.at(".e.txt")}));
     BOOST_TEST(has(complaint(f.at("notes.md")), "unknown kind of text \".md\": give a .txt file"));
-    BOOST_TEST(has(complaint("a.csv.gz"), "unknown kind of text \".csv.gz\""));
-    BOOST_TEST(has(complaint("a"), "unknown kind of text: give"));
-    BOOST_TEST(has(complaint(f.at("c.txt.gz")), "c.txt.gz: there is no such file"));
+    BOOST_TEST(has(complaint(f.folder.with("a.csv.gz", "x")), "unknown kind of text \".csv.gz\""));
+    BOOST_TEST(has(complaint(f.folder.with("a", "x")), "unknown kind of text: give"));
+    for (auto const* const name : {"c.txt.gz", "c.csv", "dep", "deep/more/"})
+        BOOST_TEST(has(complaint(f.at(name)), std::string(name) + ": there is no such file or folder"), name);
     BOOST_TEST(has(complaint(f.folder.with("empty.json", "")), "empty.json: the file is empty"));
 }

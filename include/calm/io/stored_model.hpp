@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "calm/io/config_json.hpp"
@@ -182,6 +183,13 @@ template <class Configuration> bool matches(Configuration const& compiled, store
 // missing, the two contradict each other, or the tokenizer is no file of its own in the directory.
 inline stored_model read_model_description(std::string const& directory) {
     stored_model m{directory, {}};
+    std::error_code unknown;
+    if (!std::filesystem::exists(directory, unknown))
+        throw error(errc::model_file, directory, "", "there is no such directory: expected one of a model");
+    if (!std::filesystem::exists(m.path(config_file), unknown))
+        throw error(errc::model_file, directory, "",
+                    "holds no config.json: expected the directory of a model, with config.json, weights and tokenizer; "
+                    "that of a run gets them with its first checkpoint");
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = detail::described_sizes(d);

@@ -38,12 +38,7 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
         if (source.is_generated()) source.visit(selection, number, add);
         for (auto const& file : source.files()) add_file(made, file, number, add);
     }
-    require(made.documents() > 0, errc::data, [&] {
-        return "no document is left " + std::string(selection.use == split::train ? "to train on" : "to evaluate on") +
-               (selection.held
-                    ? " with the holdout " + selection.held->text() + ": choose another one or give more documents"
-                    : ": give more documents");
-    });
+    require_documents(made.documents() > 0, number, selection);
     return made;
 }
 

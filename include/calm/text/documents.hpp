@@ -145,13 +145,30 @@ private:
     return sources;
 }
 
+// Throws errc::data unless a selection took any of what there was; `all` documents of files were numbered.
+inline void require_documents(bool any, std::uint64_t all, document_selection const& selection) {
+    if (any) return;
+    auto const left =
+        std::string("no document is left ") + (selection.use == split::train ? "to train on" : "to evaluate on");
+    require(selection.held && all > 0, errc::data, left, ": give more documents");
+    throw error(errc::data, sentence(left, " with the holdout ", selection.held->text(), " (documents in all: ", all,
+                                     "): choose another m:r, give more documents, or cut a .txt file, which is one "
+                                     "document, into several"));
+}
+
 // Visits the selected documents of a list of SPECs; those of files are numbered from 0 through the whole list. For
 // training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
-// document_source.
+// document_source, and errc::data where no document is selected.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
                             document_visitor const& visitor) {
     std::uint64_t number = 0;
-    for (auto const& source : document_sources(specs)) source.visit(selection, number, visitor);
+    bool any = false;
+    document_visitor const noting = [&](std::string_view document) {
+        any = true;
+        return visitor(document);
+    };
+    for (auto const& source : document_sources(specs)) source.visit(selection, number, noting);
+    require_documents(any, number, selection);
 }
 
 }  // namespace calm

@@ -73,11 +73,16 @@ inline std::string suffix_of(std::filesystem::path const& path) {
     namespace fs = std::filesystem;
     std::error_code failure;
     std::vector<std::string> files;
+    bool const there = fs::exists(spec, failure);
     if (fs::is_directory(spec, failure)) {
         files = detail::files_below(spec);
-    } else if (!fs::exists(spec, failure) && spec.find_first_of("*?[") != std::string::npos) {
+    } else if (!there && spec.find_first_of("*?[") != std::string::npos) {
         files = detail::files_matching(spec);
     } else {
+        if (!there)
+            throw error(errc::data, spec, "",
+                        "there is no such file or folder: check the path, or give stories:N or markov:N for generated "
+                        "text");
         auto const suffix = detail::suffix_of(spec);
         if (!text_format_of(spec))
             throw error(errc::usage, spec, "",
@@ -85,7 +90,6 @@ inline std::string suffix_of(std::filesystem::path const& path) {
                             ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" a "
                             "line), each also .gz or .zst, a folder or a pattern of them, stories:N for N tokens of "
                             "generated stories, or markov:N for N symbols of a Markov chain");
-        if (!fs::exists(spec, failure)) throw error(errc::data, spec, "", "there is no such file: check the path");
         if (fs::is_regular_file(spec, failure) && fs::file_size(spec, failure) == 0 && !failure)
             throw error(errc::data, spec, "", "the file is empty: give a file with text in it");
         files = {spec};

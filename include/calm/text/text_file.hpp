@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/utf8.hpp"
@@ -40,13 +41,22 @@ struct text_limits {
     std::size_t file = std::size_t{1} << 30;  // a .txt, decompressed
 };
 
+// The error of a malformed document that ends the work: it would be left out where skipped documents are counted.
+class malformed_document : public error {
+public:
+    explicit malformed_document(error const& why) : error(why) {}
+};
+
 // Malformed documents that were left out instead of ending the work.
 struct skipped_documents {
-    std::uint64_t count = 0;
-    std::string first;  // what was wrong with the first
+    static constexpr std::size_t most_reasons = 3;
 
+    std::uint64_t count = 0;
+    std::vector<std::string> reasons;  // what was wrong with some, the first among them
+
+    // Notes `more` of them, and what was wrong with the first of these.
     void add(std::uint64_t more, std::string const& why) {
-        if (count == 0 && more > 0) first = why;
+        if (more > 0 && reasons.size() < most_reasons) reasons.push_back(why);
         count += more;
     }
 };
@@ -78,9 +88,9 @@ namespace detail {
 
 }  // namespace detail
 
-// Visits the documents of a file in order, held one at a time. What is malformed ends the work with errc::data and
-// names file, line or byte, and cause; or, where `skip` is given, is left out and counted there: one line, or what
-// remains of a damaged compressed file, or a whole .txt.
+// Visits the documents of a file in order, held one at a time. What is malformed ends the work with a
+// malformed_document, of errc::data, that names file, line or byte, and cause; or, where `skip` is given, is left out
+// and counted there: one line, or what remains of a damaged compressed file, or a whole .txt.
 [[gnu::cold]] inline void read_documents(std::string const& path, text_limits const& limits, skipped_documents* skip,
                                          std::function<void(std::string_view)> const& visitor) {
     // Whether there is a further document; `read` says.
@@ -89,7 +99,8 @@ namespace detail {
             try {
                 return read();
             } catch (error const& bad) {
-                if (skip == nullptr || bad.code() != errc::data) throw;
+                if (bad.code() != errc::data) throw;
+                if (skip == nullptr) throw malformed_document(bad);
                 skip->add(1, bad.what());
             }
         }
@@ -110,7 +121,8 @@ namespace detail {
         visitor(text);
     }
     if (any || (skip != nullptr && skip->count > seen)) return;
-    error const blank(errc::data, path, "", "the file has only blank lines: give one object a line");
+    malformed_document const blank(
+        error(errc::data, path, "", "the file has only blank lines: give one object a line"));
     if (skip == nullptr) throw blank;
     skip->add(1, blank.what());
 }

@@ -222,7 +222,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
         });
     facts.content = detail::content_of_file(file);
     facts.skipped = skipped.count;
-    std::string_view const first(skipped.first);
+    std::string_view const first = skipped.reasons.empty() ? std::string_view() : skipped.reasons.front();
     facts.first_skipped = detail::characters<256>(first.substr(0, valid_prefix(first.substr(0, 255))));
 
     struct timespec clock {};
