@@ -90,8 +90,9 @@ bool register_configuration(entry one) {
 entry const& configuration_named(std::string const& name) {
     for (auto const& one : registered())
         if (one.name == name) return one;
+    auto const near = did_you_mean(name, names());
     throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +
-                                  (registered().size() == 1 ? " is" : " are") + did_you_mean(name, names()) +
+                                  (registered().size() == 1 ? " is" : " are") + (near.empty() ? "." : near) +
                                   " If apps/configs/" + name +
                                   ".cpp is there, this compiles it: " + line_that_compiles(name));
 }
