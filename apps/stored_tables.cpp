@@ -134,8 +134,8 @@ std::string noise_text(stored_model const& model) {
     if (d.kind == model_kind::autoregressive) return "";
     if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not at hand";
     auto const ae = detail::described_autoencoder(d);
-    double const std = d.calm ? d.calm->posterior_std : 0;
-    return (std > 0 ? formatted("std %.3f on its training text; ", std) : "") +
+    double const posterior_std = d.calm ? d.calm->posterior_std : 0;
+    return (posterior_std > 0 ? formatted("std %.3f on its training text; ", posterior_std) : "") +
            formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
                      ae.ae_dropout);
 }

@@ -352,8 +352,7 @@ std::string no_context_sentence(double brier_1, double unigram_brier_1, double r
         "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
         "learned no context yet. Unless it rises at the next evaluations, stop: mostly the rate is too high, so start "
         "again with --rate %.1e; otherwise the run is too short for this vocabulary, or the autoencoder's posterior "
-        "std "
-        "is below 0.2 (a larger --kl-weight)",
+        "std is below 0.2 (a larger --kl-weight)",
         brier_1, unigram_brier_1, rate / 2);
 }
 
@@ -367,10 +366,8 @@ void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e) {
 void tell_of_another_holdout(stored_model const& model, data_options const& data) {
     if (!model.description.calm || !model.description.calm->data) return;
     auto const& trained = *model.description.calm->data;
-    auto const& sources = trained.sources;
-    bool const shared = std::any_of(data.sources.begin(), data.sources.end(), [&](std::string const& source) {
-        return std::find(sources.begin(), sources.end(), source) != sources.end();
-    });
+    bool const shared = std::find_first_of(data.sources.begin(), data.sources.end(), trained.sources.begin(),
+                                           trained.sources.end()) != data.sources.end();
     if (!shared || trained.holdout.empty() || trained.holdout == data.holdout) return;
     std::fprintf(stderr, "%s was trained with --holdout %s: %s, text that it learned is among what is held out here\n",
                  model.directory.c_str(), trained.holdout.c_str(),
