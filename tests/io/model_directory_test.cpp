@@ -18,7 +18,7 @@ using variants = boost::mpl::list<base_variant, two_variant>;
 namespace {
 
 bool skipped() {
-    return !fixtures_present(boost::unit_test::framework::current_test_case().p_id);
+    return !fixtures_present();
 }
 std::string sentence_of(auto&& call) {
     return calm::test::sentence_of<error>(call);

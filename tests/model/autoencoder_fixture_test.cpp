@@ -8,7 +8,7 @@ using namespace calm::test;
 using variants = boost::mpl::list<base_variant, two_variant>;
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, variants) {
-    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "autoencoder");

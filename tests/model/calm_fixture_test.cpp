@@ -18,7 +18,7 @@ template <class Head> std::vector<float> noise_of(fixture const& f, index_t posi
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, variants) {
-    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using head = energy_head<C>;
     fixture const f(variant_name<C>(), "head_energy");
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants) {
-    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using model_type = calm_model<C>;
     using head = typename model_type::head_type;

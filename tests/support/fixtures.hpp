@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
-#include <iostream>
 #include <limits>
 #include <span>
 #include <string>
@@ -24,6 +23,7 @@
 
 #include "calm/io/safetensors.hpp"
 #include "support/close.hpp"
+#include "support/skipped.hpp"
 
 namespace calm::test {
 
@@ -41,11 +41,15 @@ inline boost::test_tools::assertion_result fixtures_present(boost::unit_test::te
     auto const folder = fixtures_folder();
     if (std::filesystem::is_directory(folder)) return true;
     auto const why = "no fixtures in " + folder.string() + "; set CALM_FIXTURES to their folder";
-    std::cerr << "skipped: " << boost::unit_test::framework::get(test, boost::unit_test::TUT_ANY).full_name() << ": "
-              << why << '\n';
+    skip(why, test);
     boost::test_tools::assertion_result absent(false);
     absent.message() << why;
     return absent;
+}
+
+// Whether the fixtures are there; where not, the case that is running is skipped, and returns.
+inline bool fixtures_present() {
+    return !!fixtures_present(boost::unit_test::framework::current_test_unit().p_id);
 }
 
 // The directory of a published model, e.g. checkpoint("base", "calm_sharded").
@@ -54,7 +58,8 @@ inline std::string checkpoint(char const* variant, char const* name) {
 }
 
 // BOOST_AUTO_TEST_CASE(name, *calm::test::with_fixtures): the case is skipped, saying why, where the folder is absent.
-inline boost::unit_test::precondition const with_fixtures(fixtures_present);
+inline boost::unit_test::precondition const with_fixtures(
+    static_cast<boost::test_tools::assertion_result (*)(boost::unit_test::test_unit_id)>(fixtures_present));
 
 // One file of fixtures, e.g. fixture("base", "energy_score"). A name or key that is not there throws.
 class fixture {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the tests of text find the shared files, if they are there.
+// Where the tests of text find the shared files. A case that finds one missing is skipped, and returns.
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,21 +8,20 @@
 #include <string_view>
 #include <utility>
 
+#include "support/skipped.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace calm::test {
 
-// The path of a file of the shared folder, or nothing.
+// The path of a file of the shared folder; the case is skipped where it is not there.
 inline std::optional<std::string> shared_file(std::string const& name) {
-#ifdef CALM_SHARED_DIR
     auto const path = std::filesystem::path(CALM_SHARED_DIR) / name;
     if (std::filesystem::exists(path)) return path.string();
-#endif
-    (void)name;
+    skip("there is no " + path.string());
     return std::nullopt;
 }
 
-// The path of a fixture: under CALM_FIXTURES if that is set, else in the shared folder.
+// The path of a fixture: under CALM_FIXTURES if that is set, else in the shared folder; skipped likewise.
 inline std::optional<std::string> fixture(std::string const& name) {
     if (char const* folder = std::getenv("CALM_FIXTURES")) {
         auto const path = std::filesystem::path(folder) / name;

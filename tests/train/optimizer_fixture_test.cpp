@@ -61,7 +61,7 @@ template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, ind
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants) {
-    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants) {
-    if (!fixtures_present(boost::unit_test::framework::current_test_case().p_id)) return;
+    if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
