@@ -15,7 +15,7 @@ template <index_t D, class T = float, class Backend = cpu> struct embedding {
     explicit embedding(index_t vocabulary) :
         weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
 
-    [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V
+    [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V: ids are 0 .. V - 1
 
     struct saved {
         vector_view<token_id const, dyn, Backend> ids;  // (R)

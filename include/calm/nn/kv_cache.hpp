@@ -23,7 +23,7 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
 
     [[nodiscard]] index_t sequences() const { return keys.extent(0); }  // B
     [[nodiscard]] index_t capacity() const { return keys.extent(1); }   // positions that each sequence has memory for
-    // filled positions of one of 0 .. B - 1
+    // Filled positions of one of 0 .. B - 1.
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
     // 0 .. B - 1.
     [[nodiscard]] std::vector<index_t> all() const {
