@@ -1,5 +1,6 @@
 #pragma once
-// BrierLM: how good a model of text is, estimated from its samples alone (spec 8). Host code on token ids.
+// BrierLM: how good a model of text is, estimated from its samples alone (arXiv 2510.27688; Brier-n, BrierLM and its
+// error in docs/mathematics.md). Host code on token ids.
 
 #include <algorithm>
 #include <array>
@@ -18,8 +19,8 @@ namespace calm {
 
 // Brier-1 to Brier-4: the first n tokens are one event, n = 1..4.
 inline constexpr std::size_t brier_orders = 4;
-using brier_scores = std::array<double, brier_orders>;
-using brier_counts = std::array<std::int64_t, brier_orders>;
+using brier_scores = std::array<double, brier_orders>;  // of Brier-1 .. Brier-4, in [-1, 1] for exact probabilities
+using brier_counts = std::array<std::int64_t, brier_orders>;  // agreements of the first 1 .. 4 tokens
 
 // How many patches of K tokens hold the first four: for K < 4 a position is scored by several.
 constexpr std::size_t brier_patches(std::size_t K) {
@@ -43,6 +44,7 @@ inline std::span<token_id const> brier_target(std::span<token_id const> block, s
 // samples (N, R, K) is {samples.subspan(r * K), K, R * K}. Throws errc::usage for fewer than 4 tokens or no sample.
 class sample_rows {
 public:
+    // The tokens stay the caller's. Neighbouring samples begin `stride` >= K tokens apart.
     sample_rows(std::span<token_id const> tokens, std::size_t K, std::size_t stride) :
         tokens_(tokens), stride_(stride) {
         require(K >= brier_orders, errc::usage, "calm::sample_rows: Brier-4 needs samples of at least 4 tokens");
@@ -50,11 +52,12 @@ public:
                 "calm::sample_rows: expected samples of K tokens that do not overlap");
         count_ = (tokens.size() - K) / stride + 1;
     }
+    // Without gaps, (N, K). Throws errc::usage too where the tokens are no multiple of K.
     sample_rows(std::span<token_id const> tokens, std::size_t K) : sample_rows(tokens, K, K) {
         require(tokens.size() % K == 0, errc::usage, "calm::sample_rows: expected a multiple of K tokens");
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  // N
     // The first four tokens of a sample.
     [[nodiscard]] std::span<token_id const, brier_orders> operator[](std::size_t i) const {
         return tokens_.subspan(i * stride_).template first<brier_orders>();
@@ -193,9 +196,10 @@ inline double brier_lm(brier_scores const& scores) {
 
 // The counted positions of one sequence (block), summed.
 struct brier_sequence {
-    brier_scores sum{};
-    std::int64_t count = 0;
+    brier_scores sum{};      // of Brier-1 .. Brier-4
+    std::int64_t count = 0;  // positions in the sum
 
+    // One more counted position.
     void add(brier_scores const& position) {
         for (std::size_t n = 0; n < brier_orders; ++n) sum[n] += position[n];
         ++count;
@@ -204,12 +208,12 @@ struct brier_sequence {
 
 // Brier-n = sum over counted positions / count, BrierLM, and their standard errors.
 struct brier_report {
-    brier_scores brier{};
-    double brier_lm = 0.0;
-    std::optional<brier_scores> brier_error;  // nothing with a single sequence
-    std::optional<double> brier_lm_error;
-    std::int64_t positions = 0;
-    std::int64_t sequences = 0;  // those with a counted position
+    brier_scores brier{};                     // Brier-1 .. Brier-4
+    double brier_lm = 0.0;                    // in 0 .. 100, higher is better
+    std::optional<brier_scores> brier_error;  // one standard error each; nothing with a single sequence
+    std::optional<double> brier_lm_error;     // one standard error; nothing with a single sequence
+    std::int64_t positions = 0;               // that were counted
+    std::int64_t sequences = 0;               // those with a counted position
 };
 
 // Scores and delete-one-sequence jackknife standard errors, sqrt((S-1)/S sum_s (theta_(-s) - mean)^2), theta_(-s) being
