@@ -51,7 +51,7 @@ struct autoencoder_description {
 struct data_description {
     std::string mode = "padded";       // padded or published: how documents become patches
     std::int64_t block_tokens = 2048;  // length of a block
-    std::uint64_t data_seed = 0;       // of generated sources, order and alignment
+    std::uint64_t data_seed = 0;       // of generated sources
     std::string holdout;               // "m:r", or empty
     std::vector<std::string> sources;  // as the command line named them
     json_extras extras;                // of this object
@@ -69,7 +69,7 @@ struct data_description {
 // Which tokenizer a model's ids belong to.
 struct tokenizer_description {
     std::string file = "tokenizer.model";  // name beside the config.json
-    std::string pattern;                   // of a piece, in PCRE2's syntax; empty where the file says it
+    std::string pattern;                   // of a piece (pretokenizer.hpp); empty for symbols
     std::string fingerprint;               // tokenizer::fingerprint, hexadecimal
     json_extras extras;                    // of this object
 

@@ -15,7 +15,7 @@ namespace calm {
 
 // The place of the next block: all there is to know to go on.
 struct block_position {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;  // from 0
     std::uint64_t index = 0;  // of the block within the epoch
     friend bool operator==(block_position const&, block_position const&) = default;
 };

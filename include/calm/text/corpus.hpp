@@ -23,6 +23,7 @@ namespace calm {
 // the disk.
 class corpus {
 public:
+    // Without documents.
     explicit corpus(special_tokens specials) : specials_(specials) {}
 
     // Adds a document at the end: `append` is called with the vector of all ids and appends those of the document.
@@ -78,6 +79,7 @@ public:
         auto const [begin, end] = bounds(in, i);
         return end - begin;
     }
+    // For packing; all -1 where there are none.
     [[nodiscard]] special_tokens const& specials() const { return specials_; }
 
 private:

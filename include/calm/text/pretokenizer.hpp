@@ -2,6 +2,7 @@
 // Cutting text into the pieces inside which byte pairs merge.
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
+// PCRE2's functions for bytes.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #endif
 #include <pcre2.h>
@@ -18,7 +19,7 @@
 
 namespace calm {
 
-// Llama 3's pattern of a piece, as published (spec 2). \s means Unicode's White_Space property.
+// Llama 3's pattern of a piece, as published. \s means Unicode's White_Space property.
 inline constexpr std::string_view piece_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
