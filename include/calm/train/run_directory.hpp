@@ -43,8 +43,8 @@ namespace calm {
 
 // A checkpoint that was found whole.
 struct found_checkpoint {
-    std::string directory;
-    checkpoint_record record;
+    std::string directory;     // where it lies
+    checkpoint_record record;  // what its state.json says
 };
 
 // One process holds it at a time, until the object is gone or the process has died, however it died.
@@ -78,7 +78,7 @@ public:
         remove_leftovers();
     }
 
-    [[nodiscard]] std::string const& path() const { return path_; }
+    [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
     // Where a file of it lies.
     [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(path_, file); }
 
