@@ -79,7 +79,8 @@ inline void count_agreement(std::span<token_id const, brier_orders> a, std::span
 
 }  // namespace detail
 
-// For every order, how many samples begin like the target (its first four tokens count).
+// For every order, how many samples begin like the target (its first four tokens count). Throws errc::usage for a
+// shorter target.
 inline brier_counts count_hits(sample_rows samples, std::span<token_id const> target) {
     require(target.size() >= brier_orders, errc::usage, "calm::count_hits: a target has at least 4 tokens");
     brier_counts hits{};
@@ -98,7 +99,8 @@ inline brier_counts count_pairs(sample_rows samples) {
 
 // The hits of K < 4 tokens a patch, from the samples of ceil(4/K) positions, (N, K) of each one after another: those of
 // the position that is scored and of the ones after it, all drawn after the true text before them. Sample i hits the
-// first n tokens where its patches do at all these positions, which has the probability of the first n tokens.
+// first n tokens where its patches do at all these positions, which has the probability of the first n tokens. Throws
+// errc::usage for samples of other sizes.
 inline brier_counts count_hits(std::span<token_id const> positions, std::size_t K, std::span<token_id const> target) {
     std::size_t const patches = brier_patches(K);
     require(positions.size() % (patches * K) == 0 && !positions.empty(), errc::usage,
@@ -151,7 +153,7 @@ void count_branching_pairs(std::vector<token_id>& prefix, std::span<token_id con
 // The pairs of K < 4 tokens a patch, from the samples (N, K) of one position: every sample goes on along its own
 // tokens. `draw(prefix, out)` fills out (m, K) with independent patches after the text before the position and
 // `prefix`, whole patches of samples. It is asked only where two samples are still equal, a prefix right after the one
-// that it continues or after a sibling.
+// that it continues or after a sibling. Throws errc::usage for samples that are not K tokens each.
 template <class Draw>
 requires std::invocable<Draw&, std::span<token_id const>, std::span<token_id>>
     brier_counts count_pairs(std::span<token_id const> samples, std::size_t K, Draw&& draw) {

@@ -151,6 +151,7 @@ std::vector<any_parameter<T, Backend>> frozen_parameters_of(Model& model) {
 }
 
 // Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
+// The arenas own it. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
     for (auto const& p : parameters_of<Backend>(model)) {
         using T = typename std::remove_cvref_t<decltype(p)>::scalar;

@@ -57,7 +57,8 @@ template <class X> auto transposed(X&& x) {
     return detail::transposed(detail::as_matrix(x));
 }
 
-// Columns First .. First + Count of a matrix as an operand; nothing is moved.
+// Columns First .. First + Count of a matrix as an operand; nothing is moved. Throws errc::usage where they are not all
+// there.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     auto const m = detail::as_matrix(x);
     return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {

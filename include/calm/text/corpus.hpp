@@ -42,7 +42,8 @@ public:
         return add([&](std::vector<token_id>& all) { all.insert(all.end(), ids.begin(), ids.end()); });
     }
 
-    // Adds the entries of a file for which takes(i) holds, at the end.
+    // Adds the entries of a file for which takes(i) holds, at the end. Throws errc::data for a file of 2^32 or
+    // more.
     template <class Takes>
     requires std::is_invocable_r_v<bool, Takes, std::size_t>
     void add(std::shared_ptr<token_file const> file, Takes&& takes) {

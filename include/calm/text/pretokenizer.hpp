@@ -27,7 +27,8 @@ inline constexpr std::string_view piece_pattern =
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own.
+// The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own. Throws errc::tokenizer
+// where it does not tell.
 [[nodiscard]] inline std::string unicode_version() {
     int const size = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr);  // with the zero at the end
     require(size > 0, errc::tokenizer, "expected a PCRE2 that tells its version of Unicode, found another one");

@@ -135,7 +135,8 @@ public:
         return best ? read_record(directory_of(*best)).score : std::nullopt;
     }
 
-    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies.
+    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies. Throws
+    // errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
         std::vector<std::string> names;
