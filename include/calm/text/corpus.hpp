@@ -29,8 +29,7 @@ public:
     // Adds a document at the end: `append` is called with the vector of all ids and appends those of the document.
     // Returns the number of ids appended.
     template <class Append>
-    requires std::is_invocable_v < Append, std::vector<token_id>
-    & > std::size_t add(Append&& append) {
+    requires(std::is_invocable_v<Append, std::vector<token_id>&>) std::size_t add(Append&& append) {
         std::size_t const before = ids_.size();
         std::forward<Append>(append)(ids_);
         if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
