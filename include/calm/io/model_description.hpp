@@ -133,7 +133,7 @@ struct model_description {
     double beta = 1.0;                            // exponent of the energy score, in (0, 2)
     double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
     double initializer_range = 0.02;              // of other programs; kept
-    std::int64_t max_position_embeddings = 2048;  // of other programs; kept
+    std::int64_t max_position_embeddings = 2048;  // patches of a sequence, as published
     std::optional<std::int64_t> bos_token_id;     // of other programs; kept
     std::optional<std::int64_t> eos_token_id;     // of other programs; kept
     std::optional<std::int64_t> pad_token_id;     // of other programs; kept
