@@ -26,10 +26,10 @@ struct json_extras {
 // The autoencoder's sizes and loss. In its own config.json these are keys of the file; in a CALM's they stand in our
 // object "calm", because the published file does not have them.
 struct autoencoder_description {
-    std::int64_t hidden_size = 512;         // D
+    std::int64_t hidden_size = 512;         // D, width of a hidden state
     std::int64_t intermediate_size = 1280;  // inner width of SwiGLU
-    std::int64_t num_encoder_layers = 2;    // even
-    std::int64_t num_decoder_layers = 2;    // even
+    std::int64_t num_encoder_layers = 2;    // even: half on tokens, half on patches
+    std::int64_t num_decoder_layers = 2;    // even: half on patches, half on tokens
     double ae_dropout = 0.15;               // of input tokens and of the latent, in [0, 1)
     double kl_clamp = 0.5;                  // nats a dimension
     double kl_weight = 1e-3;                // of the divergence in the loss
@@ -115,9 +115,9 @@ struct model_description {
 
     std::vector<std::string> architectures{"EnergyTransformer"};  // the first decides the kind
     std::string model_type = "energy";                            // the head's name, or llama
-    std::int64_t vocab_size = 0;                                  // V
-    std::int64_t patch_size = 4;                                  // K
-    std::int64_t latent_size = 128;                               // L
+    std::int64_t vocab_size = 0;                                  // V, the number of ids
+    std::int64_t patch_size = 4;                                  // K tokens a patch
+    std::int64_t latent_size = 128;                               // L dimensions of a latent vector
     autoencoder_description autoencoder;          // of the kind autoencoder; a CALM may have one in `calm`
     std::int64_t hidden_size = 0;                 // D of the backbone
     std::int64_t intermediate_size = 0;           // inner width of SwiGLU
@@ -129,7 +129,7 @@ struct model_description {
     std::string ae_path;                          // directory of the autoencoder, relative to this one
     std::int64_t num_mlp_layers = 4;              // head blocks
     std::int64_t noise_size = 64;                 // numbers of a sample's noise
-    std::int64_t num_samples = 8;                 // N
+    std::int64_t num_samples = 8;                 // N samples a position, in training
     double beta = 1.0;                            // exponent of the energy score, in (0, 2)
     double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
     double initializer_range = 0.02;              // of other programs; kept

@@ -32,7 +32,7 @@ struct stored_model {
     std::shared_ptr<stored_weights const> weights = {};    // of a model that was read, never nullptr
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
 
-    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V
+    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
     // Of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const {
         return (std::filesystem::path(directory) / file).string();

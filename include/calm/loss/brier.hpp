@@ -57,7 +57,7 @@ public:
         require(tokens.size() % K == 0, errc::usage, "calm::sample_rows: expected a multiple of K tokens");
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }  // N
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  // N, the number of samples
     // The first four tokens of a sample.
     [[nodiscard]] std::span<token_id const, brier_orders> operator[](std::size_t i) const {
         return tokens_.subspan(i * stride_).template first<brier_orders>();

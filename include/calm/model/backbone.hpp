@@ -125,7 +125,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     struct cache {
         std::vector<kv_cache<T, block::attention_type::kv_width, Backend>> layers;  // of each block, in order
 
-        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B
+        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
         // Patches that each sequence has memory for.
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
         // Patches read of one of 0 .. B - 1.

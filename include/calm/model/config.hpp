@@ -16,12 +16,12 @@ enum class input_kind { tokens, latents, both };
 // The autoencoder's sizes, with the names and meanings of the published config.json; all positive.
 struct autoencoder_configuration {
     index_t vocab_size = 32000;        // the default where no tokenizer decides
-    index_t patch_size = 4;            // K
-    index_t hidden_size = 512;         // D
+    index_t patch_size = 4;            // K tokens a patch
+    index_t hidden_size = 512;         // D, width of a hidden state
     index_t intermediate_size = 1280;  // inner width of SwiGLU
     index_t num_encoder_layers = 2;    // even: half on tokens, half on patches
     index_t num_decoder_layers = 2;    // even: half on patches, half on tokens
-    index_t latent_size = 128;         // L
+    index_t latent_size = 128;         // L dimensions of a latent vector
 
     friend constexpr bool operator==(autoencoder_configuration const&, autoencoder_configuration const&) = default;
 };

@@ -21,7 +21,7 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
         keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)),
         lengths(static_cast<std::size_t>(sequences), 0) {}
 
-    [[nodiscard]] index_t sequences() const { return keys.extent(0); }  // B
+    [[nodiscard]] index_t sequences() const { return keys.extent(0); }  // B, how many it has room for
     [[nodiscard]] index_t capacity() const { return keys.extent(1); }   // positions that each sequence has memory for
     // Filled positions of one of 0 .. B - 1.
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }

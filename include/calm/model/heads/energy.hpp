@@ -57,7 +57,7 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
 
     // Of forward, for backward; views of ctx.saved's memory, the result in out.
     struct saved {
-        index_t samples;                                                // N
+        index_t samples;                                                // N samples a position
         typename layer_norm<D, T, Backend>::saved norm;                 // y: (R N, D)
         const_rows y;                                                   // (R, D)
         rows_view a1;                                                   // (R N, D) before the first SiLU
