@@ -7,13 +7,14 @@
 // line.
 #define CALM_VERSION 100
 
+// Continuous autoregressive language models: all of the library. What stands in calm::detail is nobody's interface.
 namespace calm {
 
 // A version, compared as versions are.
 struct version_number {
-    int major;
-    int minor;
-    int patch;
+    int major;  // CALM_VERSION / 10000
+    int minor;  // a new one may change an interface while major is 0
+    int patch;  // a new one changes none
     friend constexpr auto operator<=>(version_number const&, version_number const&) = default;
 };
 

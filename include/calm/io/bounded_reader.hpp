@@ -17,11 +17,12 @@
 
 namespace calm {
 
-// a + b and a * b, or nothing where 64 bits cannot hold them.
+// a + b, or nothing where 64 bits cannot hold it.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
     if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
     return a + b;
 }
+// a * b, or nothing where 64 bits cannot hold it.
 constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
     if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
     return a * b;
@@ -31,13 +32,15 @@ constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::ui
 // expected there and how much was found. The bytes are not owned.
 class bounded_reader {
 public:
+    // At byte 0 of a file that errors call `path`; `code` is what they throw.
     bounded_reader(std::span<std::byte const> bytes, std::string path, errc code = errc::model_file) :
         bytes_(bytes), path_(std::move(path)), code_(code) {}
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return bytes_.size(); }
-    [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+    [[nodiscard]] std::uint64_t size() const noexcept { return bytes_.size(); }  // bytes of the file
+    [[nodiscard]] std::uint64_t position() const noexcept { return position_; }  // of the next byte, from 0
+    // Bytes from the position to the end.
     [[nodiscard]] std::uint64_t remaining() const noexcept { return size() - position_; }
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // what errors call the file
 
     // Moves to a byte of the file, 0 <= position <= size().
     void seek(std::uint64_t position, std::string_view what) {
@@ -70,8 +73,9 @@ public:
         return value;
     }
 
-    // Throws an error of this file, at the present byte or at the one named.
+    // Throws an error of this file, at the present byte.
     [[noreturn]] void fail(std::string const& sentence) const { fail(position_, sentence); }
+    // The same at the byte named.
     [[noreturn]] void fail(std::uint64_t byte, std::string const& sentence) const {
         throw error(code_, path_, "byte " + std::to_string(byte), sentence);
     }

@@ -1,6 +1,6 @@
 #pragma once
-// config.json of the published layouts and of ours (spec 12): read into a description, and written back with every
-// key that it came with.
+// config.json of the published layouts and of ours, read into a description, and written back with every key that it
+// came with.
 
 #include <cstddef>
 #include <cstdint>

@@ -24,6 +24,7 @@
 
 namespace calm {
 
+// How convert_model writes what it read.
 struct conversion {
     std::optional<stored_type> as;  // of floating-point tensors; none: as stored
     std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // of tensors in one file

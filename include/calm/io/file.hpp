@@ -86,7 +86,9 @@ public:
         return {path, static_cast<std::byte const*>(at), size};
     }
 
+    // The bytes go over; what is moved from has none.
     mapped_file(mapped_file&& from) noexcept { swap(from); }
+    // The two change files.
     mapped_file& operator=(mapped_file&& from) noexcept {
         swap(from);
         return *this;
@@ -95,8 +97,10 @@ public:
         if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
     }
 
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
+    // The whole file, from its first byte.
     [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return {data_, size_}; }
+    // The same, without a check of its encoding.
     [[nodiscard]] std::string_view text() const noexcept { return {reinterpret_cast<char const*>(data_), size_}; }
 
 private:
@@ -117,6 +121,7 @@ private:
 // a reader meets the old file or the whole new one. Without a commit the part is removed. One writer a path at a time.
 class replaced_file {
 public:
+    // Creates or empties `path.partial`. Throws errc::storage where that cannot be, or is a link.
     explicit replaced_file(std::string path) :
         path_(std::move(path)), partial_(path_ + ".partial"),
         fd_(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)) {
@@ -138,6 +143,7 @@ public:
             bytes = bytes.subspan(static_cast<std::size_t>(written));
         }
     }
+    // The same for text.
     void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
     // Makes the new file the file. Throws errc::storage; the old file then still stands.

@@ -1,5 +1,7 @@
 #pragma once
-// What a config.json says, as run-time values: the published keys of every kind of model, and ours (spec 12).
+// What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
+// of a description calls key(name, member, required) for every key, and key.only(name, value) for what must have one
+// value.
 
 #include <array>
 #include <cstdint>
@@ -17,22 +19,23 @@ namespace calm {
 // What an object of the file held besides the keys known here, as JSON text, and which known keys it did not have.
 // Both are kept, so that reading and writing changes no value.
 struct json_extras {
-    std::map<std::string, std::string> others;
-    std::set<std::string> omitted;
+    std::map<std::string, std::string> others;  // JSON text by its key
+    std::set<std::string> omitted;              // known keys that were not there
 };
 
 // The autoencoder's sizes and loss. In its own config.json these are keys of the file; in a CALM's they stand in our
 // object "calm", because the published file does not have them.
 struct autoencoder_description {
-    std::int64_t hidden_size = 512;
-    std::int64_t intermediate_size = 1280;
-    std::int64_t num_encoder_layers = 2;
-    std::int64_t num_decoder_layers = 2;
-    double ae_dropout = 0.15;
-    double kl_clamp = 0.5;
-    double kl_weight = 1e-3;
-    json_extras extras;
+    std::int64_t hidden_size = 512;         // D, width of a hidden state
+    std::int64_t intermediate_size = 1280;  // inner width of SwiGLU
+    std::int64_t num_encoder_layers = 2;    // even: half on tokens, half on patches
+    std::int64_t num_decoder_layers = 2;    // even: half on patches, half on tokens
+    double ae_dropout = 0.15;               // of input tokens and of the latent, in [0, 1)
+    double kl_clamp = 0.5;                  // nats a dimension
+    double kl_weight = 1e-3;                // of the divergence in the loss
+    json_extras extras;                     // of this object
 
+    // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("hidden_size", self.hidden_size, true);
         key("intermediate_size", self.intermediate_size, true);
@@ -44,15 +47,16 @@ struct autoencoder_description {
     }
 };
 
-// What a model was trained on (spec 2).
+// What a model was trained on (docs/programs.md).
 struct data_description {
-    std::string mode = "padded";
-    std::int64_t block_tokens = 2048;
-    std::uint64_t data_seed = 0;
-    std::string holdout;  // "m:r", or empty
-    std::vector<std::string> sources;
-    json_extras extras;
+    std::string mode = "padded";       // padded or published: how documents become patches
+    std::int64_t block_tokens = 2048;  // length of a block
+    std::uint64_t data_seed = 0;       // of generated sources
+    std::string holdout;               // "m:r", or empty
+    std::vector<std::string> sources;  // as the command line named them
+    json_extras extras;                // of this object
 
+    // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("mode", self.mode, true);
         key("block_tokens", self.block_tokens, true);
@@ -62,12 +66,14 @@ struct data_description {
     }
 };
 
+// Which tokenizer a model's ids belong to.
 struct tokenizer_description {
-    std::string file = "tokenizer.model";
-    std::string pattern;
-    std::string fingerprint;
-    json_extras extras;
+    std::string file = "tokenizer.model";  // name beside the config.json
+    std::string pattern;                   // of a piece (pretokenizer.hpp); empty for symbols
+    std::string fingerprint;               // tokenizer::fingerprint, hexadecimal
+    json_extras extras;                    // of this object
 
+    // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("file", self.file, true);
         key("pattern", self.pattern);
@@ -77,15 +83,16 @@ struct tokenizer_description {
 
 // Our object "calm" inside a published config.json.
 struct calm_description {
-    std::string configuration;
-    std::optional<autoencoder_description> autoencoder;
+    std::string configuration;                           // its name, for messages; the sizes count
+    std::optional<autoencoder_description> autoencoder;  // of a CALM, whose published file does not have it
     double posterior_std = 0;               // of the autoencoder's training text, mean over elements; 0: not known
     std::int64_t num_target_samples = 100;  // M
     std::string input = "tokens";           // of the backbone: tokens, latents or both
-    std::optional<data_description> data;
-    std::optional<tokenizer_description> tokenizer;
-    json_extras extras;
+    std::optional<data_description> data;   // none where it is not known
+    std::optional<tokenizer_description> tokenizer;  // none where the model has no text
+    json_extras extras;                              // of this object
 
+    // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key.only("format", 1, true);
         key("configuration", self.configuration);
@@ -98,45 +105,47 @@ struct calm_description {
     }
 };
 
+// What a model directory holds.
 enum class model_kind { autoencoder, calm, autoregressive };
 
 // A config.json. Which members count follows from the kind: visit() names them, under their keys in the file.
 struct model_description {
-    model_kind kind = model_kind::calm;
-    std::string head = "energy";  // of a CALM: energy, flow, diffusion or margin
+    model_kind kind = model_kind::calm;  // decides which members count
+    std::string head = "energy";         // of a CALM: energy, flow, diffusion or margin
 
-    std::vector<std::string> architectures{"EnergyTransformer"};
-    std::string model_type = "energy";
-    std::int64_t vocab_size = 0;          // V
-    std::int64_t patch_size = 4;          // K
-    std::int64_t latent_size = 128;       // L
-    autoencoder_description autoencoder;  // of the kind autoencoder; a CALM may have one in `calm`
-    std::int64_t hidden_size = 0;         // D of the backbone
-    std::int64_t intermediate_size = 0;
-    std::int64_t num_hidden_layers = 0;
-    std::int64_t num_attention_heads = 0;
-    std::int64_t num_key_value_heads = 0;
-    double rope_theta = 10000.0;
-    bool use_cache = true;
-    std::string ae_path;
-    std::int64_t num_mlp_layers = 4;  // head blocks
-    std::int64_t noise_size = 64;
-    std::int64_t num_samples = 8;  // N
-    double beta = 1.0;
-    double rms_norm_eps = 1e-6;
-    double initializer_range = 0.02;
-    std::int64_t max_position_embeddings = 2048;
-    std::optional<std::int64_t> bos_token_id;
-    std::optional<std::int64_t> eos_token_id;
-    std::optional<std::int64_t> pad_token_id;
-    bool tie_word_embeddings = false;
-    std::string torch_dtype = "float32";
-    std::optional<calm_description> calm;
-    json_extras extras;
+    std::vector<std::string> architectures{"EnergyTransformer"};  // the first decides the kind
+    std::string model_type = "energy";                            // the head's name, or llama
+    std::int64_t vocab_size = 0;                                  // V, the number of ids
+    std::int64_t patch_size = 4;                                  // K tokens a patch
+    std::int64_t latent_size = 128;                               // L dimensions of a latent vector
+    autoencoder_description autoencoder;          // of the kind autoencoder; a CALM may have one in `calm`
+    std::int64_t hidden_size = 0;                 // D of the backbone
+    std::int64_t intermediate_size = 0;           // inner width of SwiGLU
+    std::int64_t num_hidden_layers = 0;           // blocks of the backbone
+    std::int64_t num_attention_heads = 0;         // query heads
+    std::int64_t num_key_value_heads = 0;         // as num_attention_heads where the file has none
+    double rope_theta = 10000.0;                  // base of the rotary angles
+    bool use_cache = true;                        // of other programs; kept
+    std::string ae_path;                          // directory of the autoencoder, relative to this one
+    std::int64_t num_mlp_layers = 4;              // head blocks
+    std::int64_t noise_size = 64;                 // numbers of a sample's noise
+    std::int64_t num_samples = 8;                 // N samples a position, in training
+    double beta = 1.0;                            // exponent of the energy score, in (0, 2)
+    double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
+    double initializer_range = 0.02;              // of other programs; kept
+    std::int64_t max_position_embeddings = 2048;  // patches of a sequence, as published
+    std::optional<std::int64_t> bos_token_id;     // of other programs; kept
+    std::optional<std::int64_t> eos_token_id;     // of other programs; kept
+    std::optional<std::int64_t> pad_token_id;     // of other programs; kept
+    bool tie_word_embeddings = false;             // of other programs; kept
+    std::string torch_dtype = "float32";          // type of the stored weights
+    std::optional<calm_description> calm;         // our object, none in a published file
+    json_extras extras;                           // of the file
 
     // A description to be filled in and written. Throws errc::config for an unknown head.
     static model_description of(model_kind kind, std::string const& head = "energy");
 
+    // Names every key of the kind.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("architectures", self.architectures);
         if (self.kind != model_kind::autoencoder) key("model_type", self.model_type);
@@ -186,9 +195,10 @@ struct model_description {
 
 // The names that heads and their models have in files.
 struct head_names {
-    std::string_view head;  // also the model_type
-    std::string_view architecture;
+    std::string_view head;          // also the model_type
+    std::string_view architecture;  // the first of architectures
 };
+// All heads that a config.json may name; those in head_kind can be computed.
 inline constexpr std::array<head_names, 4> known_heads{{{"energy", "EnergyTransformer"},
                                                         {"flow", "FlowTransformer"},
                                                         {"diffusion", "DiffusionTransformer"},

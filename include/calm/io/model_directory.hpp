@@ -1,5 +1,5 @@
 #pragma once
-// Models to and from their directories (spec 12): config.json, model.safetensors, and what lies beside them.
+// Models to and from their directories: config.json, model.safetensors, and what lies beside them.
 
 #include <map>
 #include <string>
@@ -61,11 +61,13 @@ void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model)
     }
 }
 
-// The objectives that a description states, for training on or measuring a loss.
+// The autoencoder's objective that a description states, for training on or measuring a loss; the published one where
+// it states none.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
     auto const ae = detail::described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
 }
+// The same of the energy head.
 inline energy_objective energy_objective_of(model_description const& d) {
     return {d.num_samples, d.calm ? d.calm->num_target_samples : 100, d.beta};
 }
@@ -92,6 +94,7 @@ model_description describe_autoencoder(index_t vocabulary, autoencoder_objective
     d.calm = std::move(ours);
     return d;
 }
+// The same of a CALM, of whose autoencoder our object gets sizes and loss.
 template <configuration C>
 model_description describe_calm(index_t vocabulary, energy_objective const& o, autoencoder_objective const& ae,
                                 calm_description ours) {

@@ -25,13 +25,13 @@ namespace calm {
 // A tensor as a pickle describes it: a window on a storage, counted in elements. Nothing is checked against the
 // storage.
 struct pickled_tensor {
-    std::string name;
-    stored_type type = stored_type::f32;
-    std::string storage;  // its key
-    std::uint64_t storage_elements = 0;
-    std::uint64_t offset = 0;
-    std::vector<index_t> shape;
-    std::vector<index_t> strides;
+    std::string name;                     // its key in the dictionary
+    stored_type type = stored_type::f32;  // of an element
+    std::string storage;                  // its key
+    std::uint64_t storage_elements = 0;   // elements of the storage
+    std::uint64_t offset = 0;             // of its first element in the storage
+    std::vector<index_t> shape;           // sizes
+    std::vector<index_t> strides;         // between neighbours of each dimension
 };
 
 namespace detail {

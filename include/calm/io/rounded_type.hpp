@@ -72,9 +72,11 @@ std::span<std::byte const> rounded_block(std::span<double const> from, std::span
 
 }  // namespace detail
 
+// The bits of x as bfloat16, rounded to nearest with ties to even; too large a number becomes infinity.
 inline std::uint16_t to_bf16(double x) {
     return detail::to_16_bits<8>(x);
 }
+// The same as IEEE half precision.
 inline std::uint16_t to_f16(double x) {
     return detail::to_16_bits<5>(x);
 }

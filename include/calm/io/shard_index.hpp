@@ -28,7 +28,7 @@ namespace calm {
 // What an index says: the file of every tensor, and the bytes of all tensors where it states them.
 struct shard_index {
     std::map<std::string, std::string, std::less<>> files;  // tensor -> name of a file beside the index
-    std::optional<std::uint64_t> total_size;
+    std::optional<std::uint64_t> total_size;                // bytes of all tensors
 
     // The names of the files, each once.
     [[nodiscard]] std::set<std::string> shards() const {

@@ -19,20 +19,21 @@
 
 namespace calm {
 
-inline constexpr std::string_view config_file = "config.json";
+inline constexpr std::string_view config_file = "config.json";  // in every model directory
 // The counts of tokens and pairs beside a CALM.
 inline constexpr std::string_view bigram_file = "bigram.counts";
 
 // A model directory before its model is built: enough to choose a configuration that is compiled. Copies share the open
 // files.
 struct stored_model {
-    std::string directory;
-    model_description description;
+    std::string directory;                                 // as it was asked for
+    model_description description;                         // its config.json
     configuration sizes = {};                              // of an autoencoder, sizes.autoencoder alone counts
     std::shared_ptr<stored_weights const> weights = {};    // of a model that was read, never nullptr
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
 
-    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }
+    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
+    // Of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const {
         return (std::filesystem::path(directory) / file).string();
     }
@@ -162,6 +163,7 @@ inline std::vector<std::string> differences(autoencoder_configuration const& exp
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     return list.lines;
 }
+// The same of a CALM.
 inline std::vector<std::string> differences(configuration const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", detail::name_of(model_kind::calm), detail::name_of(found.description.kind));

@@ -28,10 +28,10 @@ enum class stored_type : std::uint8_t { boolean, u8, i8, u16, i16, f16, bf16, u3
 
 // One tensor of a file, read or to be written: row-major, low byte first. The bytes are not owned.
 struct stored_tensor {
-    std::string name;
-    stored_type type = stored_type::f32;
-    std::vector<index_t> shape;
-    std::span<std::byte const> bytes;
+    std::string name;                     // as in the file
+    stored_type type = stored_type::f32;  // of an element
+    std::vector<index_t> shape;           // sizes, each at least 0
+    std::span<std::byte const> bytes;     // of all elements
 
     // Number of elements.
     [[nodiscard]] std::size_t count() const;
@@ -60,10 +60,11 @@ inline constexpr std::array<stored_type_facts, 13> stored_types{{{stored_type::b
 
 }  // namespace detail
 
-// The name a type has in a file ("F32") and the bytes of one element.
+// The name a type has in a file: "F32".
 inline std::string_view name_of(stored_type type) {
     return detail::stored_types[static_cast<std::size_t>(type)].name;
 }
+// Bytes of one element.
 inline std::uint64_t bytes_of(stored_type type) {
     return detail::stored_types[static_cast<std::size_t>(type)].bytes;
 }

@@ -20,8 +20,9 @@
 
 namespace calm {
 
-inline constexpr std::string_view weights_file = "model.safetensors";
+inline constexpr std::string_view weights_file = "model.safetensors";  // in a directory written here
 
+// The published layouts, in the order in which they are looked for.
 enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
 
 namespace detail {
@@ -70,7 +71,7 @@ public:
                     "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none of them");
     }
 
-    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }
+    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }  // which was found
     // Whether one of the files that hold the tensors has this name.
     [[nodiscard]] bool holds_file(std::string_view name) const {
         return std::any_of(files_.begin(), files_.end(),

@@ -26,8 +26,10 @@ public:
         for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
     }
 
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // what errors call the table
+    // In the order of the files.
     [[nodiscard]] std::span<stored_tensor const> tensors() const noexcept { return tensors_; }
+    // Of all files.
     [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept { return metadata_; }
 
     // The tensor of a name, or null.
@@ -46,10 +48,12 @@ public:
         return *found;
     }
 
-    // The elements of one of its tensors as numbers: see read_into and integers_of in stored_tensor.hpp.
+    // All elements of one of its floating-point tensors: see read_into in stored_tensor.hpp, whose errors name the
+    // table.
     template <class T> void read_into(stored_tensor const& tensor, std::span<T> to) const {
         calm::read_into(tensor, to, path());
     }
+    // All elements of one of its integer tensors: see integers_of in stored_tensor.hpp.
     [[nodiscard]] std::vector<std::int64_t> integers(stored_tensor const& tensor) const {
         return integers_of(tensor, path());
     }

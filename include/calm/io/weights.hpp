@@ -1,6 +1,6 @@
 #pragma once
-// Parameters to and from files of weights, under the names that visit() gives them (spec 12): of a model those of
-// parameters_of, and of frozen_parameters_of.
+// Parameters to and from files of weights, under the names that visit() gives them: of a model those of parameters_of,
+// and of frozen_parameters_of.
 
 #include <algorithm>
 #include <array>
@@ -23,11 +23,13 @@ namespace calm {
 
 // A second name of a tensor that some files hold twice. A name that ends in '.' stands for all that begin with it.
 struct tied_name {
-    std::string_view name;
-    std::string_view same_as;
+    std::string_view name;     // the second name
+    std::string_view same_as;  // the first
 };
+// In a published autoencoder.
 inline constexpr std::array<tied_name, 1> tied_names_of_autoencoder{
     {{"decoder.lm_head_weight", "encoder.embed_tokens.weight"}}};
+// In a published CALM.
 inline constexpr std::array<tied_name, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};

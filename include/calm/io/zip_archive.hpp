@@ -55,11 +55,11 @@ inline std::uint32_t crc32_of(std::span<std::byte const> bytes) {
 
 // One entry: where its bytes lie in the file.
 struct zip_entry {
-    std::string name;
-    std::uint64_t header = 0;  // byte at which its local header begins
-    std::uint64_t begin = 0;   // byte at which its content begins
-    std::uint32_t crc = 0;
-    std::span<std::byte const> bytes;
+    std::string name;                  // of the entry
+    std::uint64_t header = 0;          // byte at which its local header begins
+    std::uint64_t begin = 0;           // byte at which its content begins
+    std::uint32_t crc = 0;             // CRC-32 that the archive states
+    std::span<std::byte const> bytes;  // the content
 };
 
 // The entries of an archive in the order of the file. Only what a reader needs no trust for is accepted: entries are
@@ -83,6 +83,7 @@ public:
         check_places();
     }
 
+    // In the order of the file.
     [[nodiscard]] std::span<zip_entry const> entries() const noexcept { return entries_; }
     // The entry of a name, or null.
     [[nodiscard]] zip_entry const* find(std::string_view name) const {

@@ -1,5 +1,6 @@
 #pragma once
-// BrierLM: how good a model of text is, estimated from its samples alone (spec 8). Host code on token ids.
+// BrierLM: how good a model of text is, estimated from its samples alone (arXiv 2510.27688; Brier-n, BrierLM and its
+// error in docs/mathematics.md). Host code on token ids.
 
 #include <algorithm>
 #include <array>
@@ -18,8 +19,8 @@ namespace calm {
 
 // Brier-1 to Brier-4: the first n tokens are one event, n = 1..4.
 inline constexpr std::size_t brier_orders = 4;
-using brier_scores = std::array<double, brier_orders>;
-using brier_counts = std::array<std::int64_t, brier_orders>;
+using brier_scores = std::array<double, brier_orders>;  // of Brier-1 .. Brier-4, in [-1, 1] for exact probabilities
+using brier_counts = std::array<std::int64_t, brier_orders>;  // agreements of the first 1 .. 4 tokens
 
 // How many patches of K tokens hold the first four: for K < 4 a position is scored by several.
 constexpr std::size_t brier_patches(std::size_t K) {
@@ -43,6 +44,7 @@ inline std::span<token_id const> brier_target(std::span<token_id const> block, s
 // samples (N, R, K) is {samples.subspan(r * K), K, R * K}. Throws errc::usage for fewer than 4 tokens or no sample.
 class sample_rows {
 public:
+    // The tokens stay the caller's. Neighbouring samples begin `stride` >= K tokens apart.
     sample_rows(std::span<token_id const> tokens, std::size_t K, std::size_t stride) :
         tokens_(tokens), stride_(stride) {
         require(K >= brier_orders, errc::usage, "calm::sample_rows: Brier-4 needs samples of at least 4 tokens");
@@ -50,11 +52,12 @@ public:
                 "calm::sample_rows: expected samples of K tokens that do not overlap");
         count_ = (tokens.size() - K) / stride + 1;
     }
+    // Without gaps, (N, K). Throws errc::usage too where the tokens are no multiple of K.
     sample_rows(std::span<token_id const> tokens, std::size_t K) : sample_rows(tokens, K, K) {
         require(tokens.size() % K == 0, errc::usage, "calm::sample_rows: expected a multiple of K tokens");
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  // N, the number of samples
     // The first four tokens of a sample.
     [[nodiscard]] std::span<token_id const, brier_orders> operator[](std::size_t i) const {
         return tokens_.subspan(i * stride_).template first<brier_orders>();
@@ -76,7 +79,8 @@ inline void count_agreement(std::span<token_id const, brier_orders> a, std::span
 
 }  // namespace detail
 
-// For every order, how many samples begin like the target (its first four tokens count).
+// For every order, how many samples begin like the target (its first four tokens count). Throws errc::usage for a
+// shorter target.
 inline brier_counts count_hits(sample_rows samples, std::span<token_id const> target) {
     require(target.size() >= brier_orders, errc::usage, "calm::count_hits: a target has at least 4 tokens");
     brier_counts hits{};
@@ -95,7 +99,8 @@ inline brier_counts count_pairs(sample_rows samples) {
 
 // The hits of K < 4 tokens a patch, from the samples of ceil(4/K) positions, (N, K) of each one after another: those of
 // the position that is scored and of the ones after it, all drawn after the true text before them. Sample i hits the
-// first n tokens where its patches do at all these positions, which has the probability of the first n tokens.
+// first n tokens where its patches do at all these positions, which has the probability of the first n tokens. Throws
+// errc::usage for samples of other sizes.
 inline brier_counts count_hits(std::span<token_id const> positions, std::size_t K, std::span<token_id const> target) {
     std::size_t const patches = brier_patches(K);
     require(positions.size() % (patches * K) == 0 && !positions.empty(), errc::usage,
@@ -148,7 +153,7 @@ void count_branching_pairs(std::vector<token_id>& prefix, std::span<token_id con
 // The pairs of K < 4 tokens a patch, from the samples (N, K) of one position: every sample goes on along its own
 // tokens. `draw(prefix, out)` fills out (m, K) with independent patches after the text before the position and
 // `prefix`, whole patches of samples. It is asked only where two samples are still equal, a prefix right after the one
-// that it continues or after a sibling.
+// that it continues or after a sibling. Throws errc::usage for samples that are not K tokens each.
 template <class Draw>
 requires std::invocable<Draw&, std::span<token_id const>, std::span<token_id>>
     brier_counts count_pairs(std::span<token_id const> samples, std::size_t K, Draw&& draw) {
@@ -193,9 +198,10 @@ inline double brier_lm(brier_scores const& scores) {
 
 // The counted positions of one sequence (block), summed.
 struct brier_sequence {
-    brier_scores sum{};
-    std::int64_t count = 0;
+    brier_scores sum{};      // of Brier-1 .. Brier-4
+    std::int64_t count = 0;  // positions in the sum
 
+    // One more counted position.
     void add(brier_scores const& position) {
         for (std::size_t n = 0; n < brier_orders; ++n) sum[n] += position[n];
         ++count;
@@ -204,12 +210,12 @@ struct brier_sequence {
 
 // Brier-n = sum over counted positions / count, BrierLM, and their standard errors.
 struct brier_report {
-    brier_scores brier{};
-    double brier_lm = 0.0;
-    std::optional<brier_scores> brier_error;  // nothing with a single sequence
-    std::optional<double> brier_lm_error;
-    std::int64_t positions = 0;
-    std::int64_t sequences = 0;  // those with a counted position
+    brier_scores brier{};                     // Brier-1 .. Brier-4
+    double brier_lm = 0.0;                    // in 0 .. 100, higher is better
+    std::optional<brier_scores> brier_error;  // one standard error each; nothing with a single sequence
+    std::optional<double> brier_lm_error;     // one standard error; nothing with a single sequence
+    std::int64_t positions = 0;               // that were counted
+    std::int64_t sequences = 0;               // those with a counted position
 };
 
 // Scores and delete-one-sequence jackknife standard errors, sqrt((S-1)/S sum_s (theta_(-s) - mean)^2), theta_(-s) being

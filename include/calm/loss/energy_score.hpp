@@ -1,5 +1,6 @@
 #pragma once
-// The energy score (spec 5) with its gradient, in one pass that stores neither targets nor differences.
+// The energy score (Gneiting and Raftery 2007; energy score in docs/mathematics.md) with its gradient, in one pass that
+// stores neither targets nor differences.
 
 #include <array>
 #include <complex>
@@ -195,7 +196,7 @@ void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targe
 // higher is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss
 // -mean(score). score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets
 // or given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0.
-// float, double or std::complex<double>. The result does not depend on the number of threads. (spec 5)
+// float, double or std::complex<double>. The result does not depend on the number of threads.
 template <class Backend, class X, class Targets, class T = typename X::value_type>
 void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,

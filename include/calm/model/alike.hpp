@@ -17,15 +17,15 @@ inline constexpr token_id not_decoded = -1;
 // With a group of n and least n, where only n that are all equal matter; with least 2 where those of a group are
 // counted; with 1 to the end. The last group may be smaller.
 struct alike_groups {
-    std::size_t size;
-    std::size_t least;
+    std::size_t size;   // patches of a group, at least 1
+    std::size_t least;  // how many of them must agree so far
 };
 
 // Orders patches (R, K), given by their numbers, by their first k tokens, and equal ones by number.
 struct by_tokens {
-    std::span<token_id const> patches;
-    std::size_t K;
-    std::size_t k;
+    std::span<token_id const> patches;  // (R, K)
+    std::size_t K;                      // tokens a patch
+    std::size_t k;                      // how many of them count, at most K
 
     // Below, at or above 0, as a's tokens come before, are, or come after b's.
     [[nodiscard]] int compare(std::size_t a, std::size_t b) const {
@@ -35,6 +35,7 @@ struct by_tokens {
             if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
         return 0;
     }
+    // Whether patch a comes before patch b, for std::sort.
     bool operator()(std::size_t a, std::size_t b) const {
         int const c = compare(a, b);
         return c != 0 ? c < 0 : a < b;

@@ -1,6 +1,7 @@
 #pragma once
-// The autoencoder of spec 3: K tokens to the posterior of one latent vector, and back. Patches are independent.
-// Sizes: R patches, K tokens a patch, D hidden, L latent, V vocabulary.
+// CALM's autoencoder (Autoencoder in docs/mathematics.md; Kingma and Welling 2013): K tokens to the posterior of one
+// latent vector, and back. Patches are independent. Sizes: R patches, K tokens a patch, D hidden, L latent, V
+// vocabulary.
 
 #include <array>
 #include <optional>
@@ -19,13 +20,13 @@ namespace calm {
 // y = x + SwiGLU(RMSNorm(x))
 template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct feed_forward_layer {
     using scalar = T;
-    rms_norm_layer<D, T, Backend> layernorm;
-    swiglu<D, Inner, T, Backend> mlp;
+    rms_norm_layer<D, T, Backend> layernorm;  // acts on x
+    swiglu<D, Inner, T, Backend> mlp;         // acts on what the norm gives
 
     struct saved {
-        typename rms_norm_layer<D, T, Backend>::saved norm;
-        typename swiglu<D, Inner, T, Backend>::saved mlp;
-        matrix_view<T, D, Backend> y;
+        typename rms_norm_layer<D, T, Backend>::saved norm;  // y: (R, D)
+        typename swiglu<D, Inner, T, Backend>::saved mlp;    // y: (R, D), x added
+        matrix_view<T, D, Backend> y;                        // (R, D)
     };
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         auto const n = layernorm.forward(ctx, x);
@@ -49,11 +50,12 @@ template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct
 
 // Run-time settings of the training objective.
 struct autoencoder_objective {
-    double dropout = 0.15;  // of input tokens (they become id 0) and of the latent
-    double kl_clamp = 0.5;  // a dimension's divergence below it is not pushed further
-    double kl_weight = 1e-3;
+    double dropout = 0.15;    // of input tokens (they become id 0) and of the latent
+    double kl_clamp = 0.5;    // a dimension's divergence below it is not pushed further
+    double kl_weight = 1e-3;  // of the divergence in the loss; the reconstruction has K
 };
 
+// Means over a batch, in nats where they are likelihoods.
 struct autoencoder_losses {
     double loss = 0;           // K * cross_entropy + kl_weight * kl
     double cross_entropy = 0;  // mean over tokens
@@ -61,6 +63,8 @@ struct autoencoder_losses {
     double posterior_std = 0;  // mean of exp(log_std)
 };
 
+// CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
+// objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
 template <autoencoder_configuration C, class T = float, class Backend = cpu> struct autoencoder {
     static_assert(check::sizes_are_positive(C), "calm::autoencoder: every size of the configuration must be positive");
     static_assert(
@@ -72,25 +76,28 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
+    // Layers on tokens, then as many on patches.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
+    // Layers on patches, then as many on tokens.
     static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);
-    using layer = feed_forward_layer<D, C.intermediate_size, T, Backend>;
-    using latents = matrix_view<T, L, Backend>;              // (R, L)
-    using const_latents = matrix_view<T const, L, Backend>;  // (R, L)
-    using token_view = vector_view<token_id const, dyn, Backend>;
+    using layer = feed_forward_layer<D, C.intermediate_size, T, Backend>;  // x + SwiGLU(RMSNorm(x))
+    using latents = matrix_view<T, L, Backend>;                            // (R, L)
+    using const_latents = matrix_view<T const, L, Backend>;                // (R, L)
+    using token_view = vector_view<token_id const, dyn, Backend>;          // (R K), flat
 
-    embedding<D, T, Backend> embed_tokens;  // (V, D), tied with the decoder's projection
-    std::array<layer, 2 * encoder_half> encoder_layers;
-    linear<K * D, D, with_bias::yes, T, Backend> squeeze_layer;
-    rms_norm_layer<D, T, Backend> encoder_norm;
-    linear<D, 2 * L, with_bias::yes, T, Backend> hidden_to_latent;
-    linear<L, D, with_bias::yes, T, Backend> latent_to_hidden;
-    std::array<layer, 2 * decoder_half> decoder_layers;
-    linear<D, K * D, with_bias::yes, T, Backend> expand_layer;
-    rms_norm_layer<D, T, Backend> decoder_norm;
+    embedding<D, T, Backend> embed_tokens;                          // (V, D), tied with the decoder's projection
+    std::array<layer, 2 * encoder_half> encoder_layers;             // those on tokens first
+    linear<K * D, D, with_bias::yes, T, Backend> squeeze_layer;     // (R, K D) to (R, D)
+    rms_norm_layer<D, T, Backend> encoder_norm;                     // (R, D)
+    linear<D, 2 * L, with_bias::yes, T, Backend> hidden_to_latent;  // (R, D) to mean and log_std side by side
+    linear<L, D, with_bias::yes, T, Backend> latent_to_hidden;      // (R, L) to (R, D)
+    std::array<layer, 2 * decoder_half> decoder_layers;             // those on patches first
+    linear<D, K * D, with_bias::yes, T, Backend> expand_layer;      // (R, D) to (R, K D)
+    rms_norm_layer<D, T, Backend> decoder_norm;                     // (R K, D)
 
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: ids are 0 .. V - 1
 
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("encoder.embed_tokens", embed_tokens, visitor);
@@ -108,16 +115,17 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        vector_view<token_id, dyn, Backend> places;         // (R K): which of the distinct ids stands there
-        typename embedding<D, T, Backend>::saved embedded;  // y: (U, D)
-        std::array<typename layer::saved, 2 * encoder_half> layers;
-        typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;
-        typename rms_norm_layer<D, T, Backend>::saved norm;
-        latents mean;     // (R, L)
-        latents log_std;  // (R, L)
+        vector_view<token_id, dyn, Backend> places;                  // (R K): which of the distinct ids stands there
+        typename embedding<D, T, Backend>::saved embedded;           // y: (U, D)
+        std::array<typename layer::saved, 2 * encoder_half> layers;  // y: (U, D), then (R, D)
+        typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;  // y: (R, D)
+        typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R, D)
+        latents mean;                                                           // (R, L)
+        latents log_std;                                                        // (R, L)
     };
 
-    // tokens (R * K) to the posterior of every patch.
+    // tokens (R * K) to the posterior of every patch, normal with diagonal exp(log_std)^2; in ctx.saved. Throws
+    // errc::usage where tokens are no whole patches and errc::tokenizer for an id outside the vocabulary.
     encoded posterior(context<Backend>& ctx, token_view const& tokens) const {
         require(tokens.size() % K == 0, errc::usage, "calm::autoencoder: expected whole patches of ", K,
                 " tokens, found ", tokens.size(), " tokens");
@@ -141,12 +149,13 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         return s;
     }
 
+    // What decode_backward needs, the result in y; views of ctx.saved's memory.
     struct decoded {
-        typename linear<L, D, with_bias::yes, T, Backend>::saved hidden;
-        std::array<typename layer::saved, 2 * decoder_half> layers;
-        typename linear<D, K * D, with_bias::yes, T, Backend>::saved expanded;
-        typename rms_norm_layer<D, T, Backend>::saved norm;
-        matrix_view<T, D, Backend> y;  // (R K, D): logits are y E^T
+        typename linear<L, D, with_bias::yes, T, Backend>::saved hidden;        // y: (R, D)
+        std::array<typename layer::saved, 2 * decoder_half> layers;             // y: (R, D), then (R K, D)
+        typename linear<D, K * D, with_bias::yes, T, Backend>::saved expanded;  // y: (R, K D)
+        typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R K, D)
+        matrix_view<T, D, Backend> y;                                           // (R K, D): logits are y E^T
     };
 
     // z (R, L) to the last hidden state of every token.
@@ -194,7 +203,8 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         const_latents scale;  // (R, L)
     };
 
-    // Noise of patches first .. first + R of the step; all from keyed streams.
+    // Noise of patches first .. first + R of the step, tokens (R K) with the dropout `rate` in [0, 1); all from keyed
+    // streams, in ctx.saved.
     noise draw(context<Backend>& ctx, token_view const& tokens, double rate, index_t first = 0) const {
         index_t const patches = tokens.size() / K;
         auto const shown = ctx.saved.template take<token_id>(tokens.extents());
@@ -209,8 +219,9 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         return {shown, eps, scale};
     }
 
-    // The losses of one batch of patches; gradients times `weight` are added to the parameters' (spec 3, "Training").
-    // tokens (R K) are the labels. Uses ctx.saved and gives it back.
+    // The losses of one batch of R patches; gradients times `weight` are added to the parameters' (Reconstruction,
+    // variational term and autoencoder in docs/mathematics.md). tokens (R K) are the labels, n the noise of the same
+    // patches. Uses ctx.saved and gives it back.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_view const& tokens, noise const& n,
                                          autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -244,7 +255,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         return losses;
     }
 
-    // dz (R, L) is overwritten.
+    // From dy (R K, D): dz (R, L) is overwritten, the decoder's gradients accumulate. Consumes what was saved.
     void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy,
                          latents const& dz) {
         arena_scope const scope(ctx.scratch);
@@ -263,6 +274,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
     }
 
+    // From the gradients of mean and log_std, both (R, L): the encoder's accumulate. Consumes what was saved.
     void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean,
                             const_latents const& dlog_std) {
         arena_scope const scope(ctx.scratch);

@@ -1,6 +1,6 @@
 #pragma once
-// The backbone of spec 4: K token embeddings a patch, compressed to one vector, then a Llama stack over patches.
-// Sizes: B sequences, P patches, R = B P rows.
+// CALM's backbone (Input of the backbone, attention in docs/mathematics.md; Touvron et al. 2023): K token embeddings a
+// patch, compressed to one vector, then a Llama stack over patches. Sizes: B sequences, P patches, R = B P rows.
 
 #include <array>
 #include <span>
@@ -15,28 +15,30 @@
 
 namespace calm {
 
-inline constexpr double rope_theta = 10000.0;
+inline constexpr double rope_theta = 10000.0;  // base of the rotary angles, as published
 
+// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU.
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu>
 struct transformer_block {
     using scalar = T;
-    using attention_type = attention<D, Heads, KvHeads, T, Backend>;
-    using norm_type = rms_norm_layer<D, T, Backend>;
-    using mlp_type = swiglu<D, Inner, T, Backend>;
+    using attention_type = attention<D, Heads, KvHeads, T, Backend>;  // rotary, causal
+    using norm_type = rms_norm_layer<D, T, Backend>;                  // of rows of D
+    using mlp_type = swiglu<D, Inner, T, Backend>;                    // with Inner numbers between
 
-    attention_type self_attn;
-    mlp_type mlp;
-    norm_type input_layernorm;
-    norm_type post_attention_layernorm;
+    attention_type self_attn;            // of what input_layernorm gives
+    mlp_type mlp;                        // of what post_attention_layernorm gives
+    norm_type input_layernorm;           // of x
+    norm_type post_attention_layernorm;  // of a
 
     struct saved {
-        typename norm_type::saved norm1;
-        typename attention_type::saved attended;
-        typename norm_type::saved norm2;
-        typename mlp_type::saved fed;
-        matrix_view<T, D, Backend> y;
+        typename norm_type::saved norm1;          // y: (R, D), RMSNorm(x)
+        typename attention_type::saved attended;  // y: (R, D), a
+        typename norm_type::saved norm2;          // y: (R, D), RMSNorm(a)
+        typename mlp_type::saved fed;             // y: (R, D), the result
+        matrix_view<T, D, Backend> y;             // (R, D)
     };
 
+    // y (R, D) of x (R, D), rows (B, P) with P = positions. Throws errc::usage where rows are no whole sequences.
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions) const {
         auto const n1 = input_layernorm.forward(ctx, x);
         auto const a = self_attn.forward(ctx, n1.y, positions, rope_theta);
@@ -59,7 +61,7 @@ struct transformer_block {
         evaluate(ctx, dx, dx + da);
     }
 
-    // New positions behind the cached ones of S sequences: x and result (S T, D).
+    // New positions behind the cached ones of S sequences: x and result (S T, D). Throws as attention::extend does.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
                                       kv_cache<T, attention_type::kv_width, Backend>& cache,
                                       std::span<index_t const> sequences) const {
@@ -78,6 +80,7 @@ struct transformer_block {
     }
 };
 
+// Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
 template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct backbone {
     static_assert(check::sizes_are_positive(C), "calm::backbone: every size of the configuration must be positive");
     static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
@@ -89,25 +92,30 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     using backend = Backend;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);  // blocks
+    // One layer of the stack.
     using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, T, Backend>;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr bool reads_tokens = C.input != input_kind::latents;
-    static constexpr bool reads_latents = C.input != input_kind::tokens;
+    static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings
+    static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input has latent vectors
+    // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
     template <index_t Width>
     using projection_of = chain<linear<Width, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
                                 linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
-    using projection = projection_of<K * D>;
-    using latent_projection = projection_of<L>;
-    using token_view = vector_view<token_id const, dyn, Backend>;
-    using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
+    using projection = projection_of<K * D>;                       // of a patch's K embeddings
+    using latent_projection = projection_of<L>;                    // of a patch's latent vector
+    using token_view = vector_view<token_id const, dyn, Backend>;  // (R K), flat
+    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
 
     // What is read: tokens (R K) and, where latents are read, the latent vectors (R, L) of their patches. Tokens alone
     // are enough for a backbone that reads no latents.
     struct input {
-        token_view tokens;
+        token_view tokens;  // (R K)
+        // (R, L), none where latents are not read.
         matrix_view<T const, L, Backend> latents{nullptr, extents<dyn, L>(0)};
+        // Of tokens alone.
         input(token_view const& t) requires(!reads_latents) : tokens(t) {}
+        // Throws errc::usage where z has another number of rows than t has patches.
         input(token_view const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
             require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected a latent vector a patch");
         }
@@ -115,38 +123,43 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
 
     // Keys and values of every layer, of B sequences that may differ in length.
     struct cache {
-        std::vector<kv_cache<T, block::attention_type::kv_width, Backend>> layers;
+        std::vector<kv_cache<T, block::attention_type::kv_width, Backend>> layers;  // of each block, in order
 
-        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }
+        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
+        // Patches that each sequence has memory for.
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
+        // Patches read of one of 0 .. B - 1.
         [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
         // Keeps at most the first `length` patches of one sequence, or of each.
         void truncate(index_t sequence, index_t length) {
             for (auto& layer : layers) layer.truncate(sequence, length);
         }
+        // Keeps at most the first `length` patches of every sequence.
         void truncate(index_t length) {
             for (auto& layer : layers) layer.truncate(length);
         }
     };
 
     embedding<D, T, Backend> embed_tokens;  // (V, D)
-    projection embed_proj;
-    latent_projection latent_proj;  // added to the tokens' where both are read
-    std::array<block, depth> layers;
-    rms_norm_layer<D, T, Backend> norm;
+    projection embed_proj;                  // (R, K D) to (R, D)
+    latent_projection latent_proj;          // added to the tokens' where both are read
+    std::array<block, depth> layers;        // the stack, in order
+    rms_norm_layer<D, T, Backend> norm;     // of the last block's y
 
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
     struct saved {
-        typename embedding<D, T, Backend>::saved embedded;
-        typename projection::saved projected;
-        typename latent_projection::saved latents;
-        std::array<typename block::saved, depth> layers;
-        typename rms_norm_layer<D, T, Backend>::saved norm;
-        hidden_view y;  // (R, D): position p has seen patches 0 .. p
+        typename embedding<D, T, Backend>::saved embedded;   // y: (R K, D)
+        typename projection::saved projected;                // y: (R, D)
+        typename latent_projection::saved latents;           // y: (R, D)
+        std::array<typename block::saved, depth> layers;     // y: (R, D)
+        typename rms_norm_layer<D, T, Backend>::saved norm;  // y: (R, D), the result
+        hidden_view y;                                       // (R, D): position p has seen patches 0 .. p
     };
 
-    // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence.
+    // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence. Throws errc::usage where tokens are no
+    // whole patches or patches no whole sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
         hidden_view x = project(ctx, read, s);
@@ -161,6 +174,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
         return forward(ctx, input(tokens), positions);
     }
 
+    // From dy (R, D): the parameters' gradients accumulate; consumes what was saved. Ids have no gradient, nor have the
+    // latents: the autoencoder is frozen.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.scratch);
         auto da = ctx.scratch.template take<T>(dy.extents());

@@ -11,12 +11,15 @@
 
 namespace calm {
 
+// The head type of a configuration's head_kind, as `type`.
 template <configuration C, class T, class Backend> struct chosen_head;
+// That of head_kind::energy.
 template <configuration C, class T, class Backend>
 requires(C.head == head_kind::energy) struct chosen_head<C, T, Backend> {
-    using type = energy_head<C, T, Backend>;
+    using type = energy_head<C, T, Backend>;  // the head
 };
 
+// CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
 template <configuration C, class T = scalar_of<C>, class Backend = cpu,
           class Head = typename chosen_head<C, T, Backend>::type>
 struct calm_model {
@@ -25,20 +28,21 @@ struct calm_model {
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;
-    using backbone_type = backbone<C, T, Backend>;
-    using head_type = Head;
-    using objective = typename Head::objective;
-    using token_view = vector_view<token_id const, dyn, Backend>;
-    using hidden_view = matrix_view<T, D, Backend>;
+    using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;  // frozen here, trained on its own before
+    using backbone_type = backbone<C, T, Backend>;                    // patches to hidden states
+    using head_type = Head;                                           // hidden states to samples of the next latent
+    using objective = typename Head::objective;                       // what a recipe may set of the head's loss
+    using token_view = vector_view<token_id const, dyn, Backend>;     // ids, flat
+    using hidden_view = matrix_view<T, D, Backend>;                   // (R, D)
 
     autoencoder_type ae_model;  // frozen
-    backbone_type transformer;
-    Head generative_head;
+    backbone_type transformer;  // the backbone
+    Head generative_head;       // samples and scores the next latent
 
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
         ae_model(vocabulary), transformer(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }
+    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: ids are 0 .. V - 1
 
     // What is trained, under the published names.
     template <class Visitor> void visit(Visitor& visitor) {
@@ -51,9 +55,11 @@ struct calm_model {
     // The patches that are read (all but a sequence's last) and those that are predicted (all but its first), of tokens
     // (B, P, K), both (B, P - 1, K) flat, in ctx.saved.
     struct shifted {
-        token_view inputs;
-        token_view labels;
+        token_view inputs;  // (B, P - 1, K), flat
+        token_view labels;  // (B, P - 1, K), flat, a patch later
     };
+    // Of `patches` = P patches a sequence. Throws errc::usage where tokens are no whole sequences of at least 2
+    // patches.
     shifted shift(context<Backend>& ctx, token_view const& tokens, index_t patches) const {
         require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage,
                 "calm::calm_model: expected whole sequences of at least 2 patches of ", K, " tokens, found ",
@@ -78,7 +84,8 @@ struct calm_model {
 
     // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to
     // the parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
-    // decides the noise. Spec 4, 5. Uses ctx.saved and gives it back.
+    // decides the noise. Energy score in docs/mathematics.md, for the energy head. Uses ctx.saved and gives it back.
+    // Throws as shift does, and errc::tokenizer for an id outside the vocabulary.
     double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t patches, objective const& o,
                              index_t first = 0, double weight = 1) {
         return train(ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {

@@ -6,61 +6,70 @@
 
 namespace calm {
 
+// Which generative head: energy is CALM's default.
 enum class head_kind { energy };
+// The type of a model's numbers: fp32 is float, fp64 double.
 enum class precision { fp32, fp64 };
 // What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
 enum class input_kind { tokens, latents, both };
 
-// Names and meanings of the published config.json (spec 3).
+// The autoencoder's sizes, with the names and meanings of the published config.json; all positive.
 struct autoencoder_configuration {
-    index_t vocab_size = 32000;  // the default where no tokenizer decides
-    index_t patch_size = 4;      // K
-    index_t hidden_size = 512;
-    index_t intermediate_size = 1280;
-    index_t num_encoder_layers = 2;
-    index_t num_decoder_layers = 2;
-    index_t latent_size = 128;  // L
+    index_t vocab_size = 32000;        // the default where no tokenizer decides
+    index_t patch_size = 4;            // K tokens a patch
+    index_t hidden_size = 512;         // D, width of a hidden state
+    index_t intermediate_size = 1280;  // inner width of SwiGLU
+    index_t num_encoder_layers = 2;    // even: half on tokens, half on patches
+    index_t num_decoder_layers = 2;    // even: half on patches, half on tokens
+    index_t latent_size = 128;         // L dimensions of a latent vector
 
     friend constexpr bool operator==(autoencoder_configuration const&, autoencoder_configuration const&) = default;
 };
 
-// Spec 4 and 5.
+// Autoencoder, backbone and head, with the names of the published config.json; all sizes positive;
+// docs/configurations.md says what to choose.
 struct configuration {
-    autoencoder_configuration autoencoder;
-    index_t hidden_size = 768;
-    index_t intermediate_size = 2048;
-    index_t num_hidden_layers = 12;
-    index_t num_attention_heads = 12;
-    index_t num_key_value_heads = 12;
-    index_t num_mlp_layers = 4;
-    index_t noise_size = 64;
-    head_kind head = head_kind::energy;
-    calm::precision precision = calm::precision::fp32;
-    input_kind input = input_kind::tokens;
+    autoencoder_configuration autoencoder;              // patch size K and latent size L stand here
+    index_t hidden_size = 768;                          // D of backbone and head
+    index_t intermediate_size = 2048;                   // inner width of the blocks' SwiGLU
+    index_t num_hidden_layers = 12;                     // blocks of the backbone
+    index_t num_attention_heads = 12;                   // divides hidden_size into even heads
+    index_t num_key_value_heads = 12;                   // divides num_attention_heads
+    index_t num_mlp_layers = 4;                         // blocks of the energy head
+    index_t noise_size = 64;                            // S, numbers of a sample's noise
+    head_kind head = head_kind::energy;                 // decides the default head type
+    calm::precision precision = calm::precision::fp32;  // decides the default scalar type
+    input_kind input = input_kind::tokens;              // what the backbone reads of a patch
 
     friend constexpr bool operator==(configuration const&, configuration const&) = default;
 };
 
 // The named checks of a configuration: models assert each with a sentence.
 namespace check {
+// Of encoder and of decoder.
 constexpr bool layers_are_even(autoencoder_configuration const& c) {
     return c.num_encoder_layers % 2 == 0 && c.num_decoder_layers % 2 == 0;
 }
+// All but vocab_size, which a tokenizer may decide.
 constexpr bool sizes_are_positive(autoencoder_configuration const& c) {
     return c.patch_size > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.latent_size > 0 &&
            c.num_encoder_layers > 0 && c.num_decoder_layers > 0;
 }
+// Those of the autoencoder too.
 constexpr bool sizes_are_positive(configuration const& c) {
     return sizes_are_positive(c.autoencoder) && c.hidden_size > 0 && c.intermediate_size > 0 &&
            c.num_hidden_layers > 0 && c.num_attention_heads > 0 && c.num_key_value_heads > 0 && c.num_mlp_layers > 0 &&
            c.noise_size > 0;
 }
+// num_attention_heads divides hidden_size.
 constexpr bool heads_divide_width(configuration const& c) {
     return c.hidden_size % c.num_attention_heads == 0;
 }
+// num_key_value_heads divides num_attention_heads.
 constexpr bool key_value_heads_divide_heads(configuration const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
+// hidden_size / num_attention_heads is even, as rotary embeddings need it.
 constexpr bool head_size_is_even(configuration const& c) {
     return c.hidden_size / c.num_attention_heads % 2 == 0;
 }
@@ -71,6 +80,7 @@ template <precision> struct scalar_of { using type = float; };
 template <> struct scalar_of<precision::fp64> { using type = double; };
 }  // namespace detail
 
+// float or double, as the configuration's precision says.
 template <configuration C> using scalar_of = typename detail::scalar_of<C.precision>::type;
 
 }  // namespace calm

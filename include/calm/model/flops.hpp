@@ -8,6 +8,7 @@
 
 namespace calm {
 
+// Floating-point operations, a multiplication and an addition as 2.
 namespace flops {
 
 // Of a product (m, k) (k, n).
@@ -24,6 +25,7 @@ constexpr double encoder(autoencoder_configuration const& c, double distinct) {
     return layers * (distinct + 1) + product(1, c.patch_size * c.hidden_size, c.hidden_size) +
            product(1, c.hidden_size, 2 * c.latent_size);
 }
+// The same where the token half runs for each of the K tokens.
 constexpr double encoder(autoencoder_configuration const& c) {
     return encoder(c, static_cast<double>(c.patch_size));
 }
@@ -49,6 +51,7 @@ constexpr double backbone(configuration const& c, double attended) {
 constexpr double head_shared(configuration const& c) {
     return product(1 + c.num_mlp_layers, c.hidden_size, c.hidden_size);
 }
+// One sample's part of the energy head.
 constexpr double head_sample(configuration const& c) {
     return product(1, c.noise_size, c.hidden_size) + product(5 * c.num_mlp_layers + 1, c.hidden_size, c.hidden_size) +
            product(1, c.hidden_size, c.autoencoder.latent_size);

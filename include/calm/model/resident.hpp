@@ -11,9 +11,9 @@ enum class held_for { use, training };
 // A model and the memory of its parameters, all zero at first; the frozen autoencoder of a language model has its
 // values here too. It may be moved, but not while an optimizer knows its model.
 template <class Model> struct resident {
-    arena<> values{"values"};
-    arena<> gradients{"gradients"};
-    Model model;
+    arena<> values{"values"};        // the memory of every value
+    arena<> gradients{"gradients"};  // of every gradient; empty for use alone
+    Model model;                     // refers to both arenas
 
     // V tokens of vocabulary. Throws errc::memory.
     explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {

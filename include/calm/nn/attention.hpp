@@ -22,18 +22,20 @@ void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, inde
                        detail::rotation{x.extent(0), x.extent(1), head_size, period, first, theta, direction});
 }
 
+// Causal attention of rows of D with Heads query heads and KvHeads key and value heads, each of which serves Heads /
+// KvHeads query heads: y = softmax(q k^T / sqrt(head_size)) v W_o, rotary by the position in the sequence. No biases.
 template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
     using scalar = T;
-    static constexpr index_t head_size = D / Heads;
+    static constexpr index_t head_size = D / Heads;  // numbers of a head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
-    static constexpr index_t kv_width = KvHeads * head_size;
+    static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values
 
-    linear<D, D, with_bias::no, T, Backend> q_proj;
-    linear<D, kv_width, with_bias::no, T, Backend> k_proj;
-    linear<D, kv_width, with_bias::no, T, Backend> v_proj;
-    linear<D, D, with_bias::no, T, Backend> o_proj;
+    linear<D, D, with_bias::no, T, Backend> q_proj;         // queries
+    linear<D, kv_width, with_bias::no, T, Backend> k_proj;  // keys
+    linear<D, kv_width, with_bias::no, T, Backend> v_proj;  // values
+    linear<D, D, with_bias::no, T, Backend> o_proj;         // of the heads' results side by side
 
     struct saved {
         index_t positions;                               // P: rows are (B, P)
@@ -45,7 +47,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         matrix_view<T, D, Backend> y;                    // (R, D)
     };
 
-    // x: rows (B, P) of D; every sequence attends to itself.
+    // y (R, D) of x (R, D): rows are (B, P) for P positions, every sequence attends to itself and row p to rows 0 .. p.
+    // theta is the base of the rotary angles. Throws errc::usage where rows are no whole sequences.
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions,
                   double theta) const {
         index_t const rows = x.extent(0);
@@ -63,6 +66,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         return {positions, q, k, v, o, lse, o.y};
     }
 
+    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x, and adds to the parameters'; theta as in forward.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, double theta) {
         index_t const rows = dy.extent(0);

@@ -1,8 +1,11 @@
 #pragma once
 // Combinators: layers in a row, and a layer beside the identity. A layer is anything with
-//     saved forward(ctx, x) const      saved.y is the result; memory from ctx.saved
-//     void backward(ctx, saved, dy, dx)   dx is overwritten, parameter gradients accumulate; may consume saved, never
-//     reads saved.y void visit(visitor)                 names its parameters
+//     saved forward(ctx, x) const
+//         saved.y is the result; memory from ctx.saved
+//     void backward(ctx, saved, dy, dx)
+//         dx is overwritten, parameter gradients accumulate; may consume saved, never reads saved.y
+//     void visit(visitor)
+//         names its parameters
 // and the sizes `inputs` and `outputs`.
 
 #include <tuple>
@@ -18,8 +21,8 @@ template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     struct saved {
-        matrix_view<T const, D, Backend> x;
-        matrix_view<T, D, Backend> y;
+        matrix_view<T const, D, Backend> x;  // (R, D)
+        matrix_view<T, D, Backend> y;        // (R, D)
     };
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         saved const s{x, ctx.saved.template take<T>(x.extents())};
@@ -33,25 +36,25 @@ template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
     template <class Visitor> void visit(Visitor&) {}
 };
 
-// Layers one after the other, named by their place: "0", "1", ...
+// Layers one after the other, named by their place: "0", "1", ... Each takes rows as wide as the one before gives.
 template <class... Layers> struct chain {
-    static constexpr std::size_t depth = sizeof...(Layers);
-    using tuple = std::tuple<Layers...>;
-    using first = std::tuple_element_t<0, tuple>;
-    using last = std::tuple_element_t<depth - 1, tuple>;
+    static constexpr std::size_t depth = sizeof...(Layers);  // how many layers
+    using tuple = std::tuple<Layers...>;                     // what holds them
+    using first = std::tuple_element_t<0, tuple>;            // the layer that takes x
+    using last = std::tuple_element_t<depth - 1, tuple>;     // the layer that gives y
     using scalar = typename first::scalar;
     static constexpr index_t inputs = first::inputs;
     static constexpr index_t outputs = last::outputs;
 
-    tuple layers;
+    tuple layers;  // in the order of forward
 
     struct saved {
-        std::tuple<typename Layers::saved...> all;
-        decltype(std::declval<typename last::saved>().y) y;
+        std::tuple<typename Layers::saved...> all;           // of each layer
+        decltype(std::declval<typename last::saved>().y) y;  // (R, outputs)
     };
 
-    template <std::size_t I> auto& layer() { return std::get<I>(layers); }
-    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }
+    template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
+    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
 
     template <class Context, class X> saved forward(Context& ctx, X const& x) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
@@ -97,16 +100,16 @@ private:
     }
 };
 
-// y = x + inner(x)
+// y = x + inner(x); the parameters are named as the layer's.
 template <class Layer> struct residual {
     using scalar = typename Layer::scalar;
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");
 
-    Layer inner;
+    Layer inner;  // as wide at both ends
 
-    using saved = typename Layer::saved;
+    using saved = typename Layer::saved;  // the layer's; forward has added x to its y
 
     template <class Context, class X> saved forward(Context& ctx, X const& x) const {
         saved const s = inner.forward(ctx, x);

@@ -6,20 +6,22 @@
 
 namespace calm {
 
+// Of rows of D.
 template <index_t D, class T = float, class Backend = cpu> struct dropout {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    double rate = 0;  // in [0, 1)
-    stream draws = stream::dropout;
-    bool training = true;
+    double rate = 0;                 // the probability that an element is dropped, in [0, 1)
+    stream draws = stream::dropout;  // decides, with the context's seed and step, what is dropped
+    bool training = true;            // otherwise y = x
 
     struct saved {
         matrix_view<T, D, Backend> scale;  // (R, D): 0 or 1 / (1 - rate)
         matrix_view<T, D, Backend> y;      // (R, D)
     };
 
+    // y (R, D) of x (R, D). Throws errc::usage for a rate outside [0, 1).
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         require(rate >= 0 && rate < 1, errc::usage, "calm::dropout: expected a rate in [0, 1), found ", rate);
         saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};

@@ -6,26 +6,29 @@
 
 namespace calm {
 
+// Row i is the vector of token id i. It starts as normal(0, 0.02) and has no layer's `inputs`: it takes ids.
 template <index_t D, class T = float, class Backend = cpu> struct embedding {
     using scalar = T;
-    param<T, extents<dyn, D>, Backend> weight;
+    param<T, extents<dyn, D>, Backend> weight;  // (V, D)
 
+    // Of V = vocabulary rows, without memory until `allocate` gives it some.
     explicit embedding(index_t vocabulary) :
         weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
 
-    [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }
+    [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V: ids are 0 .. V - 1
 
     struct saved {
         vector_view<token_id const, dyn, Backend> ids;  // (R)
         matrix_view<T, D, Backend> y;                   // (R, D)
     };
 
-    // Throws errc::tokenizer for an id outside the table.
+    // y (R, D) of ids (R). Throws errc::tokenizer for an id outside the table.
     saved forward(context<Backend>& ctx, vector_view<token_id const, dyn, Backend> const& ids) const {
         saved const s{ids, ctx.saved.template take<T>(extents<dyn, D>(ids.size()))};
         gather_rows(ctx, s.y, weight.read(), ids);
         return s;
     }
+    // Adds each row of dy (R, D) to the gradient of the row of its id, in a fixed order.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         scatter_add_rows(ctx, weight.gradient(), dy, s.ids);
     }

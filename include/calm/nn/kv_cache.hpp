@@ -16,12 +16,14 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
     tensor<T, extents<dyn, dyn, Width>, Backend> values;  // (B, capacity, Width)
     std::vector<index_t> lengths;                         // (B): positions of each that are filled
 
+    // Empty, with memory for `capacity` positions of each of B = sequences; the cache owns it.
     kv_cache(index_t sequences, index_t capacity) :
         keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)),
         lengths(static_cast<std::size_t>(sequences), 0) {}
 
-    [[nodiscard]] index_t sequences() const { return keys.extent(0); }
-    [[nodiscard]] index_t capacity() const { return keys.extent(1); }
+    [[nodiscard]] index_t sequences() const { return keys.extent(0); }  // B, how many it has room for
+    [[nodiscard]] index_t capacity() const { return keys.extent(1); }   // positions that each sequence has memory for
+    // Filled positions of one of 0 .. B - 1.
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
     // 0 .. B - 1.
     [[nodiscard]] std::vector<index_t> all() const {
@@ -37,6 +39,7 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
         now = std::min(now, length);
     }
+    // Keeps at most the first `length` positions of every sequence.
     void truncate(index_t length) {
         for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
     }

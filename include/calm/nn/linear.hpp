@@ -6,8 +6,10 @@
 
 namespace calm {
 
+// Whether a linear layer adds a bias.
 enum class with_bias : bool { no, yes };
 
+// A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory.
 template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = float, class Backend = cpu>
 struct linear {
     using scalar = T;
@@ -16,12 +18,12 @@ struct linear {
     using input = matrix_view<T const, In, Backend>;  // (R, In)
     using output = matrix_view<T, Out, Backend>;      // (R, Out)
 
-    param<T, extents<Out, In>, Backend> weight = make_param<T, extents<Out, In>, Backend>(role::weight);
-    param<T, extents<Out>, Backend> bias = make_param<T, extents<Out>, Backend>(role::bias);
+    param<T, extents<Out, In>, Backend> weight = make_param<T, extents<Out, In>, Backend>(role::weight);  // (Out, In)
+    param<T, extents<Out>, Backend> bias = make_param<T, extents<Out>, Backend>(role::bias);              // (Out)
 
     struct saved {
-        input x;
-        output y;
+        input x;   // the caller's: it stays until backward
+        output y;  // of ctx.saved
     };
 
     // y (R, Out) from x (R, In), into the caller's memory.
@@ -50,7 +52,7 @@ struct linear {
         if constexpr (Bias == with_bias::yes) add_row_sums(ctx, bias.gradient(), dy);
     }
 
-    // Outputs First .. First + Count alone: y (R, Count) from x (R, In), and the gradients of that part.
+    // Outputs First .. First + Count alone: y (R, Count) from x (R, In), into the caller's memory.
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, matrix_view<T, Count, Backend> const& y, input const& x) const {
         static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
@@ -60,6 +62,8 @@ struct linear {
         else
             matmul(ctx, y, x, transposed(w));
     }
+    // From dy (R, Count) of that part: its weight and bias gradients accumulate, dx (R, In) is overwritten or added to,
+    // as mode says.
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, matrix_view<T const, Count, Backend> const& dy,
                        matrix_view<T, In, Backend> const& dx, into mode) {

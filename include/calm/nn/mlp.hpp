@@ -6,14 +6,15 @@
 
 namespace calm {
 
+// Of rows of D, with Inner numbers between.
 template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct swiglu {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    linear<D, Inner, with_bias::no, T, Backend> gate_proj;
-    linear<D, Inner, with_bias::no, T, Backend> up_proj;
-    linear<Inner, D, with_bias::no, T, Backend> down_proj;
+    linear<D, Inner, with_bias::no, T, Backend> gate_proj;  // W_gate
+    linear<D, Inner, with_bias::no, T, Backend> up_proj;    // W_up
+    linear<Inner, D, with_bias::no, T, Backend> down_proj;  // W_down
 
     struct saved {
         typename decltype(gate_proj)::saved gate;  // y: (R, Inner)

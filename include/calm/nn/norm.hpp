@@ -14,13 +14,14 @@ void rms_norm(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, vector
     detail::run_rms_norm(ctx, y.data(), r.data(), x.data(), w.data(), x.extent(0), x.extent(1), eps);
 }
 
+// rms_norm of rows of D with a trained gain.
 template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double eps = 1e-6;
+    static constexpr double eps = 1e-6;  // under the root
 
-    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);
+    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);  // the gain w, (D)
 
     struct saved {
         matrix_view<T const, D, Backend> x;  // (R, D)
@@ -45,15 +46,15 @@ template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
 };
 
-// Affine layer normalisation, eps 1e-6. Ba, Kiros and Hinton 2016.
+// y = (x - mean) / sqrt(variance + eps) * w + b over a row of D. Ba, Kiros and Hinton 2016.
 template <index_t D, class T = float, class Backend = cpu> struct layer_norm {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double eps = 1e-6;
+    static constexpr double eps = 1e-6;  // under the root
 
-    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);
-    param<T, extents<D>, Backend> bias = make_param<T, extents<D>, Backend>(role::bias);
+    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);  // the gain w, (D)
+    param<T, extents<D>, Backend> bias = make_param<T, extents<D>, Backend>(role::bias);    // b, (D)
 
     struct saved {
         matrix_view<T const, D, Backend> x;  // (R, D)

@@ -22,25 +22,27 @@ enum class role {
     output,  // a weight that starts at 0
 };
 
+// A trained tensor of a layer. It refers to memory that `allocate`, loading or a tensor of the caller's owns.
 template <class T, class Extents, class Backend = cpu> struct param {
     using value_type = T;
-    static constexpr std::size_t rank = Extents::rank;
+    static constexpr std::size_t rank = Extents::rank;  // how many dimensions
 
-    view<T, Extents, Backend> value{nullptr, Extents()};
-    view<T, Extents, Backend> grad{nullptr, Extents()};
-    role starts = role::weight;
-    bool received_gradient = false;  // since the last update
+    view<T, Extents, Backend> value{nullptr, Extents()};  // null until it has memory
+    view<T, Extents, Backend> grad{nullptr, Extents()};   // accumulates; null where nothing is trained
+    role starts = role::weight;                           // for `initialise`
+    bool received_gradient = false;                       // since the last update
 
-    // Where backward adds the gradient.
+    // Where backward adds the gradient; asking for it marks it as received.
     view<T, Extents, Backend> gradient() {
         received_gradient = true;
         return grad;
     }
-    [[nodiscard]] view<T const, Extents, Backend> read() const { return value; }
-    // Weight decay acts on matrices, not on biases and norms (spec 11).
+    [[nodiscard]] view<T const, Extents, Backend> read() const { return value; }  // the value, not to be written
+    // Whether weight decay acts on it: on matrices, not on biases and norms (AdamW in docs/mathematics.md).
     static constexpr bool decays = rank > 1;
 };
 
+// A parameter of that shape without memory, as members of layers are initialised.
 template <class T, class Extents, class Backend = cpu>
 param<T, Extents, Backend> make_param(role starts, Extents const& shape = Extents()) {
     return {{nullptr, shape}, {nullptr, shape}, starts, false};
@@ -49,17 +51,20 @@ param<T, Extents, Backend> make_param(role starts, Extents const& shape = Extent
 // Calls visitor("prefix.name", p) where a layer says visitor("name", p). One type whatever the depth: a layer's visit
 // is compiled once for a visitor, and for size: walks are rare.
 template <class Visitor> struct prefixed {
-    std::string prefix;
-    Visitor& visitor;
+    std::string prefix;  // ends in a dot
+    Visitor& visitor;    // the outermost one
+    // What a layer's visit calls for its parameter `name`.
     template <class Param> [[gnu::cold]] void operator()(std::string const& name, Param& p) {
         visitor(prefix + name, p);
     }
 };
+// Visits a member that is a layer: its parameters are called "name." and their own names.
 template <class Layer, class Visitor>
 [[gnu::cold]] void visit_as(std::string const& name, Layer& layer, Visitor& visitor) {
     prefixed<Visitor> inner{name + ".", visitor};
     layer.visit(inner);
 }
+// The same within such a visit: one prefix takes in the other.
 template <class Layer, class Visitor>
 [[gnu::cold]] void visit_as(std::string const& name, Layer& layer, prefixed<Visitor>& outer) {
     prefixed<Visitor> inner{outer.prefix + name + ".", outer.visitor};
@@ -70,14 +75,14 @@ template <class Layer, class Visitor>
 // model's visit is compiled for it once, and not for everything that walks the parameters.
 template <class T, class Backend = cpu> struct any_parameter {
     using scalar = T;
-    std::string name;
-    std::vector<index_t> shape;
-    view<T, extents<dyn>, Backend> value;
-    view<T, extents<dyn>, Backend> grad;
-    role starts;
-    bool decays;
-    bool* received_gradient;
-    void* owner;
+    std::string name;                              // as `visit` gives it
+    std::vector<index_t> shape;                    // of the parameter
+    view<T, extents<dyn>, Backend> value;          // flat
+    view<T, extents<dyn>, Backend> grad;           // flat; null where the parameter has none
+    role starts;                                   // how `initialise` fills it
+    bool decays;                                   // whether weight decay acts on it
+    bool* received_gradient;                       // the parameter's own mark
+    void* owner;                                   // the parameter itself, for bind
     void (*bind)(void* owner, T* value, T* grad);  // gives the parameter its memory
 };
 
@@ -146,6 +151,7 @@ std::vector<any_parameter<T, Backend>> frozen_parameters_of(Model& model) {
 }
 
 // Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
+// The arenas own it. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
     for (auto const& p : parameters_of<Backend>(model)) {
         using T = typename std::remove_cvref_t<decltype(p)>::scalar;
@@ -159,7 +165,8 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
     }
 }
 
-// The published initialisation (spec 3, 5); the draws follow from seed, and the order of the parameters.
+// Fills every parameter as its role says, the initialisation of the published code; the draws follow from ctx.seed, and
+// the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
     std::uint64_t first = 0;
     for (auto const& p : parameters_of<Backend>(model)) {
@@ -174,6 +181,7 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
     }
 }
 
+// How many numbers the parameters are. Memory is not needed.
 template <class Model> index_t count_parameters(Model& model) {
     index_t n = 0;
     for (auto const& p : parameters_of(model)) n += p.value.size();

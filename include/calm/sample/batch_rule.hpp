@@ -16,7 +16,8 @@
 namespace calm {
 
 // The batch rule on counts: with m the largest of n, n-1, .., 1 that some count reaches, the probability of each of the
-// distinct patches, proportional to C(count, m). Weights are relative to the largest, so no count overflows.
+// distinct patches, proportional to C(count, m). Weights are relative to the largest, so no count overflows. Throws
+// errc::usage for n < 1 or counts that are all 0.
 inline std::vector<double> batch_odds(std::span<std::int64_t const> counts, std::int64_t n) {
     require(n >= 1, errc::usage, "calm::batch_odds: expected n of at least 1");
     std::vector<double> odds(counts.size(), 0.0);

@@ -13,6 +13,7 @@ namespace calm {
 // again and again: the arenas keep their memory.
 template <host_memory Backend> class contexts_apart {
 public:
+    // With the seed, step and order that ctx has now. It refers to nothing of ctx.
     explicit contexts_apart(context<Backend> const& ctx) {
         for (int i = 0; i < ctx.threads(); ++i) {
             own_.emplace_back(ctx.seed, 1);
@@ -20,6 +21,7 @@ public:
             own_.back().order = ctx.order;
         }
     }
+    // How many contexts: the threads of ctx.
     [[nodiscard]] index_t size() const { return static_cast<index_t>(own_.size()); }
 
     // Calls f(context, begin, end) on even parts of n items, of whole grains but for the last, a part a thread of ctx.

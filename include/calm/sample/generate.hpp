@@ -20,21 +20,22 @@ namespace calm {
 
 // What decides the text, beside the model and the prompt.
 struct generation_settings {
-    calm::sampler sampler = {};  // adaptive at T = 1/2
-    index_t max_tokens = 256;    // new tokens, exactly, unless EOS comes first
-    bool pad_left = true;        // right: as the published code does
-    std::uint64_t seed = 1;
+    calm::sampler sampler = {};       // adaptive at T = 1/2
+    index_t max_tokens = 256;         // new tokens, exactly, unless EOS comes first
+    bool pad_left = true;             // right: as the published code does
+    std::uint64_t seed = 1;           // of all draws
     std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt stands in a batch
     index_t at_once = 16;             // texts that are written at the same time: memory and speed, not results
     std::int64_t round = 0;           // draws a text at a time; 0: by the machine. Speed, not results
 };
 
+// What became of one prompt.
 struct generation_result {
     std::vector<token_id> tokens;  // new ones, without EOS
-    bool stopped_at_eos = false;
-    index_t patches = 0;  // that were sampled
-    index_t draws = 0;    // patches drawn from the head to sample them
-    index_t capped = 0;   // patches at which the exact rule gave up
+    bool stopped_at_eos = false;   // false where it ended at max_tokens or as on_tokens asked
+    index_t patches = 0;           // that were sampled
+    index_t draws = 0;             // patches drawn from the head to sample them
+    index_t capped = 0;            // patches at which the exact rule gave up
 };
 
 namespace detail {
@@ -73,11 +74,13 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 
 }  // namespace detail
 
-// Continues every prompt (ids without BOS), each after BOS of its own; the results are in the order of the prompts.
+// Continues every prompt (ids without BOS), each behind a BOS of its own; the results are in the order of the prompts.
 // After a patch on_tokens(number of the prompt in the list, new tokens) is called; if it returns a bool, false ends
 // that text. A text ends at EOS, which with the rest of its patch is dropped, or after exactly max_tokens. The same
 // settings give the same tokens at any number of threads, texts at once and draws a round: patch p of prompt i has
 // number p in stream::generation at step prompt_number + i. A text that has ended gives its place to the next prompt.
+// Throws errc::usage for settings out of range, or where a prompt is no whole patches and the vocabulary has no PAD,
+// and errc::tokenizer for an id outside the vocabulary.
 template <class Model, class Backend, class OnTokens>
 requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::vector<generation_result>
 generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
@@ -151,7 +154,7 @@ generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_
     return results;
 }
 
-// The same, all at once.
+// The same, all at once without on_tokens.
 template <class Model, class Backend>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
@@ -170,6 +173,7 @@ requires std::invocable<OnTokens&, std::span<token_id const>>
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
         .front();
 }
+// The same without on_tokens.
 template <class Model, class Backend>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, generation_settings const& settings) {

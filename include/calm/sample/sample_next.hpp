@@ -28,8 +28,8 @@ template <class Backend> vector_view<token_id, dyn, Backend> token_view(std::spa
 // noise.first the number of the patch, draw d of it is number first 2^20 + d of the key, and its choices begin at block
 // first 2^20 of stream::choice under the same seed and step.
 struct patch_place {
-    index_t row = 0;
-    noise_place noise;
+    index_t row = 0;    // of the hidden states
+    noise_place noise;  // key and number of the patch
 };
 
 // Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows, and
@@ -149,10 +149,11 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
 
 // What a sampler did for many patches.
 struct sampled_together {
-    index_t patches = 0;
-    index_t draws = 0;
-    index_t capped = 0;  // patches
+    index_t patches = 0;  // that were sampled
+    index_t draws = 0;    // patches drawn from the head for them
+    index_t capped = 0;   // patches at which the exact rule gave up
 
+    // One more patch.
     void add(sampled const& one) {
         ++patches;
         draws += one.draws;

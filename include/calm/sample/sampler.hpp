@@ -30,13 +30,13 @@ inline constexpr std::string_view sampling_rule_names[] = {"adaptive", "batch", 
 
 // A rule with its temperature in it.
 struct sampler {
-    static constexpr std::int64_t default_pool = 200;
-    static constexpr std::int64_t default_cap = 100'000;
+    static constexpr std::int64_t default_pool = 200;             // N, as published
+    static constexpr std::int64_t default_cap = 100'000;          // draws of a patch by the exact rule
     static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws of a patch, whatever the rule
 
-    sampling_rule rule = sampling_rule::adaptive;
-    std::int64_t n = 2;                // draws of an attempt: floor(1/T)
-    double rest = 0;                   // 1/T - n, of the exact rule alone
+    sampling_rule rule = sampling_rule::adaptive;  // what decides
+    std::int64_t n = 2;                            // draws of an attempt: floor(1/T)
+    double rest = 0;                               // 1/T - n, of the exact rule alone
     std::int64_t most = default_pool;  // draws at most: the pool N, or the cap of the exact rule; 1 at T = 1
     double noise_scale = 1;            // the head's noise is multiplied by it
     double T = 0.5;                    // that it serves
@@ -46,6 +46,7 @@ struct sampler {
         std::int64_t const n = integer_inverse(T);
         return {sampling_rule::adaptive, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
     }
+    // The same for the batch rule: N = pool.
     static sampler batch(temperature T, std::int64_t pool = default_pool) {
         std::int64_t const n = integer_inverse(T);
         return {sampling_rule::batch, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
@@ -64,7 +65,7 @@ struct sampler {
                 1,
                 T.value};
     }
-    // Any T >= 0.
+    // Any T >= 0; 0 has no noise.
     static sampler noise(temperature T) { return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value}; }
     // As command lines name the rule.
     [[nodiscard]] std::string_view name() const { return sampling_rule_names[static_cast<std::size_t>(rule)]; }
@@ -103,6 +104,7 @@ struct sampled {
 // A rule at work on one patch: it takes draws in rounds of any size until it has decided.
 class patch_sampling {
 public:
+    // Of patches of K tokens, with no draw yet.
     patch_sampling(sampler const& rule, std::size_t K) : rule_(rule), K_(K) {}
 
     // Draws that it can still use: at least so many are needed, at most so many. 0 once it has decided.
@@ -111,6 +113,7 @@ public:
         if (rule_.rule == sampling_rule::batch) return rule_.most - done_.draws;
         return std::min(rule_.most - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
     }
+    // Also the room that is left before the batch rule answers.
     [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
 
     // Patches (count, K) drawn at T = 1, in the order of their numbers. Those after the decision are neither looked at
@@ -131,15 +134,17 @@ public:
             }
         }
     }
+    // The same where all draws are whole.
     void take(std::span<token_id const> draws, random_sequence& choice) {
         take(draws, choice, [](std::span<token_id>) {});
     }
 
-    [[nodiscard]] bool decided() const { return decided_; }
-    // Once it has decided: the number of the draw that is the answer, its K tokens, and what they took.
+    [[nodiscard]] bool decided() const { return decided_; }  // whether there is an answer
+    // The number of the draw that is the answer, once it has decided.
     [[nodiscard]] std::size_t chosen() const { return chosen_; }
+    // Its K tokens, valid until it takes more.
     [[nodiscard]] std::span<token_id const> patch() const { return std::span(pool_).subspan(chosen_ * K_, K_); }
-    [[nodiscard]] sampled const& result() const { return done_; }
+    [[nodiscard]] sampled const& result() const { return done_; }  // what it took so far
 
 private:
     // Looks at the last draw of the pool: true where the attempt's patch is the answer.

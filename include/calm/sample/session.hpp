@@ -12,7 +12,8 @@
 
 namespace calm {
 
-// A prompt filled up with PAD to whole patches of K tokens.
+// A prompt filled up with PAD to whole patches of K tokens. Throws errc::usage where that needs a PAD and there is none
+// (pad < 0).
 inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, index_t K, token_id pad, bool left) {
     auto const size = static_cast<std::size_t>(K);
     std::size_t const missing = (size - prompt.size() % size) % size;
@@ -28,7 +29,7 @@ inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, ind
 // needs no more memory than its cache.
 template <class Model, class Backend = cpu> class generation_session {
 public:
-    using T = typename Model::scalar;
+    using T = typename Model::scalar;  // of a hidden state
     static constexpr index_t K = Model::K;
     static constexpr index_t D = Model::D;
 

@@ -13,6 +13,7 @@ namespace calm {
 // token (none for BOS, EOS, PAD) and outlives it.
 template <class Vocabulary> class streamed_text {
 public:
+    // Nothing has come yet. Keeps a reference.
     explicit streamed_text(Vocabulary const& vocabulary) : vocabulary_(vocabulary) {}
 
     // What can be printed after these tokens.

@@ -29,9 +29,9 @@ inline std::string six_digits(double value) {
 
 // The target is P(x)^(1/T), normalised. n is 1/T where that is an integer (to 1e-6), else 0.
 struct temperature {
-    double value = 1.0;
-    double inverse = 1.0;
-    std::int64_t n = 1;
+    double value = 1.0;    // T, at least 0
+    double inverse = 1.0;  // 1 / T; infinite at T = 0
+    std::int64_t n = 1;    // 1 / T where that is an integer, else 0
 
     // From a number of at least 0; throws errc::usage otherwise. T = 0 has an infinite inverse; only samplers that
     // scale the noise take it.

@@ -15,6 +15,7 @@
 
 namespace calm {
 
+// Memory that is taken piece by piece and given back last first. Not for several threads at once.
 template <class Backend = cpu> class arena {
     using memory = detail::memory_of<Backend>;
     static constexpr std::size_t alignment = detail::memory_alignment;
@@ -38,12 +39,13 @@ public:
         return {static_cast<T*>(take_bytes(bytes)), shape};
     }
 
+    // How far an arena was used; of that arena alone.
     struct mark {
-        std::size_t block = 0;
-        std::size_t used = 0;
-        std::size_t total = 0;
+        std::size_t block = 0;  // the block in use
+        std::size_t used = 0;   // bytes of it
+        std::size_t total = 0;  // bytes of all blocks
     };
-    [[nodiscard]] mark here() const { return {current_, used_, total_}; }
+    [[nodiscard]] mark here() const { return {current_, used_, total_}; }  // for rewind
 
     // Frees what was taken since the mark; rewound to the start, several blocks become one.
     void rewind(mark m) {
@@ -55,11 +57,11 @@ public:
             add_block(peak_);
         }
     }
-    void clear() { rewind({}); }
+    void clear() { rewind({}); }  // gives all back: what was taken is no longer valid
 
-    [[nodiscard]] std::string name() const { return std::string(name_); }
-    [[nodiscard]] std::size_t used() const { return total_; }
-    [[nodiscard]] std::size_t peak() const { return peak_; }
+    [[nodiscard]] std::string name() const { return std::string(name_); }  // for messages
+    [[nodiscard]] std::size_t used() const { return total_; }              // bytes taken now, with what alignment adds
+    [[nodiscard]] std::size_t peak() const { return peak_; }               // bytes, the most that were taken at once
 
 private:
     struct release {
@@ -112,6 +114,7 @@ private:
 // Rewinds an arena to where it stood, at the end of a scope.
 template <class Backend> class arena_scope {
 public:
+    // Of what is taken from now on.
     explicit arena_scope(arena<Backend>& a) : arena_(a), mark_(a.here()) {}
     ~arena_scope() { arena_.rewind(mark_); }
     arena_scope(arena_scope const&) = delete;

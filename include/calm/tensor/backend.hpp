@@ -13,6 +13,7 @@ struct cuda {};      // an NVIDIA GPU: the same kernels, compiled by nvcc (calm/
 template <class Backend>
 concept block_executor = std::is_same_v<Backend, emulated> || std::is_same_v<Backend, cuda>;
 
+// The host reads and writes what it stores.
 template <class Backend>
 concept host_memory = std::is_same_v<Backend, cpu> || std::is_same_v<Backend, emulated>;
 

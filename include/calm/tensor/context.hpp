@@ -82,19 +82,19 @@ public:
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         seed(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
-    std::uint64_t seed;
+    std::uint64_t seed;                            // of every random key
     std::uint32_t step = 0;                        // of the run: part of every random key
     thread_order order = thread_order::ascending;  // of `emulated`
-    arena<Backend> saved{"saved activations"};
-    arena<Backend> scratch{"scratch"};
+    arena<Backend> saved{"saved activations"};     // what backward needs of forward
+    arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs
 
-    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }
-    [[nodiscard]] int threads() const { return threads_; }
+    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
+    [[nodiscard]] int threads() const { return threads_; }                // at least 1
 
     // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
     // known before it runs.
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
-    void rehearse(bool on) { rehearsing_ = on; }
+    void rehearse(bool on) { rehearsing_ = on; }  // begins or ends a rehearsal
 
     // Calls f(task) for task = 0 .. tasks - 1, each once, in any order, on up to threads() threads. Tasks must not
     // depend on each other, and must not throw.

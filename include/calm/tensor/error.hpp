@@ -29,14 +29,16 @@ enum class errc : int {
 // An error with a code, a sentence and, where a file is to blame, its path and the place in it ("line 3", "byte 17").
 class error : public std::runtime_error {
 public:
+    // Where no file is to blame.
     error(errc code, std::string const& sentence) : std::runtime_error(sentence), code_(code) {}
+    // what() is "path, place: sentence"; a place may be empty.
     error(errc code, std::string path, std::string place, std::string const& sentence) :
         std::runtime_error(path + (place.empty() ? "" : ", " + place) + ": " + sentence), code_(code),
         path_(std::move(path)), place_(std::move(place)) {}
 
-    [[nodiscard]] errc code() const noexcept { return code_; }
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }
-    [[nodiscard]] std::string const& place() const noexcept { return place_; }
+    [[nodiscard]] errc code() const noexcept { return code_; }                  // also the exit status of a program
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }    // empty where no file is to blame
+    [[nodiscard]] std::string const& place() const noexcept { return place_; }  // in the file, perhaps empty
 
 private:
     errc code_;
@@ -120,6 +122,7 @@ inline void require(bool condition, errc code, char const* sentence) {
     if (!condition) [[unlikely]]
         detail::throw_error(code, sentence);
 }
+// The same with a callable that returns the sentence.
 template <class Sentence>
 requires std::is_invocable_r_v<std::string, Sentence>
 void require(bool condition, errc code, Sentence&& sentence) {
@@ -127,6 +130,7 @@ void require(bool condition, errc code, Sentence&& sentence) {
         detail::throw_error(code, sentence);
 }
 
+// The same with parts.
 template <class... Parts>
 requires(sizeof...(Parts) > 1) void require(bool condition, errc code, Parts const&... parts) {
     if (!condition) [[unlikely]]

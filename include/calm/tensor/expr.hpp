@@ -13,18 +13,21 @@
 
 namespace calm {
 
+// What the operators below give: a tree of operations over operands, and its shape. It computes nothing until it is
+// assigned, evaluated or differentiated, and refers to its operands' memory.
 template <class Tree, class Extents, class Backend> class expression {
 public:
     using scalar = typename Tree::scalar;
     using extents_type = Extents;
     using backend = Backend;
 
+    // Of a tree over operands of that shape.
     constexpr expression(Tree const& t, Extents const& e) : tree_(t), extents_(e) {}
-    expression(expression&&) = default;
+    expression(expression&&) = default;  // moves along a chain of operators
     expression(expression const&) = delete;
     expression& operator=(expression const&) = delete;
-    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }
-    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }
+    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // what runs in the loop
+    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }  // of every operand
 
 private:
     Tree tree_;
@@ -58,6 +61,7 @@ template <class T> using kind_of = operand_kind<std::remove_cvref_t<T>>;
 
 }  // namespace detail
 
+// What operators take beside numbers: tensors, views and expressions.
 template <class T>
 concept tensor_operand = detail::kind_of<T>::tensor_like || detail::kind_of<T>::is_expression;
 
@@ -174,52 +178,67 @@ template <class Tree, class T> void check_gradients(Tree const& tree, T const* d
 
 }  // namespace detail
 
+// a + b, element by element. The operands of this and of the operators below are tensors, views, expressions and, one
+// of two, numbers; another shape, backend or type is a sentence at compile time, or errc::usage where a size is
+// dynamic.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto operator+(A&& a, B&& b) {
     return detail::make_binary<op::add>(std::forward<A>(a), std::forward<B>(b));
 }
+// a - b, element by element.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto operator-(A&& a, B&& b) {
     return detail::make_binary<op::subtract>(std::forward<A>(a), std::forward<B>(b));
 }
+// a b, element by element.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto operator*(A&& a, B&& b) {
     return detail::make_binary<op::multiply>(std::forward<A>(a), std::forward<B>(b));
 }
+// a / b, element by element.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto operator/(A&& a, B&& b) {
     return detail::make_binary<op::divide>(std::forward<A>(a), std::forward<B>(b));
 }
+// The larger of a and b, element by element; NaN where one is. Where they are equal the gradient goes to a.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto maximum(A&& a, B&& b) {
     return detail::make_binary<op::maximum>(std::forward<A>(a), std::forward<B>(b));
 }
+// -a.
 template <tensor_operand A> auto operator-(A&& a) {
     return detail::make_unary<op::negate>(std::forward<A>(a));
 }
+// e^a.
 template <tensor_operand A> auto exp(A&& a) {
     return detail::make_unary<op::exponential>(std::forward<A>(a));
 }
+// The natural logarithm: -inf at 0, NaN below.
 template <tensor_operand A> auto log(A&& a) {
     return detail::make_unary<op::logarithm>(std::forward<A>(a));
 }
+// The square root: NaN below 0.
 template <tensor_operand A> auto sqrt(A&& a) {
     return detail::make_unary<op::square_root>(std::forward<A>(a));
 }
+// a^2.
 template <tensor_operand A> auto square(A&& a) {
     return detail::make_unary<op::squared>(std::forward<A>(a));
 }
+// 1 / (1 + e^-a).
 template <tensor_operand A> auto sigmoid(A&& a) {
     return detail::make_unary<op::sigmoid>(std::forward<A>(a));
 }
+// The hyperbolic tangent.
 template <tensor_operand A> auto tanh(A&& a) {
     return detail::make_unary<op::hyperbolic_tangent>(std::forward<A>(a));
 }
+// a / (1 + e^-a).
 template <tensor_operand A> auto silu(A&& a) {
     return detail::make_unary<op::silu>(std::forward<A>(a));
 }
@@ -228,6 +247,7 @@ template <tensor_operand A> auto silu(A&& a) {
 template <class Op, tensor_operand A> auto apply(A&& a) {
     return detail::make_unary<Op>(std::forward<A>(a));
 }
+// The same with two operands.
 template <class Op, class A, class B>
 requires detail::operand_pair<A, B>
 auto apply(A&& a, B&& b) {
@@ -261,15 +281,17 @@ template <class Expression, class Backend, class V> constexpr void check_kind() 
 }
 }  // namespace detail
 
-// x as an operand whose gradient is written to dx (wrt) or added to it (accumulate).
+// x as an operand whose gradient is written to dx, of x's shape.
 template <class X, class DX> auto wrt(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), false);
 }
+// x as an operand whose gradient is added to dx, of x's shape.
 template <class X, class DX> auto accumulate(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), true);
 }
 
-// y = expression, on the context's threads.
+// y = expression, on the context's threads. Throws errc::usage where the shapes differ, or y overlaps an operand other
+// than index by index.
 template <class Backend, class Y, tensor_operand A> void evaluate(context<Backend> const& ctx, Y&& y, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
@@ -279,7 +301,8 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
     detail::run_evaluate(ctx, e.tree(), out.data(), out.size());
 }
 
-// From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop.
+// From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop. Throws errc::usage where the
+// shapes differ, a gradient overlaps other memory than index by index, or two are written to one place.
 template <class Backend, class DY, tensor_operand A>
 void differentiate(context<Backend> const& ctx, A&& a, DY const& dy) {
     auto e = detail::as_expression(std::forward<A>(a));
@@ -294,7 +317,7 @@ void differentiate(context<Backend> const& ctx, A&& a, DY const& dy) {
     detail::run_differentiate(ctx, e.tree(), p, cotangent.size());
 }
 
-// From scale * sum(expression): the gradients of its wrt and accumulate leaves.
+// From scale * sum(expression): the gradients of its wrt and accumulate leaves. Throws as differentiate does.
 template <class Backend, tensor_operand A> void differentiate_sum(context<Backend> const& ctx, A&& a, double scale) {
     auto e = detail::as_expression(std::forward<A>(a));
     static_assert(std::remove_cvref_t<decltype(e.tree())>::active,
@@ -304,12 +327,14 @@ template <class Backend, tensor_operand A> void differentiate_sum(context<Backen
     detail::run_differentiate_sum(ctx, e.tree(), static_cast<T>(scale), e.extents().size());
 }
 
-// The sum of all elements of an expression, accumulated in double for float.
+// The sum of all elements of an expression, accumulated in double for float; 0 in a rehearsal. The order of the
+// additions follows from the size alone.
 template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     return detail::run_sum(ctx, e.tree(), e.extents().size());
 }
 
+// Declared in view.hpp. Throws as evaluate does.
 template <class T, class Extents, class Backend> template <class Expression>
 requires detail::is_expression<std::remove_cvref_t<Expression>> view<T, Extents, Backend>
 const& view<T, Extents, Backend>::operator=(Expression&& a) const {

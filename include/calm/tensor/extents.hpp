@@ -11,7 +11,7 @@
 
 namespace calm {
 
-using index_t = std::int64_t;
+using index_t = std::int64_t;  // of sizes and positions: signed, as differences are
 
 // A size known only at run time.
 inline constexpr index_t dyn = -1;
@@ -21,12 +21,14 @@ template <index_t... Sizes> class extents {
     static_assert(((Sizes == dyn || Sizes >= 0) && ...), "calm::extents: a static size is at least 0, or calm::dyn");
 
 public:
-    static constexpr std::size_t rank = sizeof...(Sizes);
+    static constexpr std::size_t rank = sizeof...(Sizes);  // how many sizes
+    // How many of them are dynamic.
     static constexpr std::size_t rank_dynamic = ((Sizes == dyn ? 1U : 0U) + ... + 0U);
 
     // Dynamic sizes 0.
     constexpr extents() = default;
 
+    // Of the dynamic sizes, in order.
     template <class... Index>
     requires(sizeof...(Index) == rank_dynamic && rank_dynamic > 0 &&
              (std::is_convertible_v<Index, index_t> && ...)) constexpr explicit(sizeof...(Index) == 1)
@@ -42,8 +44,9 @@ public:
             if (static_extent(r) == dyn) dynamic_[d++] = other[r];
     }
 
-    [[nodiscard]] static constexpr index_t static_extent(std::size_t r) { return sizes_[r]; }
+    [[nodiscard]] static constexpr index_t static_extent(std::size_t r) { return sizes_[r]; }  // size r, or dyn
 
+    // Size r, 0 <= r < rank.
     CALM_HD constexpr index_t operator[](std::size_t r) const {
         constexpr std::array<index_t, rank + 1> sizes{Sizes..., 0};
         if (sizes[r] != dyn) return sizes[r];
@@ -62,6 +65,7 @@ public:
         return n;
     }
 
+    // Equal sizes, whether static or dynamic.
     template <index_t... Other> friend constexpr bool operator==(extents const& a, extents<Other...> const& b) {
         if constexpr (sizeof...(Other) != rank)
             return false;

@@ -254,7 +254,7 @@ void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k
     detail::run_fill_normal(ctx, x.data(), x.size(), k, first);
 }
 
-// x[i] = low + uniform(k, first + i): in [low, low + 1). The head's noise has low = -1/2 (spec 5).
+// x[i] = low + uniform(k, first + i): in [low, low + 1). The energy head's noise has low = -1/2.
 template <class Backend, class T, class Extents>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0,
                   std::type_identity_t<T> low = T{}) {

@@ -20,13 +20,14 @@ namespace calm {
 
 // A block of N threads on the host: each phase runs them one after the other, in the order asked for.
 template <int N> struct host_block {
-    thread_order order = thread_order::ascending;
+    thread_order order = thread_order::ascending;  // of the threads within a phase
 
     // A variable that every thread keeps across phases.
     template <class T> struct per_thread {
-        T values[N];
-        CALM_HD T& operator[](int t) { return values[t]; }
+        T values[N];                                        // one a thread
+        CALM_HD T& operator[](int t) { return values[t]; }  // thread t's
     };
+    // Calls f(thread) for each of the N threads; what follows sees what all of them wrote.
     template <class F> CALM_HD void phase(F const& f) {
         for (int i = 0; i < N; ++i) f(thread(i));
     }

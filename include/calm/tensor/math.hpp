@@ -16,6 +16,7 @@
 
 #include "calm/tensor/packet.hpp"
 
+// Functions of numbers, the same for float, double, std::complex<double> and packets.
 namespace calm::math {
 
 namespace detail {
@@ -58,8 +59,10 @@ template <class V> [[gnu::always_inline]] inline V power_of_two(bits_t<V> k) {
 
 }  // namespace detail
 
+// float and double.
 template <class V>
 concept real_scalar = std::floating_point<V>;
+// For the complex step.
 template <class V>
 concept complex_scalar = std::same_as<V, std::complex<double>>;
 
@@ -71,12 +74,15 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V where_greater(V a, V 
         return calm::select(a > b, x, y);
 }
 
+// a where it is above b, else b.
 template <class V> [[gnu::always_inline]] CALM_HD inline V max(V a, V b) {
     return where_greater(a, b, a, b);
 }
+// b where a is above it, else a.
 template <class V> [[gnu::always_inline]] CALM_HD inline V min(V a, V b) {
     return where_greater(a, b, b, a);
 }
+// x^2.
 template <class V> [[gnu::always_inline]] CALM_HD inline V square(V x) {
     return x * x;
 }
@@ -101,6 +107,7 @@ template <real_scalar V> CALM_HD inline V log(V x) {
 template <real_scalar V> CALM_HD inline V sqrt(V x) {
     return std::sqrt(x);
 }
+// The hyperbolic tangent.
 template <real_scalar V> CALM_HD inline V tanh(V x) {
     return std::tanh(x);
 }
@@ -260,8 +267,8 @@ template <packed V> [[gnu::always_inline]] inline V tanh(V x) {
 
 // Cosine and sine.
 template <class V> struct cosine_sine {
-    V cosine;
-    V sine;
+    V cosine;  // in [-1, 1]
+    V sine;    // in [-1, 1]
 };
 
 namespace detail {

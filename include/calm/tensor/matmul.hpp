@@ -11,11 +11,11 @@ namespace calm {
 
 // An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one.
 template <class T, index_t Rows, index_t Columns, class Backend> struct matrix_operand {
-    T* data;
-    index_t rows;  // as seen by the product
-    index_t columns;
-    index_t stride;  // between rows as stored
-    bool is_transposed;
+    T* data;             // the first element that the product sees
+    index_t rows;        // as seen by the product
+    index_t columns;     // as seen by the product
+    index_t stride;      // between rows as stored
+    bool is_transposed;  // whether what the product sees as a row is stored as a column
 };
 
 namespace detail {
@@ -57,7 +57,8 @@ template <class X> auto transposed(X&& x) {
     return detail::transposed(detail::as_matrix(x));
 }
 
-// Columns First .. First + Count of a matrix as an operand; nothing is moved.
+// Columns First .. First + Count of a matrix as an operand; nothing is moved. Throws errc::usage where they are not all
+// there.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     auto const m = detail::as_matrix(x);
     return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
@@ -69,6 +70,7 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
     }(m);
 }
 
+// What a product does with its destination: replaces what is there, or adds to it.
 enum class into { overwrite, accumulate };
 
 namespace detail {
@@ -139,7 +141,7 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = in
     detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);
 }
 
-// c (M, N) = a (M, K) b (K, N) + bias (N) on every row.
+// c (M, N) = a (M, K) b (K, N) + bias (N) on every row. Throws as above, and for a bias of another size.
 template <class Backend, class C, class A, class B, class T, index_t N>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
     auto const out = detail::as_matrix(c);

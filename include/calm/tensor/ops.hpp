@@ -5,23 +5,28 @@
 
 #include "calm/tensor/math.hpp"
 
+// What an expression does element by element.
 namespace calm::op {
 
+// a + b.
 struct add {
     template <class V> CALM_HD static V value(V a, V b) { return a + b; }
     template <class V> CALM_HD static V back_a(V dy, V, V, V) { return dy; }
     template <class V> CALM_HD static V back_b(V dy, V, V, V) { return dy; }
 };
+// a - b.
 struct subtract {
     template <class V> CALM_HD static V value(V a, V b) { return a - b; }
     template <class V> CALM_HD static V back_a(V dy, V, V, V) { return dy; }
     template <class V> CALM_HD static V back_b(V dy, V, V, V) { return -dy; }
 };
+// a b.
 struct multiply {
     template <class V> CALM_HD static V value(V a, V b) { return a * b; }
     template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy * b; }
     template <class V> CALM_HD static V back_b(V dy, V a, V, V) { return dy * a; }
 };
+// a / b.
 struct divide {
     template <class V> CALM_HD static V value(V a, V b) { return a / b; }
     template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy / b; }
@@ -43,30 +48,37 @@ private:
     }
 };
 
+// -a.
 struct negate {
     template <class V> CALM_HD static V value(V a) { return -a; }
     template <class V> CALM_HD static V back(V dy, V, V) { return -dy; }
 };
+// e^a.
 struct exponential {
     template <class V> CALM_HD static V value(V a) { return math::exp(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy * y; }
 };
+// The natural logarithm of a.
 struct logarithm {
     template <class V> CALM_HD static V value(V a) { return math::log(a); }
     template <class V> CALM_HD static V back(V dy, V a, V) { return dy / a; }
 };
+// The square root of a.
 struct square_root {
     template <class V> CALM_HD static V value(V a) { return math::sqrt(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy / (y + y); }
 };
+// a^2.
 struct squared {
     template <class V> CALM_HD static V value(V a) { return a * a; }
     template <class V> CALM_HD static V back(V dy, V a, V) { return dy * (a + a); }
 };
+// 1 / (1 + e^-a).
 struct sigmoid {
     template <class V> CALM_HD static V value(V a) { return math::sigmoid(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy * (y - y * y); }
 };
+// tanh a.
 struct hyperbolic_tangent {
     template <class V> CALM_HD static V value(V a) { return math::tanh(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy - dy * y * y; }

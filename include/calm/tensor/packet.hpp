@@ -105,13 +105,15 @@ template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_piec
 
 }  // namespace detail
 
+// What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
 template <class T> using packet = typename detail::packet_of<T>::type;
 
 // Number of values in a V: 16, 8 or 1.
 template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
 
-// The type of one lane, and the unsigned integers of the same shape.
+// The type of one lane.
 template <class V> using lane_t = typename detail::lanes_of<V>::type;
+// Unsigned integers, one a lane and of its width.
 template <class V> using bits_t = typename detail::lanes_of<V>::bits;
 
 // A vector of lanes; everything else is a scalar.
@@ -129,6 +131,7 @@ template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const
         return *p;
 }
 
+// The lanes of v to p[0] .. p[lanes<V> - 1], at any alignment.
 template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
     static_assert(std::is_same_v<T, lane_t<V>>, "calm::store: the lanes of V must be of the type pointed to");
     if constexpr (packed<V>)
@@ -137,12 +140,13 @@ template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* 
         *p = v;
 }
 
-// The first n lanes from memory and zeros, 0 < n <= lanes<V>; and the first n lanes to memory.
+// The first n lanes from memory and zeros behind them, 0 < n <= lanes<V>.
 template <packed V, class T> [[gnu::always_inline]] inline V load_first(T const* p, std::int64_t n) {
     V v{};
     std::memcpy(&v, p, static_cast<std::size_t>(n) * sizeof(T));
     return v;
 }
+// The first n lanes to memory, 0 < n <= lanes<V>.
 template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p, V v, std::int64_t n) {
     std::memcpy(p, &v, static_cast<std::size_t>(n) * sizeof(T));
 }

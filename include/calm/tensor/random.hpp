@@ -33,13 +33,14 @@ enum class stream : std::uint32_t {
 
 // A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.
 struct key {
-    std::uint64_t seed = 0;
-    calm::stream stream = calm::stream::initialise;
-    std::uint32_t step = 0;
+    std::uint64_t seed = 0;                          // of the run
+    calm::stream stream = calm::stream::initialise;  // who draws
+    std::uint32_t step = 0;                          // of the run; where text is generated, the number of the prompt
 };
 
+// Four words of 32 bits: a counter, or what the generator makes of it.
 struct philox_block {
-    std::uint32_t v[4];
+    std::uint32_t v[4];  // in the published order
     friend constexpr bool operator==(philox_block const&, philox_block const&) = default;
 };
 
@@ -81,8 +82,9 @@ CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {
 // Two standard normals from two words, by Box-Muller: radius times the cosine and the sine of the angle.
 // u1 = (w0 + 1) 2^-32, u2 = w1 2^-32.
 struct box_muller {
-    double radius;
-    double angle;
+    double radius;  // sqrt(-2 log u1)
+    double angle;   // 2 pi u2
+    // Of two uniform words.
     CALM_HD box_muller(std::uint32_t w0, std::uint32_t w1) :
         radius(std::sqrt(-2.0 * std::log((static_cast<double>(w0) + 1.0) * 0x1p-32))),
         angle(6.283185307179586 * (static_cast<double>(w1) * 0x1p-32)) {}
@@ -100,8 +102,10 @@ template <class T = float> CALM_HD T normal(key k, std::uint64_t i) {
 // A sequential reader of one keyed stream, for code that draws as it goes (text generators, shuffles, choices).
 class random_sequence {
 public:
+    // Begins with the first word of a block of the key.
     constexpr explicit random_sequence(key k, std::uint64_t block = 0) : key_(k), block_(block) {}
 
+    // The next word.
     constexpr std::uint32_t next() {
         if (lane_ == 4) {
             words_ = philox(key_, block_++);
@@ -109,7 +113,8 @@ public:
         }
         return words_.v[lane_++];
     }
-    constexpr float uniform() { return uniform_from(next()); }
+    constexpr float uniform() { return uniform_from(next()); }  // in [0, 1), from the next word
+    // In [0, n), n > 0, from the next word.
     constexpr std::uint32_t below(std::uint32_t n) { return calm::below(next(), n); }
 
 private:

@@ -128,7 +128,7 @@ void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> cons
 
 }  // namespace detail
 
-// dst = src, elements in order; the shapes must have equal sizes.
+// dst = src, elements in order, converted to T where the types differ. Throws errc::usage for unequal sizes.
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
     require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
@@ -136,6 +136,7 @@ void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, 
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 
+// Every element of x = value.
 template <class T, class E, class Backend>
 void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     detail::run_fill(ctx, x.data(), x.size(), value);
@@ -148,8 +149,8 @@ void add_row_sums(context<Backend>& ctx, view<T, extents<D>, Backend> const& tot
     detail::run_add_row_sums(ctx, total.data(), x.data(), x.extent(0), x.extent(1));
 }
 
-// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1; to know it waits for a
-// device.
+// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
+// another shape; to know the ids it waits for a device.
 template <class T, index_t D, class Id, class Backend>
 void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& y,
                  view<T const, extents<dyn, D>, Backend> const& table,
@@ -160,7 +161,8 @@ void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const&
     detail::run_gather_rows(ctx, y.data(), table.data(), ids.data(), ids.size(), width);
 }
 
-// dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order.
+// dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order. The ids must be in 0 .. V - 1: they are not checked
+// again. Throws errc::usage for a dy of another shape.
 template <class T, index_t D, class Id, class Backend>
 void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& dtable,
                       view<T const, extents<dyn, D>, Backend> const& dy,

@@ -8,6 +8,7 @@
 
 namespace calm {
 
+// Row-major elements of a shape in memory of its own, on the host or on a device. T is trivially copyable.
 template <class T, class Extents, class Backend = cpu> class tensor {
     static_assert(std::is_trivially_copyable_v<T>, "calm::tensor: elements must be trivially copyable");
 
@@ -36,25 +37,30 @@ public:
         return *this;
     }
 
-    [[nodiscard]] T* data() { return data_.get(); }
-    [[nodiscard]] T const* data() const { return data_.get(); }
-    [[nodiscard]] Extents const& extents() const { return extents_; }
-    [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }
-    [[nodiscard]] index_t size() const { return extents_.size(); }
+    [[nodiscard]] T* data() { return data_.get(); }                            // the first element
+    [[nodiscard]] T const* data() const { return data_.get(); }                // the first element
+    [[nodiscard]] Extents const& extents() const { return extents_; }          // the shape
+    [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }  // size r of the shape
+    [[nodiscard]] index_t size() const { return extents_.size(); }             // how many elements
 
-    // Elements of what lives in host memory.
+    // Element i, row by row and unchecked, of what lives in host memory.
     T& operator[](index_t i) requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
+    // The same, read only.
     T const& operator[](index_t i) const requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
-    T* begin() requires host_memory<Backend> { return data(); }
-    T* end() requires host_memory<Backend> { return data() + size(); }
-    T const* begin() const requires host_memory<Backend> { return data(); }
-    T const* end() const requires host_memory<Backend> { return data() + size(); }
+    T* begin() requires host_memory<Backend> { return data(); }                     // the first element
+    T* end() requires host_memory<Backend> { return data() + size(); }              // behind the last one
+    T const* begin() const requires host_memory<Backend> { return data(); }         // the first element
+    T const* end() const requires host_memory<Backend> { return data() + size(); }  // behind the last one
 
+    // Of all elements, valid while the tensor is there.
     [[nodiscard]] calm::view<T, Extents, Backend> view() { return {data(), extents_}; }
+    // The same, read only.
     [[nodiscard]] calm::view<T const, Extents, Backend> view() const { return {data(), extents_}; }
+    // A tensor goes where a view is asked for, with fewer static sizes too.
     template <class Other>
     requires std::is_convertible_v<Extents, Other>
     operator calm::view<T, Other, Backend>() & { return view(); }
+    // The same, read only.
     template <class Other>
     requires std::is_convertible_v<Extents, Other>
     operator calm::view<T const, Other, Backend>() const& { return view(); }

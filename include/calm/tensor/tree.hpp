@@ -6,13 +6,14 @@
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 
+// Expressions without their shapes.
 namespace calm::tree {
 
 // A tensor that is read.
 template <class T> struct input {
     using scalar = T;
     static constexpr bool active = false;
-    T const* x;
+    T const* x;  // the tensor's first element
     template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
@@ -22,9 +23,9 @@ template <class T> struct input {
 template <class T> struct variable {
     using scalar = T;
     static constexpr bool active = true;
-    T const* x;
-    T* dx;
-    bool accumulates;
+    T const* x;        // the tensor's first element
+    T* dx;             // the gradient's
+    bool accumulates;  // whether dx is added to
     template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t i, V dy) const {
@@ -32,22 +33,24 @@ template <class T> struct variable {
     }
 };
 
+// A number, the same at every element.
 template <class T> struct constant {
     using scalar = T;
     static constexpr bool active = false;
-    T c;
+    T c;  // the number
     template <class V> struct trace { V value; };
     template <class V> CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
     template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
 
+// Op of one subtree.
 template <class Op, class A> struct unary {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
-    A a;
+    A a;  // the operand
     template <class V> struct trace {
         V value;
-        typename A::template trace<V> a;
+        typename A::template trace<V> a;  // of the operand
     };
     template <class V> CALM_HD trace<V> forward(index_t i) const {
         auto const t = a.template forward<V>(i);
@@ -58,15 +61,16 @@ template <class Op, class A> struct unary {
     }
 };
 
+// Op of two subtrees.
 template <class Op, class A, class B> struct binary {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active || B::active;
-    A a;
-    B b;
+    A a;  // the first operand
+    B b;  // the second
     template <class V> struct trace {
         V value;
-        typename A::template trace<V> a;
-        typename B::template trace<V> b;
+        typename A::template trace<V> a;  // of the first operand
+        typename B::template trace<V> b;  // of the second
     };
     template <class V> CALM_HD trace<V> forward(index_t i) const {
         auto const s = a.template forward<V>(i);
@@ -85,14 +89,18 @@ template <class Op, class A, class B> struct binary {
 template <class T, class F> void for_each_leaf(input<T> const& t, F const& f) {
     f(t.x, false, false);
 }
+// The tensor, then its gradient.
 template <class T, class F> void for_each_leaf(variable<T> const& t, F const& f) {
     f(t.x, false, false);
     f(static_cast<T const*>(t.dx), true, t.accumulates);
 }
+// None.
 template <class T, class F> void for_each_leaf(constant<T> const&, F const&) {}
+// Those of the operand.
 template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, F const& f) {
     for_each_leaf(t.a, f);
 }
+// Those of both operands, the first one's first.
 template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, F const& f) {
     for_each_leaf(t.a, f);
     for_each_leaf(t.b, f);

@@ -17,8 +17,8 @@ enum class utf8_kind {
 
 // The kind of the first bytes of a text that is not empty, and how many bytes it concerns (1 when invalid).
 struct utf8_head {
-    utf8_kind kind;
-    std::size_t size;
+    utf8_kind kind;    // what they are
+    std::size_t size;  // bytes: of the character, to the end of the text, or 1
 };
 
 // Looks at the first character of `text`, which is not empty.

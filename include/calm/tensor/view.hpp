@@ -12,6 +12,8 @@ namespace detail {
 template <class> inline constexpr bool is_expression = false;
 }
 
+// Refers to elements that something else owns, on the host or on a device; T const where they are not to be written.
+// Copied and passed by value.
 template <class T, class Extents, class Backend = cpu> class view {
 public:
     using element_type = T;
@@ -20,32 +22,34 @@ public:
     using backend = Backend;
 
     constexpr view() = default;
+    // Of the elements from data on, row by row.
     CALM_HD constexpr view(T* data, Extents const& e) : data_(data), extents_(e) {}
 
-    // To const, and to fewer static sizes.
+    // A view goes where one of const elements, or of fewer static sizes, is asked for.
     template <class U, class Other>
     requires(std::is_convertible_v<U (*)[], T (*)[]>&& std::is_convertible_v<Other, Extents>) CALM_HD
         constexpr view(view<U, Other, Backend> const& other) :
         data_(other.data()),
         extents_(other.extents()) {}
 
-    [[nodiscard]] CALM_HD constexpr T* data() const { return data_; }
-    [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }
+    [[nodiscard]] CALM_HD constexpr T* data() const { return data_; }                    // the first element
+    [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }  // the shape
+    // Size r of the shape.
     [[nodiscard]] CALM_HD constexpr index_t extent(std::size_t r) const { return extents_[r]; }
-    [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }
+    [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }  // how many elements
 
-    // Elements of what lives in host memory.
+    // Element i, row by row and unchecked, of what lives in host memory.
     constexpr T& operator[](index_t i) const requires host_memory<Backend> { return data_[i]; }
-    constexpr T* begin() const requires host_memory<Backend> { return data_; }
-    constexpr T* end() const requires host_memory<Backend> { return data_ + size(); }
+    constexpr T* begin() const requires host_memory<Backend> { return data_; }         // the first element
+    constexpr T* end() const requires host_memory<Backend> { return data_ + size(); }  // behind the last one
 
-    // y = expression: one pass, on the calling thread. evaluate(ctx, y, expression) uses the context's threads.
-    // Defined in expr.hpp.
+    // y = expression: one pass, on the calling thread. evaluate(ctx, y, expression) uses the context's threads. Throws
+    // errc::usage where the shapes differ. Defined in expr.hpp.
     template <class Expression>
     requires detail::is_expression<std::remove_cvref_t<Expression>> view const&
     operator=(Expression&& expression) const;
-    constexpr view(view const&) = default;
-    constexpr view& operator=(view const&) = default;
+    constexpr view(view const&) = default;             // refers to the same elements
+    constexpr view& operator=(view const&) = default;  // refers to the same elements; none is copied
 
 private:
     T* data_ = nullptr;
@@ -60,7 +64,8 @@ constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape co
     return {x.data(), shape};
 }
 
-// Rows first .. first + count of the leading dimension. The static sizes of the others stay.
+// Rows first .. first + count of the leading dimension. The static sizes of the others stay. Throws errc::usage where
+// they are not all there.
 template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {
@@ -70,8 +75,9 @@ constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Re
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
 }
 
-// Short names for what layers pass around: R rows of D features, and the like.
+// Rows of Columns numbers: what layers pass around.
 template <class T, index_t Columns, class Backend = cpu> using matrix_view = view<T, extents<dyn, Columns>, Backend>;
+// N numbers in a row.
 template <class T, index_t N = dyn, class Backend = cpu> using vector_view = view<T, extents<N>, Backend>;
 
 }  // namespace calm

@@ -1,5 +1,6 @@
 #pragma once
-// The references every model is compared with: what the frequencies of tokens and of pairs of tokens score (spec 8).
+// The references every model is compared with: what the frequencies of tokens and of pairs of tokens score (bigram
+// reference in docs/mathematics.md).
 
 #include <algorithm>
 #include <array>

@@ -15,7 +15,7 @@ namespace calm {
 
 // The place of the next block: all there is to know to go on.
 struct block_position {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;  // from 0
     std::uint64_t index = 0;  // of the block within the epoch
     friend bool operator==(block_position const&, block_position const&) = default;
 };
@@ -54,7 +54,7 @@ public:
         return tokens / block_tokens_;
     }
 
-    // Fills `block`, of block_tokens() ids, and moves on.
+    // Fills `block`, of block_tokens() ids, and moves on. Throws errc::usage for a place of another size.
     void next(std::span<token_id> block) {
         require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_, " tokens, the place for it ",
                 block.size(), ": give a place of block_tokens() tokens");

@@ -1,6 +1,6 @@
 #pragma once
-// Byte-pair merging of one piece: the pair of neighbours of the lowest rank merges, the leftmost first, until no pair
-// has a rank (spec 2).
+// Byte-pair merging of one piece (Sennrich, Haddow and Birch 2016): the pair of neighbours of the lowest rank merges,
+// the leftmost first, until no pair has a rank.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,12 +20,15 @@ namespace calm {
 // Which neighbours merge, and when: the pairs of a list, in its order, or else those that together are a token, in the
 // order of ids.
 struct merge_rules {
-    token_table const& table;
-    merge_list const* list = nullptr;
+    token_table const& table;          // outlives the rules
+    merge_list const* list = nullptr;  // null: merging is by id
+    // The rank of a pair whose bytes are `joined`, or -1.
     [[nodiscard]] std::int32_t rank(token_id left, token_id right, std::string_view joined) const {
         return list == nullptr ? table.find(joined) : list->rank(left, right);
     }
+    // The token that the pair of a rank becomes.
     [[nodiscard]] token_id merged(std::int32_t rank) const { return list == nullptr ? rank : list->merged(rank); }
+    // All ranks are below it.
     [[nodiscard]] std::size_t ranks() const {
         return list == nullptr ? static_cast<std::size_t>(table.size()) : list->size();
     }
@@ -34,6 +37,7 @@ struct merge_rules {
 // Merges pieces one after another; keeps the memory that long ones take. Every single byte is a token of the table.
 template <class Rules> class bpe_merger {
 public:
+    // The table, and what the rules refer to, outlive it.
     bpe_merger(token_table const& table, Rules rules) : table_(table), rules_(rules) {}
 
     // Appends the tokens of a piece that is not empty.

@@ -35,8 +35,7 @@ public:
     }
 
     // The 256 bytes in numeric order, then up to `merges` tokens: each joins the pair of neighbours that is most
-    // frequent inside the pieces, of equals the lower pair of ids. Fewer when no pair is left that has at most 1 MiB
-    // (spec 2).
+    // frequent inside the pieces, of equals the lower pair of ids. Fewer when no pair is left that has at most 1 MiB.
     [[nodiscard]] token_table train(token_id merges) const {
         state s(pieces_);
         token_table table;

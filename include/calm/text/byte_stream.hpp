@@ -30,7 +30,7 @@ public:
     // grew more than a thousandfold; errc::storage where reading fails. After an error it is at its end.
     [[nodiscard]] std::string_view next();
 
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
     // How many bytes of the file were used.
     [[nodiscard]] std::uint64_t offset() const noexcept { return read_ - (input_.size() - used_); }
 

@@ -23,13 +23,13 @@ namespace calm {
 // the disk.
 class corpus {
 public:
+    // Without documents.
     explicit corpus(special_tokens specials) : specials_(specials) {}
 
     // Adds a document at the end: `append` is called with the vector of all ids and appends those of the document.
     // Returns the number of ids appended.
     template <class Append>
-    requires std::is_invocable_v < Append, std::vector<token_id>
-    & > std::size_t add(Append&& append) {
+    requires(std::is_invocable_v<Append, std::vector<token_id>&>) std::size_t add(Append&& append) {
         std::size_t const before = ids_.size();
         std::forward<Append>(append)(ids_);
         if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
@@ -41,7 +41,8 @@ public:
         return add([&](std::vector<token_id>& all) { all.insert(all.end(), ids.begin(), ids.end()); });
     }
 
-    // Adds the entries of a file for which takes(i) holds, at the end.
+    // Adds the entries of a file for which takes(i) holds, at the end. Throws errc::data for a file of 2^32 or
+    // more.
     template <class Takes>
     requires std::is_invocable_r_v<bool, Takes, std::size_t>
     void add(std::shared_ptr<token_file const> file, Takes&& takes) {
@@ -78,6 +79,7 @@ public:
         auto const [begin, end] = bounds(in, i);
         return end - begin;
     }
+    // For packing; all -1 where there are none.
     [[nodiscard]] special_tokens const& specials() const { return specials_; }
 
 private:

@@ -24,14 +24,14 @@ namespace calm {
 
 // Which documents of a list of sources.
 struct document_selection {
-    split use = split::train;
+    split use = split::train;  // what the documents are for
     // Without it a file is read whole for either use, and `stories` makes held-out documents of its own.
     std::optional<holdout> held = std::nullopt;
     // Of generated sources.
     std::uint64_t data_seed = 1;
     // Where malformed documents of files are counted, which then have no number; without it the first is an error.
     skipped_documents* skip = nullptr;
-    text_limits limits{};
+    text_limits limits{};  // of every file
 
     // Is document number i of a source selected?
     [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
@@ -41,7 +41,7 @@ struct document_selection {
 using document_visitor = std::function<std::size_t(std::string_view document)>;
 
 // A document of more than 10,000 words is too long for training: calls visitor for each of its pieces, split at every
-// 10,000th U+0020, which is dropped (spec 2). Returns the sum of what the visitor returned.
+// 10,000th U+0020, which is dropped. Returns the sum of what the visitor returned.
 [[gnu::cold]] inline std::size_t visit_pieces(std::string_view document, document_visitor const& visitor) {
     std::size_t sum = 0;
     std::size_t begin = 0;
@@ -59,6 +59,7 @@ using document_visitor = std::function<std::size_t(std::string_view document)>;
 // whatever the holdout).
 class document_source {
 public:
+    // What a SPEC names.
     enum class kind { files, stories, markov };
 
     // Reads a SPEC. Throws errc::usage for one that is none, else as files_of.
@@ -68,7 +69,7 @@ public:
         return {kind::files, files_of(spec), 0};
     }
 
-    [[nodiscard]] kind type() const { return kind_; }
+    [[nodiscard]] kind type() const { return kind_; }  // of the SPEC
     // Whether it makes its documents, by the data seed.
     [[nodiscard]] bool is_generated() const { return kind_ != kind::files; }
     // The paths, none of a generated source.

@@ -14,7 +14,7 @@ namespace calm {
 // The two uses of documents. The numbers are part of what generated sources make: they never change.
 enum class split : std::uint32_t { train = 0, heldout = 1 };
 
-// The documents whose number, counted from 0, is r modulo m: out of training, and exactly those in evaluation (spec 2).
+// The documents whose number, counted from 0, is r modulo m: out of training, and exactly those in evaluation.
 class holdout {
 public:
     // Reads "m:r", e.g. "6:5". Throws errc::usage unless m >= 2 and 0 <= r < m.

@@ -23,7 +23,7 @@ public:
 
     // The number of the line that was last given or thrown for, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-    [[nodiscard]] std::string const& path() const noexcept { return bytes_.path(); }
+    [[nodiscard]] std::string const& path() const noexcept { return bytes_.path(); }  // as it was opened
 
 private:
     byte_stream bytes_;

@@ -22,16 +22,17 @@ inline constexpr std::string_view markov_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZa
 // reaches every other.
 class markov_chain {
 public:
-    static constexpr std::size_t symbols = markov_alphabet.size();
-    static constexpr std::size_t successors = 4;
+    static constexpr std::size_t symbols = markov_alphabet.size();  // 64
+    static constexpr std::size_t successors = 4;                    // of each symbol
 
     // What may follow a symbol.
     struct successor {
-        token_id symbol = 0;
-        double probability = 0;
+        token_id symbol = 0;     // in 0 .. 63
+        double probability = 0;  // above 0; those of a row sum to 1
     };
-    using row = std::array<successor, successors>;
+    using row = std::array<successor, successors>;  // all that may follow one symbol
 
+    // The chain of a data seed, with its stationary distribution.
     explicit markov_chain(std::uint64_t data_seed) : seed_(data_seed) {
         for (std::uint32_t attempt = 0; attempt == 0 || !is_connected(); ++attempt) draw_rows(attempt);
         find_stationary();

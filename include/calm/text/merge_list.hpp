@@ -25,10 +25,11 @@ public:
     // What the pair of a rank becomes, 0 <= rank < size().
     [[nodiscard]] token_id merged(std::int32_t rank) const { return merged_[static_cast<std::size_t>(rank)]; }
 
-    // The left and the right token of a rank.
+    // The left token of a rank, 0 <= rank < size().
     [[nodiscard]] token_id left(std::int32_t rank) const {
         return static_cast<token_id>(pairs_[static_cast<std::size_t>(rank)] >> 32);
     }
+    // The right token of a rank, 0 <= rank < size().
     [[nodiscard]] token_id right(std::int32_t rank) const {
         return static_cast<token_id>(pairs_[static_cast<std::size_t>(rank)] & 0xffffffffu);
     }

@@ -1,5 +1,5 @@
 #pragma once
-// How documents become one sequence of patches (spec 2).
+// How documents become one sequence of patches.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,9 +25,9 @@ enum class packing {
 
 // A way of packing and the streams it draws from.
 struct packing_rule {
-    packing mode = packing::padded;
-    std::size_t K = 4;       // tokens a patch, > 0
-    std::uint64_t seed = 0;  // of the offsets and of the order of documents
+    packing mode = packing::padded;  // what is put around a document
+    std::size_t K = 4;               // tokens a patch, > 0
+    std::uint64_t seed = 0;          // of the offsets and of the order of documents
 
     // The offset o of document i in an epoch: stream::alignment at position (epoch, i).
     [[nodiscard]] std::size_t offset(std::uint64_t epoch, std::uint64_t i) const {

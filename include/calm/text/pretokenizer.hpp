@@ -2,6 +2,7 @@
 // Cutting text into the pieces inside which byte pairs merge.
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
+// PCRE2's functions for bytes.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #endif
 #include <pcre2.h>
@@ -18,7 +19,7 @@
 
 namespace calm {
 
-// Llama 3's pattern of a piece, as published (spec 2). \s means Unicode's White_Space property.
+// Llama 3's pattern of a piece, as published. \s means Unicode's White_Space property.
 inline constexpr std::string_view piece_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -26,7 +27,8 @@ inline constexpr std::string_view piece_pattern =
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own.
+// The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own. Throws errc::tokenizer
+// where it does not tell.
 [[nodiscard]] inline std::string unicode_version() {
     int const size = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr);  // with the zero at the end
     require(size > 0, errc::tokenizer, "expected a PCRE2 that tells its version of Unicode, found another one");

@@ -37,21 +37,22 @@ enum class text_format {
 
 // How long a document may be, in bytes, for it is held in memory: more is refused.
 struct text_limits {
-    std::size_t line = json_lines::longest_line;
-    std::size_t file = std::size_t{1} << 30;  // a .txt, decompressed
+    std::size_t line = json_lines::longest_line;  // a line of a .jsonl or .json, decompressed
+    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed
 };
 
 // The error of a malformed document that ends the work: it would be left out where skipped documents are counted.
 class malformed_document : public error {
 public:
+    // With the code, path, place and sentence of `why`.
     explicit malformed_document(error const& why) : error(why) {}
 };
 
 // Malformed documents that were left out instead of ending the work.
 struct skipped_documents {
-    static constexpr std::size_t most_reasons = 3;
+    static constexpr std::size_t most_reasons = 3;  // how many are kept
 
-    std::uint64_t count = 0;
+    std::uint64_t count = 0;           // of all
     std::vector<std::string> reasons;  // what was wrong with some, the first among them
 
     // Notes `more` of them, and what was wrong with the first of these.

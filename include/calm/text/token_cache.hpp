@@ -37,7 +37,7 @@ namespace calm {
 // close to the making, if all its bytes are.
 class token_cache {
 public:
-    static constexpr char const* suffix = ".calm-tokens";
+    static constexpr char const* suffix = ".calm-tokens";  // behind the name of the text's file
 
     // The folder of the caches, which is made if need be; "": beside the files.
     std::string folder;

@@ -23,30 +23,31 @@
 namespace calm {
 
 // What an entry of a token file is for: a document, but of an over-long one the whole for evaluation, which never
-// splits, and then its pieces for training (spec 2).
+// splits, and then its pieces for training.
 enum class entry_use : std::uint64_t { both = 0, evaluation = 1, training = 2 };
 
 // The first bytes of a token file, in the byte order of the machine. Then come the ids, 32 bits each, up to a multiple
 // of eight bytes, then an end for every entry: 64 bits, the use in the highest two.
 struct token_file_facts {
+    // Of the format and its version.
     std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '1', '\n', '\0', '\n'};
-    std::uint32_t byte_order = 0x01020304;
-    std::uint32_t bytes_of_token = sizeof(token_id);
-    std::array<char, 64> tokenizer{};  // its fingerprint
-    std::array<char, 64> content{};    // SHA-256 of the file of text
-    std::array<char, 64> sample{};     // of parts of it
-    std::uint64_t size = 0;            // of the file of text
-    std::int64_t modified = 0;         // nanoseconds; 0 where they prove nothing
-    std::int64_t changed = 0;
-    std::uint64_t longest_line = 0;  // as text_limits
-    std::uint64_t longest_file = 0;
-    std::uint64_t tokens = 0;
-    std::uint64_t entries = 0;
-    std::uint64_t documents = 0;            // entries that evaluation may use
-    std::uint64_t skipped = 0;              // malformed documents that were left out
-    std::array<char, 256> first_skipped{};  // what was wrong with the first
-    std::uint64_t body = 0;                 // sum over all that follows
-    std::uint64_t header = 0;               // sum over all that precedes
+    std::uint32_t byte_order = 0x01020304;            // as this machine writes it
+    std::uint32_t bytes_of_token = sizeof(token_id);  // 4
+    std::array<char, 64> tokenizer{};                 // its fingerprint
+    std::array<char, 64> content{};                   // SHA-256 of the file of text
+    std::array<char, 64> sample{};                    // of parts of it
+    std::uint64_t size = 0;                           // of the file of text
+    std::int64_t modified = 0;                        // nanoseconds; 0 where they prove nothing
+    std::int64_t changed = 0;                         // of the file of text: its status, nanoseconds; 0 as above
+    std::uint64_t longest_line = 0;                   // as text_limits
+    std::uint64_t longest_file = 0;                   // as text_limits
+    std::uint64_t tokens = 0;                         // ids in all
+    std::uint64_t entries = 0;                        // ends that follow the ids
+    std::uint64_t documents = 0;                      // entries that evaluation may use
+    std::uint64_t skipped = 0;                        // malformed documents that were left out
+    std::array<char, 256> first_skipped{};            // what was wrong with the first
+    std::uint64_t body = 0;                           // sum over all that follows
+    std::uint64_t header = 0;                         // sum over all that precedes
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
@@ -98,8 +99,8 @@ public:
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
 
-    [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
-    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
+    [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }  // what its first bytes say
+    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }      // how many
     // What entry i is for.
     [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }
     // How many ids entry i has.

@@ -38,6 +38,7 @@ public:
     // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
     [[nodiscard]] bool is_late() const noexcept { return waited_; }
 
+    // Appends an entry. Throws errc::storage.
     void add(std::span<token_id const> ids, entry_use use) {
         append(std::as_bytes(ids));
         tokens_ += ids.size();
@@ -47,7 +48,7 @@ public:
     // How many documents were added.
     [[nodiscard]] std::uint64_t documents() const noexcept { return documents_; }
 
-    // Completes the facts with what was added, and the file.
+    // Completes the facts with what was added, and the file. Throws errc::storage; what stood there then still stands.
     void commit(token_file_facts facts);
 
 private:

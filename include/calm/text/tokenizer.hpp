@@ -1,6 +1,6 @@
 #pragma once
-// Byte-level BPE (spec 2): the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte
-// string survives the round trip. Or the symbols of the markov source, a character each.
+// Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
+// survives the round trip. Or the symbols of the markov source, a character each.
 
 #include <concepts>
 #include <cstddef>
@@ -138,17 +138,17 @@ public:
 
     // V, specials included.
     [[nodiscard]] token_id vocabulary_size() const { return v_.tokens.size(); }
-    // -1 where there are no specials.
+    // The begin of a document; -1 where there are no specials.
     [[nodiscard]] token_id bos() const { return v_.specials.bos; }
-    [[nodiscard]] token_id eos() const { return v_.specials.eos; }
-    [[nodiscard]] token_id pad() const { return v_.specials.pad; }
+    [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // the end of a document, or -1
+    [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // what fills patches up, or -1
     // Whether it is the vocabulary of the markov source. Every other has the 256 bytes.
     [[nodiscard]] bool is_markov() const { return v_.tokens.size() < 256; }
 
     // All three.
     [[nodiscard]] special_tokens specials() const { return v_.specials; }
 
-    // SHA-256 in hexadecimal of what makes the ids mean what they mean (spec 12): for id 0..V-1 length (32-bit
+    // SHA-256 in hexadecimal of what makes the ids mean what they mean: for id 0..V-1 length (32-bit
     // little-endian) and bytes, nothing for a special; for BOS, EOS, PAD the length and bytes of the name and the id;
     // the pattern; and, where merging is not by id, whether whole pieces are looked up and the merges in order. The
     // same whatever file the tokenizer came from.

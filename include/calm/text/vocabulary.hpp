@@ -19,15 +19,15 @@ namespace calm {
 
 // V tokens, and how a text becomes a sequence of them.
 struct vocabulary {
-    token_table tokens;  // ids 0 .. V-1; the specials have no bytes
-    special_tokens specials{-1, -1, -1};
+    token_table tokens;                   // ids 0 .. V-1; the specials have no bytes
+    special_tokens specials{-1, -1, -1};  // among them
     std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
-    std::shared_ptr<pretokenizer const> pattern = pretokenizer::shared();
+    std::shared_ptr<pretokenizer const> pattern = pretokenizer::shared();               // cuts text into pieces
     std::optional<merge_list> merges = std::nullopt;  // where their order is not that of the ids
     bool whole_pieces = true;                         // a piece that is a token is not merged
     std::string file = "tokenizer.model";             // the usual name of a file of its form
 
-    // Tokens numbered by rank; BOS, EOS and PAD follow from their number (spec 2).
+    // Tokens numbered by rank; BOS, EOS and PAD follow from their number.
     [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
         vocabulary v{.tokens = std::move(ranks)};
         // Llama 3 reserves 256 ids between its ranks and the added PAD. Its bytes are not in numeric order, ours are,

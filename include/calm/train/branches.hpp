@@ -1,5 +1,6 @@
 #pragma once
-// One text, and the ways in which samples of it could go on: what BrierLM of short patches is counted on (spec 8).
+// One text, and the ways in which samples of it could go on: what BrierLM of short patches is counted on (Brier-n of K
+// < 4 in docs/mathematics.md).
 
 #include <cstddef>
 #include <span>
@@ -14,7 +15,7 @@ namespace calm {
 // the branches of one position depth first. Model and context outlive it. Sizes: K tokens a patch, D hidden.
 template <class Model, class Backend = cpu> class branches {
 public:
-    using T = typename Model::scalar;
+    using T = typename Model::scalar;  // of a hidden state
     static constexpr index_t K = Model::K;
 
     // For texts of at most `positions` patches and branches of at most `depth` patches.

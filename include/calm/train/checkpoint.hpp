@@ -22,8 +22,8 @@
 
 namespace calm {
 
-inline constexpr std::string_view state_file = "state.json";
-inline constexpr std::string_view moments_file = "training.safetensors";
+inline constexpr std::string_view state_file = "state.json";              // the numbers of a checkpoint_record
+inline constexpr std::string_view moments_file = "training.safetensors";  // both moments of every parameter
 
 // What a checkpoint says besides weights and moments.
 struct checkpoint_record {
@@ -32,7 +32,7 @@ struct checkpoint_record {
     block_position data;          // where the next block comes from
     std::uint64_t log_bytes = 0;  // of metrics.jsonl, as far as it belongs to the run
     std::optional<double> score;  // of an evaluation at this step: the highest is the best
-    recipe_record recipe;
+    recipe_record recipe;         // what the run was started with
 };
 
 namespace detail {

@@ -1,6 +1,6 @@
 #pragma once
 // How good a model is on text it has not seen: BrierLM beside its references, the energy loss, the autoencoder's
-// accuracy (spec 3, 8). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
+// accuracy (docs/mathematics.md). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +20,7 @@
 
 namespace calm {
 
+// How a model is scored; all but `batch` decides the result.
 struct evaluation_settings {
     index_t block_tokens = 256;                           // P K; BrierLM depends on it
     index_t samples = 8;                                  // N, at least 2

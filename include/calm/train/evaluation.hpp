@@ -16,39 +16,40 @@
 
 namespace calm {
 
+// How well an autoencoder gives tokens back: shares of tokens in 0 .. 1.
 struct autoencoder_evaluation {
     double token_accuracy = 0;            // of the posterior's mean; PAD is not counted
     double token_accuracy_posterior = 0;  // of a draw from the posterior
     double posterior_std = 0;             // mean of exp(log_std)
-    double cross_entropy = 0;             // of that draw, mean over all tokens: the evaluation loss of spec 3
+    double cross_entropy = 0;             // of that draw, mean over all tokens, PAD too, in nats
 };
 
 // What does not apply is empty.
 struct evaluation {
-    std::optional<brier_scores> brier;
-    std::optional<brier_scores> brier_se;  // nothing with a single sequence
-    std::optional<double> brier_lm;
-    std::optional<double> brier_lm_se;
-    index_t positions = 0;        // scored
-    index_t sequences = 0;        // blocks with a scored position
-    index_t skipped_pad = 0;      // positions left out for PAD in their target
-    index_t block = 0;            // tokens
-    std::string mode = "padded";  // how documents are packed into blocks
-    index_t samples = 0;
-    std::uint64_t seed = 0;
-    std::optional<brier_scores> unigram_brier;
-    std::optional<brier_scores> bigram_brier;
-    std::optional<double> bigram_brier_lm;
-    std::optional<brier_scores> optimal_brier;  // where the source is known
-    std::optional<double> optimal_brier_lm;
-    std::optional<double> energy_loss;  // mean over all predictions, where an objective was given
-    std::optional<double> token_accuracy;
-    std::optional<double> token_accuracy_posterior;
-    std::optional<double> posterior_std;
-    double temperature = 1;  // of the samples
-    std::string sampler = "adaptive";
-    std::optional<double> draws_a_patch;  // that were drawn from the head to sample one
-    index_t capped = 0;                   // patches at which the exact rule gave up
+    std::optional<brier_scores> brier;               // Brier-1 .. Brier-4
+    std::optional<brier_scores> brier_se;            // one standard error each; nothing with a single sequence
+    std::optional<double> brier_lm;                  // in 0 .. 100, higher is better
+    std::optional<double> brier_lm_se;               // one standard error; nothing with a single sequence
+    index_t positions = 0;                           // scored
+    index_t sequences = 0;                           // blocks with a scored position
+    index_t skipped_pad = 0;                         // positions left out for PAD in their target
+    index_t block = 0;                               // tokens
+    std::string mode = "padded";                     // how documents are packed into blocks
+    index_t samples = 0;                             // N of a position
+    std::uint64_t seed = 0;                          // of all noise
+    std::optional<brier_scores> unigram_brier;       // of the frequencies of tokens, where a table was given
+    std::optional<brier_scores> bigram_brier;        // of the frequencies of pairs, where a table was given
+    std::optional<double> bigram_brier_lm;           // in 0 .. 100
+    std::optional<brier_scores> optimal_brier;       // where the source is known
+    std::optional<double> optimal_brier_lm;          // in 0 .. 100
+    std::optional<double> energy_loss;               // mean over all predictions, where an objective was given
+    std::optional<double> token_accuracy;            // as autoencoder_evaluation
+    std::optional<double> token_accuracy_posterior;  // as autoencoder_evaluation
+    std::optional<double> posterior_std;             // as autoencoder_evaluation
+    double temperature = 1;                          // of the samples
+    std::string sampler = "adaptive";                // the name of the rule
+    std::optional<double> draws_a_patch;             // that were drawn from the head to sample one
+    index_t capped = 0;                              // patches at which the exact rule gave up
 };
 
 // One JSON object on one line, the keys in their documented order; null where nothing applies.

@@ -28,6 +28,7 @@ namespace calm {
 template <class Source>
 concept token_source = std::invocable<Source&, std::span<token_id>>;
 
+// How the rate goes on after the warm-up; see schedule.
 enum class rate_schedule { constant, cosine };
 
 // How long and how fast; whichever of steps and seconds is reached first ends the run.
@@ -36,12 +37,12 @@ struct training_recipe {
     double seconds = 0;        // 0: as long as the steps take
     index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result
     double rate = 1e-3;        // at its peak
-    index_t warmup = 100;
-    rate_schedule schedule = rate_schedule::constant;
-    adamw_settings optimizer;
-    index_t evaluate_every = 0;  // steps; 0: every tenth of the run
-    index_t save_every = 0;      // steps; 0: every tenth of the run
-    double machine_peak = 0;     // FLOP/s, from measure_peak; 0: unknown
+    index_t warmup = 100;      // steps until the peak
+    rate_schedule schedule = rate_schedule::constant;  // after the warm-up
+    adamw_settings optimizer;                          // moments, decay and clipping
+    index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
+    index_t save_every = 0;                            // steps; 0: every tenth of the run
+    double machine_peak = 0;                           // FLOP/s, from measure_peak; 0: unknown
     // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
     index_t skip_nonfinite = 0;
 };
@@ -49,36 +50,40 @@ struct training_recipe {
 // All that a run knows between two steps besides its model and its text: with these it goes on bit for bit (see
 // checkpoint.hpp and run_directory.hpp for files). The moments are the optimizer's own memory.
 struct training_state {
-    index_t step = 0;     // steps done: the number of the next one, and of its random numbers
-    index_t updates = 0;  // of the weights
-    index_t skipped = 0;  // steps left out: step = updates + skipped
-    double seconds = 0;   // that the run has taken
-    std::vector<optimizer_tensor> moments;
+    index_t step = 0;                       // steps done: the number of the next one, and of its random numbers
+    index_t updates = 0;                    // of the weights
+    index_t skipped = 0;                    // steps left out: step = updates + skipped
+    double seconds = 0;                     // that the run has taken
+    std::vector<optimizer_tensor> moments;  // of the optimizer, which owns the bytes
 };
 
 // Why a state is offered: its interval, an evaluation that was just told of, the end of the run.
 enum class state_after { interval, evaluation, end };
 
+// How an autoencoder is trained: batches of R = batch_tokens / K patches.
 struct autoencoder_recipe : training_recipe {
-    index_t batch_tokens = 4096;  // R K of a step
-    autoencoder_objective objective;
+    index_t batch_tokens = 4096;      // R K of a step
+    autoencoder_objective objective;  // dropout and the variational term
     // The share of a step's patches that are replaced by uniformly random tokens: it teaches unseen patches.
     double random_patches = 0;
 };
 
+// How a language model is trained: batches of B sequences of P patches.
 template <class Objective> struct calm_recipe : training_recipe {
     index_t sequences = 16;      // B of a step
     index_t block_tokens = 256;  // P K
-    Objective objective;
+    Objective objective;         // of the head's loss
 };
 
 // Bytes by kind, known before the first step; evaluation may ask for more saved activations and scratch.
 struct memory_plan {
+    // One kind of memory.
     struct part {
-        std::string name;
-        std::size_t bytes;
+        std::string name;   // of the kind, or of its arena
+        std::size_t bytes;  // the most at once
     };
-    std::vector<part> parts;
+    std::vector<part> parts;  // in the order in which they are printed
+    // Bytes of all parts.
     [[nodiscard]] std::size_t total() const {
         std::size_t sum = 0;
         for (auto const& p : parts) sum += p.bytes;
@@ -88,27 +93,27 @@ struct memory_plan {
 
 // A step that was done. Parts that the model does not have are NaN.
 struct progress {
-    static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    static constexpr double none = std::numeric_limits<double>::quiet_NaN();  // of a part that there is not
 
-    index_t step = 0;  // from 0
-    double loss = none;
-    double cross_entropy = none;  // of an autoencoder, as autoencoder_losses
-    double kl = none;
-    double posterior_std = none;
-    double gradient_norm = none;  // before clipping
-    double rate = none;
-    double tokens_per_second = none;
-    double share_of_peak = none;  // products of a step over what measure_peak found
-    std::size_t memory = 0;       // bytes
-    double seconds = 0;           // of the run so far
-    double seconds_left = none;
-    double done = 0;      // of the run, 0 .. 1
-    index_t skipped = 0;  // steps left out so far
+    index_t step = 0;                 // from 0
+    double loss = none;               // of the step, a mean over its positions or patches
+    double cross_entropy = none;      // of an autoencoder, as autoencoder_losses
+    double kl = none;                 // of an autoencoder
+    double posterior_std = none;      // of an autoencoder
+    double gradient_norm = none;      // before clipping
+    double rate = none;               // of the step
+    double tokens_per_second = none;  // over the last steps, at most throughput::window
+    double share_of_peak = none;      // products of a step over what measure_peak found
+    std::size_t memory = 0;           // bytes
+    double seconds = 0;               // of the run so far
+    double seconds_left = none;       // as far as the speed of now lasts
+    double done = 0;                  // of the run, 0 .. 1
+    index_t skipped = 0;              // steps left out so far
 };
 
 // All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
 struct training_callbacks {
-    std::function<void(memory_plan const&)> start;
+    std::function<void(memory_plan const&)> start;  // once, before the first step
     // Before the first step: fills in the numbers and the moments to go on from. The model has its weights already.
     std::function<void(training_state&)> resume;
     std::function<void(progress const&)> step;      // after each
@@ -273,9 +278,9 @@ inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> toke
 
 }  // namespace detail
 
-// Trains an autoencoder with memory for values and gradients (spec 3, 11). The source is asked for whole patches.
-// Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and step before any weight changes,
-// and what the source and the callbacks throw.
+// Trains an autoencoder with memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md). The
+// source is asked for whole patches. Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and
+// step before any weight changes, and what the source and the callbacks throw.
 template <autoencoder_configuration C, class T, token_source Source>
 void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&& source,
                        autoencoder_recipe const& recipe, training_callbacks const& tell = {}) {
@@ -305,8 +310,8 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
     detail::train(ctx, parameters_of(model), recipe, tell, recipe.batch_tokens, work, 0, micro);
 }
 
-// Trains backbone and head of a language model whose autoencoder is trained (spec 4, 5, 11). The source is asked for
-// whole blocks. Throws as train_autoencoder.
+// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
+// for whole blocks. Throws as train_autoencoder.
 template <configuration C, class T, class Head, token_source Source>
 void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& source,
                 calm_recipe<typename Head::objective> const& recipe, training_callbacks const& tell = {}) {

@@ -16,7 +16,7 @@
 
 namespace calm {
 
-inline constexpr std::string_view manifest_file = "manifest.json";
+inline constexpr std::string_view manifest_file = "manifest.json";  // written last
 
 // The SHA-256 of a file, as 64 hexadecimal digits. Throws errc::storage where it cannot be read.
 inline std::string sha256_of_file(std::string const& path) {

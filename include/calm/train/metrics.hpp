@@ -23,7 +23,8 @@ namespace calm {
 
 // One key of a line: a number, a word, or a list of numbers.
 struct metric {
-    std::string_view name;
+    std::string_view name;  // the key
+    // What is not finite becomes null.
     std::variant<double, index_t, std::uint64_t, bool, std::string_view, std::vector<double>> value;
 };
 
@@ -108,9 +109,10 @@ public:
 
     // Throws errc::storage where the line cannot be written.
     void write(std::span<metric const> metrics) { put(to_json(metrics) + "\n"); }
+    // The same of metrics that are written out in the call.
     void write(std::initializer_list<metric> metrics) { write(std::span(metrics.begin(), metrics.size())); }
 
-    [[nodiscard]] std::string const& path() const { return path_; }
+    [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
 
 private:
     static std::string cut(std::string path, std::uint64_t keep) {

@@ -1,5 +1,6 @@
 #pragma once
-// AdamW over everything that a model's visit() names, with clipping and the check for finite gradients (spec 11).
+// AdamW over everything that a model's visit() names, with clipping and the check for finite gradients (Loshchilov and
+// Hutter 2019; AdamW in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>
@@ -16,11 +17,11 @@
 
 namespace calm {
 
-// The published recipe (spec 11).
+// The published recipe.
 struct adamw_settings {
-    double beta1 = 0.9;
-    double beta2 = 0.95;
-    double eps = 1e-8;
+    double beta1 = 0.9;         // of the mean of gradients, in [0, 1)
+    double beta2 = 0.95;        // of the mean of their squares, in [0, 1)
+    double eps = 1e-8;          // beside the root, above 0
     double weight_decay = 0.1;  // of matrices, not of biases and norms
     double clip = 1.0;          // largest norm of all gradients together; 0 leaves them as they are
 };
@@ -28,9 +29,9 @@ struct adamw_settings {
 // A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
 // where it has 8. The optimizer owns the bytes.
 struct optimizer_tensor {
-    std::string name;
-    std::size_t element;
-    std::span<std::byte> bytes;
+    std::string name;            // exp_avg. or exp_avg_sq. and the parameter's name
+    std::size_t element;         // bytes of one: 4 or 8
+    std::span<std::byte> bytes;  // of all elements
 };
 
 namespace detail {
@@ -192,7 +193,7 @@ public:
 
     // Updates made so far: the bias corrections follow from it.
     [[nodiscard]] index_t updates() const { return updates_; }
-    [[nodiscard]] adamw_settings const& settings() const { return settings_; }
+    [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as they were given
     // The memory of both moments and of the partial sums, for the plan.
     [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
@@ -255,6 +256,7 @@ private:
     index_t updates_ = 0;
 };
 
+// `adamw optimizer(model)`: T and Backend are the model's.
 template <class Model>
 adamw(Model&, adamw_settings const& = {})
     -> adamw<typename detail::scalar_of_model<Model>::type, typename detail::backend_of_model<Model>::type>;

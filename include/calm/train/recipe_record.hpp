@@ -13,17 +13,17 @@ namespace calm {
 
 // One setting as text, e.g. {"rate", "0.001"}.
 struct recipe_entry {
-    std::string option;
-    std::string value;
+    std::string option;  // as the command line names it
+    std::string value;   // numbers with as many digits as give them back
     friend bool operator==(recipe_entry const&, recipe_entry const&) = default;
 };
-using recipe_record = std::vector<recipe_entry>;
+using recipe_record = std::vector<recipe_entry>;  // all settings, each option once
 
 // A setting that is not as it was; where one of the two does not have it, "-" stands there.
 struct recipe_difference {
-    std::string option;
-    std::string was;
-    std::string now;
+    std::string option;  // as the command line names it
+    std::string was;     // in the former run
+    std::string now;     // in the latter
 };
 
 namespace detail {
@@ -71,6 +71,7 @@ inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) 
     record(all, r);
     return all;
 }
+// The same for a language model with the energy head.
 inline recipe_record record_of(calm_recipe<energy_objective> const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},

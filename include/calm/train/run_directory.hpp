@@ -43,8 +43,8 @@ namespace calm {
 
 // A checkpoint that was found whole.
 struct found_checkpoint {
-    std::string directory;
-    checkpoint_record record;
+    std::string directory;     // where it lies
+    checkpoint_record record;  // what its state.json says
 };
 
 // One process holds it at a time, until the object is gone or the process has died, however it died.
@@ -78,7 +78,7 @@ public:
         remove_leftovers();
     }
 
-    [[nodiscard]] std::string const& path() const { return path_; }
+    [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
     // Where a file of it lies.
     [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(path_, file); }
 
@@ -135,7 +135,8 @@ public:
         return best ? read_record(directory_of(*best)).score : std::nullopt;
     }
 
-    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies.
+    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies. Throws
+    // errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
         std::vector<std::string> names;

@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates by the number of the step, from 0 (spec 11).
+// Learning rates by the number of the step, from 0 (rates in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>

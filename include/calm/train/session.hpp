@@ -27,7 +27,8 @@ template <class Model> void copy_parameters(Model& to, Model& from) {
     }
 }
 
-// The autoencoder of a configuration, initialised from the context's seed (spec 3), ready for train_autoencoder.
+// The autoencoder of a configuration, initialised from the context's seed, ready for train_autoencoder. Throws
+// errc::memory.
 template <configuration C> auto make_autoencoder(context<> const& ctx, index_t vocabulary) {
     resident<typename calm_model<C>::autoencoder_type> made(vocabulary);
     initialise(ctx, made.model);
@@ -35,7 +36,7 @@ template <configuration C> auto make_autoencoder(context<> const& ctx, index_t v
 }
 
 // The language model of a configuration around a copy of its trained autoencoder, of which it takes the vocabulary;
-// backbone and head initialised from the context's seed (spec 4, 5), ready for train_calm.
+// backbone and head initialised from the context's seed, ready for train_calm. Throws errc::memory.
 template <configuration C> auto make_calm(context<> const& ctx, typename calm_model<C>::autoencoder_type& trained) {
     resident<calm_model<C>> made(trained.vocabulary());
     copy_parameters(made.model.ae_model, trained);
@@ -43,8 +44,8 @@ template <configuration C> auto make_calm(context<> const& ctx, typename calm_mo
     return made;
 }
 
-// A token_source for training: the blocks of a packed corpus (spec 2), shuffled anew every epoch, without end. An
-// autoencoder is trained on single patches, block_tokens = K; a language model on blocks of many.
+// A token_source for training: the blocks of a packed corpus, shuffled anew every epoch, without end. An autoencoder is
+// trained on single patches, block_tokens = K; a language model on blocks of many.
 class text_blocks {
 public:
     // The corpus outlives it. Throws errc::data if it has less than one block, errc::config if block_tokens is no
@@ -62,9 +63,10 @@ public:
         if (!tokens.empty()) reader_.next(tokens);
     }
 
-    // Where the next block comes from, and going there: the blocks that follow are those that followed then. Throws
-    // errc::data where the epoch has no such block.
+    // Where the next block comes from.
     [[nodiscard]] block_position position() const { return reader_.position(); }
+    // Goes where position() was: the blocks that follow are those that followed then. Throws errc::data where the epoch
+    // has no such block.
     void seek(block_position const& position) { reader_.seek(position); }
 
 private:
@@ -73,10 +75,11 @@ private:
 
 // A recipe that lasts so long and leaves the rest at the defaults: train_calm(ctx, model, blocks, for_seconds{60}).
 struct for_seconds {
-    double seconds;
+    double seconds;      // of the run, above 0
     double rate = 1e-3;  // at its peak
     index_t tokens = 0;  // a step, for a language model in whole blocks; 0: as many as the default
 
+    // As the recipe of an autoencoder or of a language model.
     template <std::derived_from<training_recipe> Recipe> operator Recipe() const {
         Recipe r;
         r.seconds = seconds;

@@ -21,6 +21,7 @@ inline double steady_seconds() {
 // How fast a run goes, by its last steps, and how long it still takes. The clock, in seconds, is an argument.
 class throughput {
 public:
+    // Begins now, by that clock.
     explicit throughput(std::function<double()> seconds = steady_seconds) :
         seconds_(std::move(seconds)), start_(seconds_()), marks_{{start_, 0}} {}
 
@@ -37,13 +38,14 @@ public:
         for (auto& each : marks_) each.at += idle;
     }
 
-    [[nodiscard]] index_t steps() const { return steps_; }
-    [[nodiscard]] double elapsed() const { return seconds_() - start_; }
+    [[nodiscard]] index_t steps() const { return steps_; }                // steps that were added
+    [[nodiscard]] double elapsed() const { return seconds_() - start_; }  // seconds since it began
 
     // Over at most the last `window` steps; NaN before there is one.
     [[nodiscard]] double tokens_per_second() const {
         return static_cast<double>(marks_.back().tokens - marks_.front().tokens) / span_of_marks();
     }
+    // Over the same steps.
     [[nodiscard]] double seconds_per_step() const { return span_of_marks() / static_cast<double>(marks_.size() - 1); }
 
     // Until `steps_left` more steps are done, or `limit` seconds since the start have passed, whichever comes first.
@@ -54,7 +56,7 @@ public:
         return std::min(static_cast<double>(std::max<index_t>(0, steps_left)) * seconds_per_step(), by_clock);
     }
 
-    static constexpr std::size_t window = 32;
+    static constexpr std::size_t window = 32;  // steps that the speed is measured over
 
 private:
     struct mark {

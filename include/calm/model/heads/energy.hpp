@@ -1,6 +1,7 @@
 #pragma once
-// The energy head of spec 5: one step from hidden state and noise to a sample of the next latent, trained by the energy
-// score. Sizes: R positions, N samples a position, S noise size; samples of one position are neighbours: row r N + n.
+// CALM's energy head (Energy head, energy score in docs/mathematics.md): one step from hidden state and noise to a
+// sample of the next latent, trained by the energy score. Sizes: R positions, N samples a position, S noise size;
+// samples of one position are neighbours: row r N + n.
 //
 // What depends on the hidden state alone is computed once a position, not N times.
 
@@ -44,29 +45,31 @@ void run_sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t po
 // x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
 template <index_t D, class T = float, class Backend = cpu> struct energy_block {
     using scalar = T;
-    using rows_view = matrix_view<T, D, Backend>;
-    using const_rows = matrix_view<T const, D, Backend>;
+    using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
+    using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    layer_norm<D, T, Backend> in_ln;
+    layer_norm<D, T, Backend> in_ln;  // LN of x
     chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
           linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
           linear<D, 2 * D, with_bias::yes, T, Backend>>
-        linears;
-    linear<D, D, with_bias::yes, T, Backend> down_proj;
+        linears;                                         // W_0, SiLU, W_2, SiLU, W_4
+    linear<D, D, with_bias::yes, T, Backend> down_proj;  // W_down
 
+    // Of forward, for backward; views of ctx.saved's memory, the result in out.
     struct saved {
-        index_t samples;
-        typename layer_norm<D, T, Backend>::saved norm;
-        const_rows y;  // (R, D)
-        rows_view a1;  // (R N, D) before the first SiLU
-        typename silu_layer<D, T, Backend>::saved s1;
-        typename linear<D, D, with_bias::yes, T, Backend>::saved l2;
-        typename silu_layer<D, T, Backend>::saved s2;
-        rows_view gate, up;  // (R N, D)
-        typename linear<D, D, with_bias::yes, T, Backend>::saved down;
-        rows_view out;  // (R N, D)
+        index_t samples;                                                // N samples a position
+        typename layer_norm<D, T, Backend>::saved norm;                 // y: (R N, D)
+        const_rows y;                                                   // (R, D)
+        rows_view a1;                                                   // (R N, D) before the first SiLU
+        typename silu_layer<D, T, Backend>::saved s1;                   // y: (R N, D)
+        typename linear<D, D, with_bias::yes, T, Backend>::saved l2;    // y: (R N, D)
+        typename silu_layer<D, T, Backend>::saved s2;                   // y: (R N, D)
+        rows_view gate, up;                                             // (R N, D)
+        typename linear<D, D, with_bias::yes, T, Backend>::saved down;  // y: (R N, D), x added
+        rows_view out;                                                  // (R N, D)
     };
 
+    // out (R N, D) of x (R N, D), the samples, and y (R, D), the part of a position; N = rows of x / rows of y.
     saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& y) const {
         index_t const positions = y.extent(0);
         index_t const samples = positions > 0 ? x.extent(0) / positions : 0;
@@ -144,48 +147,52 @@ struct energy_objective {
     double beta = 1;        // in (0, 2)
 };
 
+// N samples of the next latent of each of R hidden states, and their energy score against the posterior: one pass, no
+// iteration. The last linear layer starts at zero, so all samples are equal at first.
 template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.noise_size;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_mlp_layers);
-    using objective = energy_objective;
-    using hidden_view = matrix_view<T const, D, Backend>;  // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
-    using latents = matrix_view<T, L, Backend>;            // (R N, L)
-    using norm_type = layer_norm<D, T, Backend>;
+    static constexpr index_t S = C.noise_size;                                        // numbers of a sample's noise
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_mlp_layers);  // blocks
+    using objective = energy_objective;                                               // N, M and beta
+    using hidden_view = matrix_view<T const, D, Backend>;                             // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;                              // (R N, S)
+    using latents = matrix_view<T, L, Backend>;                                       // (R N, L)
+    using norm_type = layer_norm<D, T, Backend>;                                      // of rows of D
 
+    // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     struct final_layer_type {
-        norm_type in_ln;
+        norm_type in_ln;  // LN of x
         chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
               linear<D, L, with_bias::yes, T, Backend>>
-            linears;
+            linears;  // D to D, SiLU, D to L
         template <class Visitor> void visit(Visitor& visitor) {
             visit_as("in_ln", in_ln, visitor);
             visit_as("linears", linears, visitor);
         }
     };
 
-    linear<S, D, with_bias::yes, T, Backend> noise_embd;
-    linear<D, D, with_bias::yes, T, Backend> hidden_embd;
-    norm_type norm_hidden;
-    norm_type norm_noise;
-    std::array<energy_block<D, T, Backend>, depth> mlp_blocks;
-    final_layer_type final_layer;
+    linear<S, D, with_bias::yes, T, Backend> noise_embd;        // (R N, S) to (R N, D)
+    linear<D, D, with_bias::yes, T, Backend> hidden_embd;       // (R, D) to (R, D)
+    norm_type norm_hidden;                                      // of what hidden_embd gives
+    norm_type norm_noise;                                       // of what noise_embd gives
+    std::array<energy_block<D, T, Backend>, depth> mlp_blocks;  // in order
+    final_layer_type final_layer;                               // starts at zero samples
 
+    // Without memory until `allocate` gives it some.
     energy_head() { final_layer.linears.template layer<2>().weight.starts = role::output; }
 
     struct saved {
-        typename decltype(noise_embd)::saved noise;
-        typename norm_type::saved noise_norm;
-        typename decltype(hidden_embd)::saved hidden;
-        typename norm_type::saved hidden_norm;
-        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;
-        typename norm_type::saved final_norm;
-        typename decltype(final_layer.linears)::saved final_linears;
-        latents y;  // (R N, L)
+        typename decltype(noise_embd)::saved noise;                             // y: (R N, D)
+        typename norm_type::saved noise_norm;                                   // y: (R N, D)
+        typename decltype(hidden_embd)::saved hidden;                           // y: (R, D)
+        typename norm_type::saved hidden_norm;                                  // y: (R, D)
+        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;  // out: (R N, D)
+        typename norm_type::saved final_norm;                                   // y: (R N, D)
+        typename decltype(final_layer.linears)::saved final_linears;            // y: (R N, L)
+        latents y;                                                              // (R N, L)
     };
 
     // Samples of every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
@@ -202,7 +209,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         return {n, nn, h, hn, blocks, fn, fl, fl.y};
     }
 
-    // dhidden (R, D) is overwritten.
+    // From dy (R N, L): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);

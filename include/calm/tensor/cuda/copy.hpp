@@ -26,11 +26,13 @@ void copy_across(context<cuda> const& ctx, view<T, E1, B1> const& dst, view<U, E
 
 }  // namespace detail
 
-// dst = src, elements in order; the shapes must have equal sizes.
+// dst = src from the host to the device, elements in order. Throws errc::usage for unequal sizes, errc::device where it
+// fails.
 template <class T, class U, class E1, class E2, host_memory Host>
 void copy(context<cuda> const& ctx, view<T, E1, cuda> const& dst, view<U, E2, Host> const& src) {
     detail::copy_across(ctx, dst, src);
 }
+// From the device to the host; otherwise the same.
 template <class T, class U, class E1, class E2, host_memory Host>
 void copy(context<cuda> const& ctx, view<T, E1, Host> const& dst, view<U, E2, cuda> const& src) {
     detail::copy_across(ctx, dst, src);

@@ -10,12 +10,14 @@
 
 namespace calm {
 
+// A block of N threads on the device, as a kernel sees it.
 template <int N> struct device_block {
     // A variable that every thread keeps across phases: its registers.
     template <class T> struct per_thread {
-        T value;
-        CALM_HD T& operator[](int) { return value; }
+        T value;                                      // this thread's
+        CALM_HD T& operator[](int) { return value; }  // of the calling thread, whichever is asked for
     };
+    // Calls f(thread) on every thread, then waits for all of them.
     template <class F> CALM_HD void phase([[maybe_unused]] F const& f) {
 #ifdef __CUDA_ARCH__
         f(static_cast<int>(threadIdx.x));
