@@ -2,7 +2,6 @@
 // Everything heavy, once a configuration: included by the units in configs/ and by nothing else.
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -241,7 +240,7 @@ public:
         if (streaming) put(stream.flush() + "\n");
         for (std::size_t i = 0; i < made.size() && !streaming; ++i)
             put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
-        std::fprintf(stderr, "%s\n", statistics(written(made), seconds).c_str());
+        apps::tell(statistics(written(made), seconds));
         return 0;
     }
 

@@ -1,7 +1,5 @@
 // evaluate: how good a stored model is on text it has not seen.
 
-#include <cstdio>
-
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
@@ -16,7 +14,7 @@ int main(int argc, char** argv) {
         auto const model = calm::read_model_description(options->model);
         auto const found = configuration_of(model).evaluate(*options, model);
         text_output().put(to_json(found) + "\n");
-        std::fprintf(stderr, "%s\n", to_table(found).c_str());
+        tell_lines(to_table(found));
         return 0;
     });
 }

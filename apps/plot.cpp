@@ -1,5 +1,6 @@
 // plot: the training curve of a run, as a picture.
 
+#include "calm/tensor/quoted.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "run/training_curve.hpp"
@@ -11,7 +12,8 @@ int main(int argc, char** argv) {
     return run_program("plot", [&] {
         auto const options = read_plot(argc, argv);
         if (!options) return 0;
-        for (auto const& run : options->runs) text_output().put(plot_training(run, options->format) + "\n");
+        for (auto const& run : options->runs)
+            text_output().put(calm::printable_line(plot_training(run, options->format)) + "\n");
         return 0;
     });
 }

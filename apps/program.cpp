@@ -1,11 +1,13 @@
 #include "program.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
 
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm::apps {
 
@@ -24,16 +26,34 @@ int run_program(char const* name, std::function<int()> const& body) {
     try {
         return body();
     } catch (error const& problem) {
-        std::fprintf(stderr, "%s: %s\n", name, problem.what());
+        tell_lines(sentence(name, ": ", std::string_view(problem.what())));
         return static_cast<int>(problem.code());
     } catch (std::bad_alloc const&) {
         std::fprintf(stderr, "%s: there is not enough memory; use smaller batches, shorter blocks or less text\n",
                      name);
         return static_cast<int>(errc::memory);
     } catch (std::exception const& problem) {
-        std::fprintf(stderr, "%s: unexpected error: %s\n", name, problem.what());
+        tell(sentence(name, ": unexpected error: ", std::string_view(problem.what())));
         return 1;
     }
+}
+
+void tell(std::string_view sentence) {
+    std::fprintf(stderr, "%s\n", printable_line(sentence).c_str());
+}
+
+void tell_lines(std::string_view text) {
+    for (auto const& line : lines_of(text)) tell(line);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> lines;
+    while (!text.empty()) {
+        auto const end = std::min(text.find('\n'), text.size());
+        lines.emplace_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
 }
 
 void note_signals() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "command/suggest.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
@@ -111,9 +112,8 @@ entry const& configuration_of(stored_model const& model) {
     for (auto const& one : all)
         sentence += " not " + one.name + " (" + joined(differences_from(one.sizes, model)) + ").";
     auto const name = name_for(model);
-    throw error(errc::config, model.directory, "",
-                sentence + " Write this as apps/configs/" + name + ".cpp:\n\n" + unit_of(model, name) +
-                    "\nand compile it: " + line_that_compiles(name));
+    throw error(errc::config, model.directory, "", sentence + " Write this as apps/configs/" + name + ".cpp:",
+                lines_of("\n" + unit_of(model, name) + "\nand compile it: " + line_that_compiles(name)));
 }
 
 std::string unit_of(stored_model const& model, std::string const& name) {

@@ -10,6 +10,7 @@
 
 #include "calm/io/convert_model.hpp"
 #include "calm/model/flops.hpp"
+#include "calm/tensor/quoted.hpp"
 #include "command/suggest.hpp"
 #include "registry.hpp"
 #include "run/report.hpp"
@@ -32,8 +33,17 @@ struct sums {
 
 using row = std::vector<std::string>;
 
+// Cells are printable, whatever the files say.
+std::vector<row> shown(std::vector<row> rows) {
+    constexpr std::size_t widest = 400;
+    for (auto& one : rows)
+        for (auto& cell : one) cell = printable_line(cell, widest);
+    return rows;
+}
+
 // Columns as wide as their longest entry; the first to the left, the others to the right.
-std::string aligned(std::vector<row> const& rows) {
+std::string aligned(std::vector<row> const& cells) {
+    auto const rows = shown(cells);
     std::vector<std::size_t> widths;
     for (auto const& one : rows)
         for (std::size_t i = 0; i < one.size(); ++i) {
@@ -219,6 +229,7 @@ std::string model_text(stored_model const& model) {
     if (model.autoencoder != nullptr) rows.push_back({"autoencoder lies in", model.autoencoder->directory});
     add(flops_of(model));
     add(data_of(model));
+    rows = shown(std::move(rows));
     std::size_t width = 0;
     for (auto const& one : rows) width = std::max(width, one[0].size());
     std::string text;

@@ -8,9 +8,19 @@
 
 namespace calm::apps {
 
+namespace {
+
+constexpr int deepest = 64;
+
+}  // namespace
+
 nlohmann::json strict_json(std::string const& text) {
+    if (text.size() > longest_json)
+        throw error(errc::data, sentence("expected JSON of at most ", longest_json, " bytes, found more"));
     std::vector<std::set<std::string>> keys;  // of the objects that are open
-    auto const no_key_twice = [&](int, nlohmann::json::parse_event_t event, nlohmann::json const& value) {
+    auto const no_key_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json const& value) {
+        if (depth > deepest)
+            throw error(errc::data, sentence("expected values at most ", deepest, " deep, found more"));
         using event_of = nlohmann::json::parse_event_t;
         if (event == event_of::object_start) keys.emplace_back();
         if (event == event_of::object_end) keys.pop_back();

@@ -1,12 +1,18 @@
 #pragma once
 // JSON of users: what other readers pass over in silence is refused.
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace calm::apps {
 
-// The value of a text. Throws errc::data for a text that is no JSON, or has an object with a key twice.
+// The most bytes of a JSON that the programs parse: a file of options, run.json, a line of metrics.jsonl, samples.jsonl
+// or --jsonl. None needs a tenth of it; to be held it takes up to 30 times as many. calm::json_limit has the library's.
+inline constexpr std::size_t longest_json = 1'000'000;
+
+// The value of a text. Throws errc::data for a text that is longer, no JSON, or more than 64 values deep, or has an
+// object with a key twice.
 nlohmann::json strict_json(std::string const& text);
 
 // The value on one line; bytes that are no UTF-8 become U+FFFD.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calm/model/flops.hpp"
+#include "calm/tensor/quoted.hpp"
 #include "calm/train/run_directory.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
@@ -149,10 +150,9 @@ int main(int argc, char** argv) {
                               r.generation_flops, r.seconds, (*r.found.brier)[0],
                               r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0, *r.found.brier_lm,
                               r.found.brier_lm_se.value_or(0)));
-        out.put(formatted(
-            "FLOPs are a token's, of matrix products; generation with one draw a patch. All in %s/sweep.tsv\n",
-            options->out.c_str()));
-        out.put(plotted(options->out, "sweep", plot, "sweep.png") + "\n");
+        out.put("FLOPs are a token's, of matrix products; generation with one draw a patch. All in " +
+                calm::printable_line(options->out) + "/sweep.tsv\n");
+        out.put(calm::printable_line(plotted(options->out, "sweep", plot, "sweep.png")) + "\n");
         return 0;
     });
 }

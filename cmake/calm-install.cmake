@@ -5,6 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(calm_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/calm)
 set(calm_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/calm)
 install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
 # calm_export(NAME): exports calm::NAME.

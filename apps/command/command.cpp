@@ -24,6 +24,7 @@ constexpr char const* completion = "--completion";
 constexpr char const* print_version = "--version";
 
 constexpr std::string_view prefix = "CALM_";
+constexpr std::size_t most_told = 20;  // problems
 
 // --random-patches is CALM_RANDOM_PATCHES.
 std::string variable_of(std::string const& option) {
@@ -347,9 +348,15 @@ bool command::read(int argc, char const* const* argv) {
         if (asks_for_resolved_) std::fputs(resolved().c_str(), stdout);
         return !asks_for_resolved_;
     }
-    std::string all = problems_.size() == 1 ? "" : std::to_string(problems_.size()) + " problems";
-    for (auto const& one : problems_) all += (problems_.size() == 1 ? "" : "\n  - ") + one;
-    throw error(errc::usage, all + "\n(" + name_ + " --help shows every option)");
+    bool const single = problems_.size() == 1;
+    std::vector<std::string> lines;
+    if (!single)
+        for (auto const& one : std::span(problems_).first(std::min(problems_.size(), most_told)))
+            lines.push_back("  - " + one);
+    if (problems_.size() > most_told)
+        lines.push_back("  - and " + std::to_string(problems_.size() - most_told) + " more");
+    lines.push_back("(" + name_ + " --help shows every option)");
+    throw error(errc::usage, single ? problems_.front() : std::to_string(problems_.size()) + " problems", lines);
 }
 
 std::string command::resolved() const {

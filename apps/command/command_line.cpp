@@ -16,6 +16,7 @@
 #include "command/command.hpp"
 #include "command/completion.hpp"
 #include "command/suggest.hpp"
+#include "program.hpp"
 #include "registry.hpp"
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
@@ -87,7 +88,8 @@ void add_threads(command& c, std::uint64_t& seed, int& threads) {
 // Nothing may be where a result goes.
 void require_free(command& c, std::string const& out) {
     c.check([&c, &out] {
-        if (!out.empty() && std::filesystem::exists(std::filesystem::symlink_status(out)))
+        std::error_code unknown;
+        if (!out.empty() && std::filesystem::exists(std::filesystem::symlink_status(out, unknown)))
             c.problem("--out: " + out + " is there already; choose another path, or remove it");
     });
 }
@@ -111,9 +113,10 @@ void require_file(command& c, std::string const& option, std::string const& path
                   std::string const& word = "") {
     c.check([&c, &path, option, folder, word] {
         if (path.empty() || path == word) return;
-        if (!std::filesystem::exists(path))
+        std::error_code unknown;
+        if (!std::filesystem::exists(path, unknown))
             c.problem(option + ": there is no " + path);
-        else if (std::filesystem::is_directory(path) != folder)
+        else if (std::filesystem::is_directory(path, unknown) != folder)
             c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
     });
 }
@@ -525,10 +528,11 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     if (kind == kinds[0]) return read(tokenizer_options{});
     if (kind == kinds[1]) return read(train_autoencoder_command{});
     if (kind == kinds[2]) return read(train_calm_command{});
-    throw error(errc::usage, kind.empty()
-                                 ? "what is to be trained? Expected one of " + listed(kinds) + "\n" + train_usage
-                                 : "expected one of " + listed(kinds) + ", found '" + kind + "'" +
-                                       did_you_mean(kind, kinds) + "\n" + train_usage);
+    throw error(errc::usage,
+                kind.empty()
+                    ? "what is to be trained? Expected one of " + listed(kinds)
+                    : "expected one of " + listed(kinds) + ", found '" + kind + "'" + did_you_mean(kind, kinds),
+                lines_of(train_usage));
 }
 
 std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv) {

@@ -3,22 +3,21 @@
 #include <nlohmann/json.hpp>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "calm/sample/temperature.hpp"
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {
 
 namespace {
-
-constexpr std::uintmax_t largest = 1'000'000;  // bytes
 
 // Values of a node of either kind: none where it is no string, number or boolean, or an array of these.
 std::string text_of(toml::node const& node) {
@@ -76,30 +75,95 @@ void add(settings_file& file, std::string const& path, std::string const& table,
     }
 }
 
-void read_into(settings_file& file, std::string const& path) {
-    std::error_code failed;
-    if (!std::filesystem::is_regular_file(path, failed))
-        throw error(errc::usage, "expected a file of options, there is none");
-    if (std::filesystem::file_size(path, failed) > largest || failed)
-        throw error(errc::usage, "expected at most 1 MB of options, found more");
-    std::ifstream stream(path, std::ios::binary);
-    std::string const text{std::istreambuf_iterator<char>(stream), {}};
-    if (!stream) throw error(errc::usage, "cannot be read: check its permissions");
+bool is_ascii(char c) {
+    return static_cast<unsigned char>(c) < 0x80;
+}
+
+// Where a string of TOML ends that begins at `at`, or breaks off.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+    char const quote = text[at];
+    bool const escapes = quote == '"';
+    std::string const triple(3, quote);
+    bool const many_lines = text.substr(at, 3) == triple;
+    for (at += many_lines ? 3 : 1; at < text.size(); ++at) {
+        if (escapes && text[at] == '\\') {
+            if (++at < text.size() &&
+                (!is_ascii(text[at]) || std::string_view(" \t\r\n").find(text[at]) != std::string_view::npos))
+                throw error(errc::usage,
+                            "expected TOML without a line of a string that ends in a backslash, found one: "
+                            "write the string on one line");
+        } else if (!many_lines && (text[at] == quote || text[at] == '\n')) {
+            return at + 1;
+        } else if (many_lines && text.substr(at, 3) == triple) {
+            at += 3;
+            for (int more = 0; more < 2 && at < text.size() && text[at] == quote; ++more) ++at;  // belong to it
+            return at;
+        }
+    }
+    return text.size();
+}
+
+// What the parser bears: it calls itself as deep as dots and brackets nest, and its white space beyond ASCII is
+// undefined behaviour, which TOML has in strings and comments alone, and it asks for after a backslash. Options lie two
+// deep.
+void require_plain(std::string_view text) {
+    constexpr int most_dots = 64;  // outside of strings, a line
+    constexpr int most_open = 16;
+    int dots = 0, open = 0;
+    for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
+        char const c = text[at];
+        if (c == '"' || c == '\'') {
+            at = end_of_string(text, at);
+            continue;
+        }
+        if (c == '#') {
+            at = std::min(text.find('\n', at), text.size());
+            continue;
+        }
+        if (!is_ascii(c))
+            throw error(errc::usage,
+                        "expected TOML with letters beyond ASCII in quotes alone, found one outside of them");
+        dots = c == '\n' ? 0 : dots + (c == '.' ? 1 : 0);
+        open += c == '[' || c == '{' ? 1 : (c == ']' || c == '}') && open > 0 ? -1 : 0;
+        if (dots > most_dots || open > most_open)
+            throw error(errc::usage,
+                        sentence("expected TOML with at most ", most_dots, " dots outside of strings in a line and ",
+                                 most_open,
+                                 " brackets one in another, found more: options are keys, or tables of keys"));
+        ++at;
+    }
+}
+
+void parse_into(settings_file& file, std::string const& text, std::string const& path) {
+    if (text.size() > longest_json) throw error(errc::usage, "expected at most 1 MB of options, found more");
     if (path.ends_with(".json")) {
         auto const all = strict_json(text);
         if (!all.is_object()) throw error(errc::usage, "expected one JSON object");
         add(file, path, "", all);
     } else {
+        require_plain(text);
         add(file, path, "", toml::parse(text, path));
     }
 }
 
-}  // namespace
+std::string content_of(std::string const& path) {
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(path, failed))
+        throw error(errc::usage, "expected a file of options, there is none");
+    std::ifstream stream(path, std::ios::binary);
+    std::string text(longest_json + 1, '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (stream.bad() || (stream.fail() && !stream.eof()))
+        throw error(errc::usage, "cannot be read: check its permissions");
+    text.resize(static_cast<std::size_t>(stream.gcount()));
+    return text;
+}
 
-settings_file read_settings_file(std::string const& path) {
+// What `read` puts into the file; what it throws is a problem.
+template <class Read> settings_file settings_of(std::string const& path, Read const& read) {
     settings_file file;
     try {
-        read_into(file, path);
+        read(file);
     } catch (toml::parse_error const& wrong) {
         file.problems.push_back(path + ", line " + std::to_string(wrong.source().begin.line) +
                                 ": no valid TOML: " + std::string(wrong.description()));
@@ -107,6 +171,16 @@ settings_file read_settings_file(std::string const& path) {
         file.problems.push_back(path + ": " + wrong.what());
     }
     return file;
+}
+
+}  // namespace
+
+settings_file parse_settings(std::string const& text, std::string const& path) {
+    return settings_of(path, [&](settings_file& file) { parse_into(file, text, path); });
+}
+
+settings_file read_settings_file(std::string const& path) {
+    return settings_of(path, [&](settings_file& file) { parse_into(file, content_of(path), path); });
 }
 
 std::vector<std::string> listed_values(std::string const& text) {
@@ -120,10 +194,17 @@ std::vector<std::string> listed_values(std::string const& text) {
 }
 
 std::string toml_string(std::string const& text) {
-    auto quoted = nlohmann::json(text).dump();  // its escapes are TOML's, which has one more
-    for (auto at = quoted.find('\x7f'); at != std::string::npos; at = quoted.find('\x7f', at))
-        quoted.replace(at, 1, "\\u007f");
-    return quoted;
+    auto const quoted = nlohmann::json(text).dump();  // its escapes are TOML's, which has more
+    std::string all;
+    for (std::string_view rest = quoted; !rest.empty();) {
+        auto const character = rest.substr(0, first_character(rest).size);
+        if (auto const value = detail::code_point(character); detail::is_control(value))
+            detail::append_hex(all += "\\u", value, 4);
+        else
+            all += character;
+        rest.remove_prefix(character.size());
+    }
+    return all;
 }
 
 }  // namespace calm::apps

@@ -21,12 +21,14 @@ struct settings_file {
 
 // Reads a file of at most 1 MB: JSON where its name ends in .json, else TOML. Whatever is wrong is in `problems`.
 settings_file read_settings_file(std::string const& path);
+// The same of its text; the path is what places call it.
+settings_file parse_settings(std::string const& text, std::string const& path);
 
 // The values of a text like ["a", 2]: what an option that takes several is given by one variable. Any other text is
 // one value. Throws errc::usage for a list that is none.
 std::vector<std::string> listed_values(std::string const& text);
 
-// The text in quotes, as TOML has it. It must be UTF-8.
+// The text in quotes, as TOML has it, without a character that a terminal obeys. It must be UTF-8.
 std::string toml_string(std::string const& text);
 
 }  // namespace calm::apps

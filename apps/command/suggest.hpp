@@ -29,9 +29,9 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 // "; did you mean X?" with the nearest of the names; empty where more than a third of the letters differ in all of
-// them.
+// them, or it is too long for a name.
 inline std::string did_you_mean(std::string_view found, std::vector<std::string> const& names) {
-    if (names.empty()) return "";
+    if (names.empty() || found.size() > 100) return "";
     auto const nearest = std::min_element(names.begin(), names.end(), [&](std::string const& a, std::string const& b) {
         return edit_distance(found, a) < edit_distance(found, b);
     });

@@ -6,6 +6,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "program.hpp"
+
 namespace calm::apps {
 
 std::string formatted(char const* format, ...) {
@@ -73,7 +75,7 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     for (auto const& part : plan.parts)
         table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
     table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
-    say(table);
+    say_lines(table);
     say(formatted("this machine multiplies matrices at %.0f GFLOP/s (the peak that shares refer to)",
                   machine_peak / 1e9));
 }
@@ -123,10 +125,19 @@ void run_report::show() {
     shown_ = true;
 }
 
-void run_report::say(std::string const& sentence) {
+void run_report::clear_line() {
     if (terminal_ && width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(width_), "");
     width_ = 0;
-    std::fprintf(stderr, "%s\n", sentence.c_str());
+}
+
+void run_report::say(std::string_view sentence) {
+    clear_line();
+    tell(sentence);
+}
+
+void run_report::say_lines(std::string_view text) {
+    clear_line();
+    tell_lines(text);
 }
 
 void run_report::log_now() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "calm/train/loop.hpp"
@@ -25,8 +26,9 @@ public:
     void step(progress const& now);
     // A step that was left out.
     void skipped(progress const& now, error const& why);
-    // A sentence that stays on the screen.
-    void say(std::string const& sentence);
+    // A sentence that stays on the screen, on one line whatever it names; or the lines of a table.
+    void say(std::string_view sentence);
+    void say_lines(std::string_view text);
     // A line of metrics.jsonl of its own, e.g. of an evaluation.
     void log(std::initializer_list<metric> metrics) { log_.write(metrics); }
     // True once: for what is said once a run.
@@ -41,6 +43,7 @@ public:
 private:
     void show();
     void log_last();
+    void clear_line();
 
     metrics_log log_;
     bool terminal_;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "calm/tensor/quoted.hpp"
 #include "calm/train/run_directory.hpp"
 #include "run/report.hpp"
 
@@ -38,7 +39,7 @@ std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
 std::string to_text(run_plan const& p, train_options const& o) {
     std::string text;
     auto const line = [&](char const* name, std::string const& value) {
-        text += formatted("%-16s", name) + value + "\n";
+        text += formatted("%-16s", name) + printable_line(value) + "\n";
     };
     line("configuration", p.configuration);
     line("parameters", grouped(p.parameters) + " to train, a vocabulary of " + grouped(p.vocabulary));

@@ -5,15 +5,14 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/train/metrics.hpp"
 #include "run/gnuplot.hpp"
+#include "run/metrics_lines.hpp"
 #include "run/report.hpp"
-#include "strict_json.hpp"
 
 namespace calm::apps {
 
@@ -25,35 +24,17 @@ struct point {
     double step = none, tokens = none, seconds = none;
 };
 
-// Lines of metrics.jsonl of one kind; of lines of one step the last counts.
-using lines_by_step = std::map<double, nlohmann::json>;
-
-double number_in(nlohmann::json const& line, char const* key) {
-    auto const found = line.find(key);
-    return found != line.end() && found->is_number() ? found->get<double>() : none;
+double number_in(metrics_line const& line, char const* key) {
+    return line[key];
 }
 
-struct metrics {
-    lines_by_step steps, evaluations;
-};
-
-metrics metrics_of(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw error(errc::storage, path, "", "cannot be read: is this the directory of a run?");
-    metrics all;
-    for (std::string text; std::getline(file, text);) try {
-            auto const line = strict_json(text);
-            if (!line.is_object() || std::isnan(number_in(line, "step"))) continue;
-            if (!line.contains("loss") && line.contains("skipped")) continue;  // a step that was left out
-            (line.contains("loss") ? all.steps : all.evaluations)[number_in(line, "step")] = line;
-        } catch (error const&) {
-            continue;
-        }
-    if (all.steps.empty()) throw error(errc::data, path, "", "expected lines of steps with a loss, found none");
-    return all;
+run_metrics metrics_of(std::string const& path) {
+    if (!std::filesystem::exists(path))
+        throw error(errc::storage, path, "", "cannot be read: is this the directory of a run?");
+    return read_metrics(mapped_file::open(path).text(), path);
 }
 
-point point_of(nlohmann::json const& line) {
+point point_of(metrics_line const& line) {
     return {number_in(line, "step"), number_in(line, "tokens"), number_in(line, "seconds")};
 }
 
@@ -105,7 +86,7 @@ struct axis {
     char const* title;
 };
 
-std::string script_of(metrics const& m, std::string const& format) {
+std::string script_of(run_metrics const& m, std::string const& format) {
     constexpr char const* steps = "curve-steps.tsv";
     constexpr char const* scores = "curve-evaluations.tsv";
     std::vector<axis> axes{{1, "steps"}};

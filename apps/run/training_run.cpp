@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -145,9 +144,8 @@ training_run::training_run(train_options const& options) : options_(options) {
     if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
     directory_.emplace(options.out);
     if (options.fresh) return;
-    from_ = directory_->newest([](std::string const& damage) {
-        std::fprintf(stderr, "a checkpoint is damaged, so the one before it is taken: %s\n", damage.c_str());
-    });
+    from_ = directory_->newest(
+        [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is taken: " + damage); });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
     if (!from_ && std::filesystem::exists(directory_->path(weights_file)))
         throw error(errc::storage, options.out, "",
@@ -164,10 +162,9 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     holds_out_ = holds_out;
     if (from_) changes_ = differences(from_->record.recipe, settings_);
     if (!changes_.empty() && !options_.take_changes)
-        throw error(errc::usage, options_.out + " holds a run that was started with other settings:\n" +
-                                     to_table(changes_) +
-                                     "\nGive the former ones to go on with it, --override to go on with the present "
-                                     "ones, or --fresh to start over");
+        throw error(errc::usage, options_.out + " holds a run that was started with other settings:",
+                    lines_of(to_table(changes_) + "\nGive the former ones to go on with it, --override to go on with "
+                                                  "the present ones, or --fresh to start over"));
     fits();
     bool const continued = directory_.has_value();
     if (!directory_) {
@@ -190,19 +187,17 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
         std::error_code none;
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), none);
         if (finished)
-            std::fprintf(
-                stderr, "the run in %s is finished: %lld steps in %s. A larger --steps or --minutes goes on with it\n",
-                options_.out.c_str(), static_cast<long long>(state.step), duration_text(state.seconds).c_str());
+            tell(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
+                          duration_text(state.seconds), ". A larger --steps or --minutes goes on with it"));
         if (finished && !none && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);
     write_record(directory_->path(), options_.record, steps_);
     if (from_ && !finished)
-        report_->say(formatted("goes on after step %lld of the run in %s", static_cast<long long>(steps_),
-                               options_.out.c_str()));
+        report_->say(sentence("goes on after step ", steps_, " of the run in ", options_.out));
     else if (!from_ && continued && !options_.fresh)
         report_->say("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
-    if (!changes_.empty()) report_->say("with other settings from here on:\n" + to_table(changes_));
+    if (!changes_.empty()) report_->say_lines("with other settings from here on:\n" + to_table(changes_));
     return true;
 }
 
@@ -257,11 +252,11 @@ void training_run::train(std::function<void()> const& loop) {
         loop();
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
-        std::string const advice = kept_ > 0
-                                       ? ".\nThe checkpoint of step " + std::to_string(kept_) +
-                                             " stands: go on from it with a lower --rate and --override, or with"
-                                       : ".\nThere is no checkpoint yet: start again with a lower --rate, or with";
-        throw error(errc::non_finite, problem.what() + advice + " --skip-nonfinite N, which leaves out up to N steps");
+        std::string const advice = kept_ > 0 ? "The checkpoint of step " + std::to_string(kept_) +
+                                                   " stands: go on from it with a lower --rate and --override, or with"
+                                             : "There is no checkpoint yet: start again with a lower --rate, or with";
+        throw error(errc::non_finite, problem.what() + std::string("."),
+                    lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
     }
     report_->finish();
 }
@@ -335,12 +330,12 @@ void tell_final(run_report& report, autoencoder_evaluation const& e, index_t ste
     all.token_accuracy = e.token_accuracy;
     all.token_accuracy_posterior = e.token_accuracy_posterior;
     all.posterior_std = e.posterior_std;
-    report.say(to_table(all));
+    report.say_lines(to_table(all));
 }
 
 void tell_final(run_report& report, evaluation const& e, index_t steps) {
     log(report, e, steps);
-    report.say(to_table(e));
+    report.say_lines(to_table(e));
     report.say(formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
     if (e.optimal_brier_lm)
         report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
@@ -369,9 +364,9 @@ void tell_of_another_holdout(stored_model const& model, data_options const& data
     bool const shared = std::find_first_of(data.sources.begin(), data.sources.end(), trained.sources.begin(),
                                            trained.sources.end()) != data.sources.end();
     if (!shared || trained.holdout.empty() || trained.holdout == data.holdout) return;
-    std::fprintf(stderr, "%s was trained with --holdout %s: %s, text that it learned is among what is held out here\n",
-                 model.directory.c_str(), trained.holdout.c_str(),
-                 data.holdout.empty() ? "without it" : ("with " + data.holdout).c_str());
+    tell(sentence(model.directory, " was trained with --holdout ", trained.holdout, ": ",
+                  data.holdout.empty() ? "without it" : "with " + data.holdout,
+                  ", text that it learned is among what is held out here"));
 }
 
 void refuse_same_directory(train_options const& o) {

@@ -1,18 +1,9 @@
 #include "text/batch.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "calm/io/file.hpp"
-#include "calm/train/metrics.hpp"
-#include "calm/train/throughput.hpp"
-#include "run/report.hpp"
 #include "strict_json.hpp"
-#include "text/text_output.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -20,7 +11,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of a line
+constexpr std::size_t longest = longest_json;  // bytes of a line: far more than the positions of any model
 constexpr std::size_t lines_at_once = 256;
 
 // The next line without its end, or false; of one that is longer no more is kept than tells it.
@@ -45,7 +36,6 @@ struct batch_line {
 
 // Fills in what the line says. Throws errc::data.
 void read_line(batch_line& line, std::string const& text) {
-    if (text.size() > longest) throw error(errc::data, "expected a line of at most 16 MB, found a longer one");
     auto const object = strict_json(text);
     if (!object.is_object()) throw error(errc::data, "expected an object with \"id\" and \"prompt\"");
     auto const id = object.find("id");
@@ -133,29 +123,6 @@ batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, wr
     }
     answer_all();
     return count;
-}
-
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write) {
-    bool const standard = o.jsonl == "-";
-    std::ifstream file;
-    if (!standard) file.open(o.jsonl, std::ios::binary);
-    std::istream& in = standard ? std::cin : file;
-    if (!in) throw error(errc::storage, o.jsonl, "", "cannot be read: check the path and its permissions");
-    text_output out(o.out);
-    written all;
-    double const start = steady_seconds();
-    auto const counted = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-        auto made = write(prompts, first);
-        for (auto const& text : made) all.add(text);
-        return made;
-    };
-    auto const count = answer_lines(in, words, K, counted, [&](std::string const& line) { out.put(line); });
-    if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
-    out.close();
-    std::fprintf(stderr, "%s\n", statistics(all, steady_seconds() - start).c_str());
-    if (count.bad == 0) return 0;
-    std::fprintf(stderr, "%zu of %zu lines were bad: their answers have an \"error\"\n", count.bad, count.lines);
-    return static_cast<int>(errc::data);
 }
 
 }  // namespace calm::apps

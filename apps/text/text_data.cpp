@@ -2,7 +2,6 @@
 #include "calm/text/load_tokenizer.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,6 +9,7 @@
 #include "calm/io/file.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/packing.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
@@ -28,11 +28,9 @@ public:
     selected& operator=(selected const&) = delete;
     ~selected() {
         if (skipped_.count == 0) return;
-        std::fprintf(stderr, "%s: %llu malformed left out%s\n",
-                     selection_.use == split::train ? "training" : "evaluation",
-                     static_cast<unsigned long long>(skipped_.count),
-                     skipped_.count > skipped_.reasons.size() ? ", among them:" : ":");
-        for (auto const& reason : skipped_.reasons) std::fprintf(stderr, "  %s\n", reason.c_str());
+        tell(sentence(selection_.use == split::train ? "training" : "evaluation", ": ", skipped_.count,
+                      " malformed left out", skipped_.count > skipped_.reasons.size() ? ", among them:" : ":"));
+        for (auto const& reason : skipped_.reasons) tell("  " + reason);
     }
     operator document_selection const&() const { return selection_; }
 
@@ -46,9 +44,8 @@ template <class Read> auto made_by(Read const& read) {
     try {
         return read();
     } catch (malformed_document const& bad) {
-        auto const where = bad.path() + (bad.place().empty() ? "" : ", " + bad.place()) + ": ";
         throw error(bad.code(), bad.path(), bad.place(),
-                    std::string(bad.what()).substr(where.size()) + " (--skip-bad leaves such text out and counts it)");
+                    std::string(bad.reason()) + " (--skip-bad leaves such text out and counts it)");
     }
 }
 
@@ -66,7 +63,7 @@ corpus corpus_from(data_options const& data, tokenizer const& words, split use, 
     if (data.cache == "none") return made_by([&] { return build_corpus(data.sources, words, documents); });
     token_cache cache;
     cache.folder = data.cache;
-    cache.tell = [](std::string const& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
+    cache.tell = [](std::string const& sentence) { tell(sentence); };
     return made_by([&] { return build_corpus(data.sources, words, documents, cache); });
 }
 
@@ -79,8 +76,8 @@ int train_tokenizer(tokenizer_options const& o) {
     auto const words =
         made_by([&] { return calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary), documents); });
     words.save(o.out);
-    std::fprintf(stderr, "wrote %s: %d tokens, fingerprint %.16s\n", o.out.c_str(), words.vocabulary_size(),
-                 words.fingerprint().c_str());
+    tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
+                  words.fingerprint().substr(0, 16)));
     return 0;
 }
 

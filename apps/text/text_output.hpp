@@ -1,14 +1,19 @@
 #pragma once
 // Where text goes: standard output, or a file that was not there.
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm::apps {
 
-// What is put is on its way to the disk or the reader before put() returns. Throws errc::storage where it cannot be.
+// What is put is on its way to the disk or the reader before put() returns. A file or a pipe gets the bytes as they
+// are; on a terminal, which would obey them, all controls but tabs and ends of lines are escaped. Throws errc::storage
+// where it cannot be.
 class text_output {
 public:
     // Standard output where the path is empty.
@@ -22,7 +27,9 @@ public:
         if (!path_.empty() && file_ != nullptr) std::fclose(file_);
     }
 
-    void put(std::string const& text) {
+    void put(std::string const& whole) {
+        bool const terminal = path_.empty() && ::isatty(STDOUT_FILENO) == 1;
+        auto const text = terminal ? detail::escaped(whole, "\n\t") : whole;
         if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail();
     }
     void close() {

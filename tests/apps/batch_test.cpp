@@ -2,10 +2,15 @@
 
 #include "text/batch.hpp"
 
+#include <fcntl.h>
 #include <simdjson.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
+#include "strict_json.hpp"
 #include "text/text_output.hpp"
 
 #include "support/sentences.hpp"
@@ -60,8 +65,9 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {"{\"id\": 3, \"prompt\": 4}", "expected a \\\"prompt\\\""},
         {"{\"id\": 3, \"id\": 4, \"prompt\": \"\"}", "twice"},
         {"{\"id\": 3, \"prompt\": \"\xff\"}", "no valid JSON"},
-        {std::string(100'000, '['), "no valid JSON"},
-        {"{\"id\": 3, \"prompt\": \"" + std::string(std::size_t{16} << 20, 'x') + "\"}", "at most 16 MB"}};
+        {std::string(100'000, '['), "at most 64 deep"},
+        {"{\"id\": 3, \"prompt\": \"" + std::string(longest_json, 'x') + "\"}", "at most 1000000 bytes"},
+        {"{\"id\": 3, \"prompt\": " + std::string(900'000, '['), "at most 64 deep"}};
     for (auto const& [line, why] : bad) {
         echo const e("{\"id\": 0, \"prompt\": \"a\"}\n\n" + line + "\n{\"id\": 2, \"prompt\": \"b\"}\n");
         BOOST_REQUIRE(e.answers.size() == 3U);
@@ -123,4 +129,31 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_over) {
         out.close();
     }
     BOOST_CHECK_THROW(text_output{"/dev/full"}, error);
+}
+
+BOOST_AUTO_TEST_CASE(a_terminal_obeys_no_text_that_a_model_writes) {
+    std::string const text = "a\x1b[2J\tb\xe2\x80\xae\n";
+    // What a reader of standard output gets from put().
+    auto const read_from = [&](int reader, int writer) {
+        std::fflush(stdout);
+        int const own = ::dup(STDOUT_FILENO);
+        ::dup2(writer, STDOUT_FILENO);
+        text_output().put(text);
+        ::dup2(own, STDOUT_FILENO);
+        ::close(own);
+        char got[100];
+        auto const size = ::read(reader, got, sizeof got);
+        ::close(reader);
+        ::close(writer);
+        return size < 0 ? std::string() : std::string(got, static_cast<std::size_t>(size));
+    };
+    int const reader = ::posix_openpt(O_RDWR | O_NOCTTY);
+    BOOST_REQUIRE(reader >= 0);
+    BOOST_REQUIRE(::grantpt(reader) == 0);
+    BOOST_REQUIRE(::unlockpt(reader) == 0);
+    int const terminal = ::open(::ptsname(reader), O_RDWR | O_NOCTTY);
+    BOOST_TEST(read_from(reader, terminal) == "a\\x1b[2J\tb\\u202e\r\n");  // a terminal begins a line by two
+    int ends[2];
+    BOOST_REQUIRE(::pipe(ends) == 0);
+    BOOST_TEST(read_from(ends[0], ends[1]) == text);
 }

@@ -39,6 +39,10 @@ BOOST_AUTO_TEST_CASE(toml_and_json_say_the_same) {
     BOOST_TEST(toml.problems.empty());
     BOOST_TEST(shown(toml) == (std::vector<std::string>{".data=a b.txt,stories:5", ".minutes=0.5", ".steps=1000",
                                                         "calm.plot=true", "calm.rate=0.001"}));
+    auto const strings = of("b.toml", "a = \"" + std::string(100, '.') + "\\\"" + std::string(100, '[') +
+                                          "\" # \"'\nb = '''\n...' " + std::string(100, '.') + "'''''\n[c]\n");
+    BOOST_TEST(strings.problems.empty());
+    BOOST_TEST(strings.settings.size() == 2U);
     auto const json = of("a.json",
                          R"({"data": ["a b.txt", "stories:5"], "minutes": 0.5, "steps": 1000,
                              "calm": {"plot": true, "rate": 1e-3}})");
@@ -71,9 +75,23 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
     BOOST_TEST(has(only("a.json", "[1]"), "one JSON object"));
     BOOST_TEST(has(only("a.json", "{\"a\": null}"), "expected a string, a number"));
     BOOST_TEST(has(only("a.json", "{\"a\": 1, \"a\": 2}"), "twice"));
-    BOOST_TEST(has(only("a.json", std::string(100'000, '[')), "JSON"));
+    BOOST_TEST(has(only("a.json", std::string(100'000, '[')), "at most 64 deep"));
     BOOST_TEST(has(only("a.toml", "a = " + std::string(100'000, '[')), "TOML"));
     BOOST_TEST(has(only("a.toml", std::string(1'000'001, '#')), "at most 1 MB"));
+    // The parsers call themselves as deep as a file says.
+    std::string dots, objects;
+    for (int i = 0; i < 200'000; ++i) dots += "a.";
+    for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+    for (auto const& text : {"[" + dots + "a]\n", dots + "a = 1\n", "b = {" + dots + "a = 1}\n",
+                             "c = \"\"\"x\"\"\"\"\n[" + dots + "a]\n", "c = ''\n[" + dots + "a]\n"})
+        BOOST_TEST(has(only("a.toml", text), "expected TOML with at most"), text.substr(0, 20));
+    BOOST_TEST(has(only("a.json", objects), "at most 64 deep"));
+    // Where toml++ 3.3 runs into what it takes for unreachable.
+    for (auto const* const text : {"[a.a\xcf\x9e.a]\n", "a = 1 \xc3\xa9\n", "\xc3\xa9 = 1\n", "a = [\xe3\x80\x81]\n"})
+        BOOST_TEST(has(only("a.toml", text), "letters beyond ASCII"), text);
+    for (auto const* const text : {"a = \"\"\"x\\\n\xc3\xa9\"\"\"\n", "a = \"\"\"x\\\xc3\xa9\"\"\"\n"})
+        BOOST_TEST(has(only("a.toml", text), "ends in a backslash"), text);
+    BOOST_TEST(of("a.toml", "\xef\xbb\xbf# \xc3\xa9\n\"\xc3\xa9\" = '\xcf\x9e'\n").problems.empty());
     BOOST_TEST(has(read_settings_file("/nowhere/x.toml").problems.front(), "there is none"));
     BOOST_TEST(has(read_settings_file("/tmp").problems.front(), "there is none"));
 }

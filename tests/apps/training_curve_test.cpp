@@ -3,6 +3,7 @@
 #include "run/training_curve.hpp"
 
 #include "calm/tensor/error.hpp"
+#include "run/metrics_lines.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -52,4 +53,13 @@ BOOST_AUTO_TEST_CASE(what_is_no_run_is_refused) {
     BOOST_CHECK_THROW(plot_training(folder.path("none")), error);
     static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1}\n[]\n"));
     BOOST_CHECK_THROW(plot_training(folder.path("")), error);
+}
+
+BOOST_AUTO_TEST_CASE(memory_follows_from_steps_not_from_bytes) {
+    std::string text = "{\"step\":1,\"loss\":2,\"seconds\":1}\n";
+    text += "{\"step\":2,\"loss\":1,\"more\":\"" + std::string(1'000'000, 'x') + "\"}\n";  // too long for one of ours
+    text.append(900'000, '[');
+    auto const read = read_metrics(text, "metrics.jsonl");
+    BOOST_TEST(read.steps.size() == 1U);
+    BOOST_TEST(read.steps.at(1)["loss"] == 2);
 }

@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "calm/io/config_json.hpp"
 #include "calm/io/pytorch_file.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/shard_index.hpp"
 #include "support/archives.hpp"
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -66,7 +69,7 @@ BOOST_AUTO_TEST_CASE(sizes_in_headers_allocate_nothing) {
         R"({"x":{"dtype":"F32","shape":[4000000000,1000000],"data_offsets":[0,16000000000000000]}})";
     std::string const many =
         R"({"x":{"dtype":"U8","shape":[1152921504606846976],"data_offsets":[0,1152921504606846976]}})";
-    for (auto const& content : {header_of("{}", 99'999'999), header_of("{", ~0ULL), header_of(giant, giant.size()),
+    for (auto const& content : {header_of("{}", 9'999'999), header_of("{", ~0ULL), header_of(giant, giant.size()),
                                 header_of(many, many.size()), header_of(giant, giant.size()) + "data"}) {
         auto const path = folder.with("f", content);
         BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(safetensors_file::open(path)); }));
@@ -93,6 +96,55 @@ BOOST_AUTO_TEST_CASE(sizes_in_headers_allocate_nothing) {
     for (auto const* const text :
          {R"({"architectures":["EnergyTransformer"],"vocab_size":2147483647})", "{\"a\":", "]"})
         BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(parse_config_json(text, "f")); }));
+}
+
+BOOST_AUTO_TEST_CASE(json_larger_than_its_kind_can_need_is_not_read) {
+    temporary_folder const folder;
+    auto const refuses = [&](std::size_t most, auto const& read) {
+        auto const path = folder.with("f", "{\"a\":");
+        std::filesystem::resize_file(path, 200'000'000);  // of holes
+        total_asked = 0;
+        auto const said = sentence_of<error>([&] { read(path); });
+        BOOST_TEST(total_asked <= std::size_t{64} << 10);
+        BOOST_TEST(has(said, "at most " + std::to_string(most) + " bytes, found 200000000"), said);
+    };
+    refuses(json_limit::config, [](auto const& path) { static_cast<void>(read_config_json(path)); });
+    refuses(json_limit::index,
+            [](auto const& path) { static_cast<void>(parse_shard_index(mapped_file::open(path).text(), path)); });
+}
+
+BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
+    constexpr std::size_t size = 900'000;
+    auto const all = [](std::string const& begin, auto const& each, std::string const& end) {
+        auto text = begin;
+        for (std::size_t i = 0; text.size() < size; ++i) text += each(i);
+        return text + end;
+    };
+    std::vector<std::string> const worst{
+        all(
+            "{\"a\":[[]", [](std::size_t) { return ",[]"; }, "]}"),
+        all(
+            "{\"a\":[0", [](std::size_t) { return ",0"; }, "]}"),
+        all(
+            "{\"a\":0", [](std::size_t i) { return ",\"" + std::to_string(i) + "\":0"; }, "}"),
+        all(
+            "{\"__metadata__\":{\"a\":\"\"", [](std::size_t i) { return ",\"" + std::to_string(i) + "\":\"\""; }, "}}"),
+        all(
+            "{\"weight_map\":{\"a\":\"b\"", [](std::size_t i) { return ",\"" + std::to_string(i) + "\":\"b\""; }, "}}"),
+        all(
+            "{\"a\":\"", [](std::size_t) { return "\\u0001"; }, "\"}")};
+    temporary_folder const folder;
+    for (auto const& json : worst) {
+        auto const path = folder.with("f", header_of(json, json.size()));
+        auto const within = [&](auto const& read) {
+            total_asked = 0;
+            static_cast<void>(sentence_of<error>(read));
+            BOOST_TEST(total_asked <= 40 * json.size(), total_asked << " bytes for " << json.substr(0, 30));
+        };
+        within([&] { static_cast<void>(safetensors_file::open(path)); });
+        within([&] { static_cast<void>(parse_shard_index(json, "f")); });
+        within([&] { static_cast<void>(parse_config_json(json, "f")); });
+    }
 }
 
 BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {

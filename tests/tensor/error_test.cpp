@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 using calm::errc;
 using calm::error;
@@ -38,4 +39,26 @@ BOOST_AUTO_TEST_CASE(an_error_of_a_file_names_path_and_place) {
     BOOST_TEST(std::string(thrown.what()) == "a.jsonl, line 3: no valid JSON");
     BOOST_TEST(thrown.path() == "a.jsonl");
     BOOST_TEST(thrown.place() == "line 3");
+}
+
+BOOST_AUTO_TEST_CASE(an_error_may_go_to_a_terminal_whatever_it_tells_of) {
+    std::string const path = "a\x1b[2J\nforged: all is well";
+    std::vector<std::string> const more{"  - one\ntwo", "  - three"};
+    error const thrown(errc::data, path, "key '\xe2\x80\xae'", "expected\r a file", more);
+    BOOST_TEST(std::string(thrown.what()) ==
+               "a\\x1b[2J\\nforged: all is well, key '\\u202e': expected\\r a file\n  - one\\ntwo\n  - three");
+    BOOST_TEST(std::string(thrown.reason()) == "expected\\r a file\n  - one\\ntwo\n  - three");
+    BOOST_TEST(thrown.path() == path);
+    BOOST_TEST(std::string(error(errc::data, "of no\nfile").reason()) == "of no\\nfile");
+}
+
+BOOST_AUTO_TEST_CASE(an_error_is_as_long_as_a_reader_bears) {
+    std::string const foreign(3'000'000, 'x');
+    std::vector<std::string> const more(1000, foreign);
+    error const thrown(errc::data, foreign, foreign, "found " + foreign + ": choose another", more);
+    std::string const text = thrown.what();
+    BOOST_TEST(text.size() < 103 * (calm::longest_line + 40));
+    BOOST_TEST(text.find(": found xxx") != std::string::npos);
+    BOOST_TEST(text.find("xxx: choose another\n") != std::string::npos);
+    BOOST_TEST(text.ends_with("\n... and 900 lines more"));
 }

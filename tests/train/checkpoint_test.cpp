@@ -269,7 +269,8 @@ BOOST_AUTO_TEST_CASE(a_state_that_cannot_be_is_refused) {
     BOOST_TEST(has(complaint("\"format\": 1", "\"format\": 2"), "later version"));
     BOOST_TEST(has(complaint("\"seconds\": 0.0", "\"seconds\": -1"), "expected a time"));
     BOOST_TEST(has(complaint("\"recipe\": {}", "\"recipe\": {\"a\": 1}"), "expected words"));
-    BOOST_TEST(has(complaint("{", "["), "is not a JSON object"));
+    BOOST_TEST(has(complaint("{", "["), "expected a JSON object, found none"));
+    BOOST_TEST(has(complaint("{", "{" + std::string(json_limit::state, ' ')), "at most 1000000 bytes, found 1000"));
 }
 
 BOOST_AUTO_TEST_CASE(moments_of_another_model_change_nothing) {

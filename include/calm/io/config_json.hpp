@@ -16,8 +16,8 @@
 
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/file.hpp"
+#include "calm/io/json_object.hpp"
 #include "calm/io/model_description.hpp"
-#include "calm/io/simdjson.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
 
@@ -186,10 +186,7 @@ inline model_description empty_description(simdjson::dom::object object, std::st
 // where a size is missing, a value has another type, a key stands twice, or a value asks for what is not computed here.
 inline model_description parse_config_json(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
-    simdjson::dom::object object;
-    if (auto const code = detail::parse_json(parser, text).get(object))
-        throw error(errc::model_file, path, "",
-                    std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
+    auto const object = detail::json_object(parser, text, json_limit::config, path);
     auto description = detail::empty_description(object, path);
     detail::config_reader reader(object, path, "", description.extras);
     model_description::visit(description, reader);

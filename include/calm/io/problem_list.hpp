@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "calm/tensor/error.hpp"
 
@@ -14,24 +15,23 @@ class problem_list {
 public:
     // One more problem, a sentence.
     void add(std::string sentence) {
-        if (++count_ == 1) first_ = sentence;
-        if (count_ <= most) lines_ += "\n  - " + std::move(sentence);
+        if (++count_ <= most) kept_.push_back(std::move(sentence));
     }
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }  // whether none was added
     // Throws errc::model_file with all of them, if there are any.
     void throw_if_any(std::string const& path) const {
-        if (count_ == 1) throw error(errc::model_file, path, "", first_);
-        if (count_ > 1)
-            throw error(errc::model_file, path, "",
-                        std::to_string(count_) + " problems" + lines_ +
-                            (count_ > most ? "\n  - and " + std::to_string(count_ - most) + " more" : ""));
+        if (count_ == 1) throw error(errc::model_file, path, "", kept_.front());
+        if (count_ == 0) return;
+        std::vector<std::string> lines;
+        for (auto const& one : kept_) lines.push_back("  - " + one);
+        if (count_ > most) lines.push_back("  - and " + std::to_string(count_ - most) + " more");
+        throw error(errc::model_file, path, "", std::to_string(count_) + " problems", lines);
     }
 
 private:
     static constexpr std::size_t most = 20;
     std::size_t count_ = 0;
-    std::string first_;
-    std::string lines_;
+    std::vector<std::string> kept_;
 };
 
 }  // namespace calm

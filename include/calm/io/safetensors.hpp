@@ -15,8 +15,8 @@
 
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/file.hpp"
+#include "calm/io/json_object.hpp"
 #include "calm/io/rounded_type.hpp"
-#include "calm/io/simdjson.hpp"
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/tensor/error.hpp"
@@ -46,9 +46,9 @@ class safetensors_header {
 public:
     safetensors_header(std::span<std::byte const> bytes, std::string const& path) : reader_(bytes, path) {
         auto const length = reader_.little<std::uint64_t>("the length of the header");
-        if (length > most)
-            reader_.fail(0, "expected a header of at most " + std::to_string(most) + " bytes, found a length of " +
-                                std::to_string(length) + "; it is not a safetensors file");
+        if (length > json_limit::safetensors_header)
+            reader_.fail(0, sentence("expected a header of at most ", json_limit::safetensors_header,
+                                     " bytes, found a length of ", length, "; it is not a safetensors file"));
         auto const text = reader_.text(length, "a header");
         if (text.empty() || text.front() != '{')
             reader_.fail(8, "expected a header that begins with '{', found " +
@@ -57,11 +57,8 @@ public:
         data_ = bytes.subspan(static_cast<std::size_t>(reader_.position()));
 
         simdjson::dom::parser parser;
-        simdjson::dom::object header;
-        if (auto const code = parse_json(parser, text).get(header))
-            reader_.fail(8, std::string("expected a header that is a JSON object, found none: ") +
-                                simdjson::error_message(code));
-        for (auto const [name, value] : header) add(name, value);
+        for (auto const [name, value] : json_object(parser, text, json_limit::safetensors_header, path, "byte 8"))
+            add(name, value);
         check_spans();
     }
 
@@ -69,8 +66,6 @@ public:
     std::map<std::string, std::string> metadata;
 
 private:
-    static constexpr std::uint64_t most = 100'000'000;  // the limit of the format's reference reader
-
     static std::string found(simdjson::dom::element value) { return in_quotes(simdjson::minify(value)); }
 
     void add(std::string_view name, simdjson::dom::element value) {
@@ -221,8 +216,9 @@ private:
 
 // Writes tensors in the order given, header padded to 8 bytes, beside the path; then flushes and renames. With `as`,
 // floating-point tensors are rounded to that type while they are written (rounded_to). Throws errc::usage for what the
-// format cannot hold (a name twice, bytes that are not the shape's, text that is not UTF-8), errc::non_finite as
-// rounded_to does and errc::storage where writing fails; a file that stood there before is then unchanged.
+// format cannot hold (a name twice, bytes that are not the shape's, text that is not UTF-8, more than it reads),
+// errc::non_finite as rounded_to does and errc::storage where writing fails; a file that stood there before is then
+// unchanged.
 inline void write_safetensors(std::string const& path, std::span<stored_tensor const> tensors,
                               std::map<std::string, std::string> const& metadata = {},
                               std::optional<stored_type> as = std::nullopt) {
@@ -261,6 +257,10 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
     if (header.back() == ',') header.pop_back();
     header += '}';
     header.resize((header.size() + 7) / 8 * 8, ' ');
+    if (header.size() > json_limit::safetensors_header)
+        throw error(errc::usage, path, "",
+                    sentence("the names and shapes of its ", tensors.size(), " tensors take ", header.size(),
+                             " bytes, and a header has at most ", json_limit::safetensors_header));
 
     replaced_file file(path);
     auto const length = static_cast<std::uint64_t>(header.size());

@@ -17,9 +17,9 @@
 
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/file.hpp"
+#include "calm/io/json_object.hpp"
 #include "calm/io/problem_list.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/simdjson.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/tensor/quoted.hpp"
 
@@ -52,16 +52,8 @@ inline std::optional<std::uint64_t> whole_number(simdjson::dom::element value) {
 
 // Reads the text of an index; `path` is what errors call it. Throws errc::model_file with everything that is wrong.
 inline shard_index parse_shard_index(std::string_view text, std::string const& path) {
-    constexpr std::size_t most = 100'000'000;
-    if (text.size() > most)
-        throw error(errc::model_file, path, "",
-                    "expected an index of at most " + std::to_string(most) + " bytes, found " +
-                        std::to_string(text.size()));
     simdjson::dom::parser parser;
-    simdjson::dom::object object;
-    if (auto const code = detail::parse_json(parser, text).get(object))
-        throw error(errc::model_file, path, "byte 0",
-                    std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
+    auto const object = detail::json_object(parser, text, json_limit::index, path, "byte 0");
     shard_index index;
     problem_list problems;
     std::optional<simdjson::dom::element> map;

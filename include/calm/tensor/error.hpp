@@ -2,13 +2,17 @@
 // Errors are sentences: what was expected, what was found, what to do. The library prints nothing.
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -26,22 +30,49 @@ enum class errc : int {
     device = 11,      // a GPU that is missing or fails
 };
 
+namespace detail {
+
+[[gnu::cold, gnu::noinline]] inline std::string shown_place(std::string const& path, std::string const& place) {
+    return printable_line(path) + (place.empty() ? "" : ", " + printable_line(place)) + ": ";
+}
+
+[[gnu::cold, gnu::noinline]] inline std::string shown_lines(std::string const& sentence,
+                                                            std::span<std::string const> more) {
+    constexpr std::size_t most = 100;
+    auto text = printable_line(sentence);
+    for (auto const& line : more.first(std::min(more.size(), most))) (text += '\n') += printable_line(line);
+    if (more.size() > most) text += "\n... and " + std::to_string(more.size() - most) + " lines more";
+    return text;
+}
+
+}  // namespace detail
+
 // An error with a code, a sentence and, where a file is to blame, its path and the place in it ("line 3", "byte 17").
+// what() may go to a terminal whatever the path and the parts of the sentence hold: every line is a printable_line().
+// Only `more`, what stands below the sentence, begins new ones, at most 100.
 class error : public std::runtime_error {
 public:
     // Where no file is to blame.
-    error(errc code, std::string const& sentence) : std::runtime_error(sentence), code_(code) {}
+    error(errc code, std::string const& sentence, std::span<std::string const> more = {}) :
+        std::runtime_error(detail::shown_lines(sentence, more)), code_(code) {}
     // what() is "path, place: sentence"; a place may be empty.
-    error(errc code, std::string path, std::string place, std::string const& sentence) :
-        std::runtime_error(path + (place.empty() ? "" : ", " + place) + ": " + sentence), code_(code),
-        path_(std::move(path)), place_(std::move(place)) {}
+    error(errc code, std::string path, std::string place, std::string const& sentence,
+          std::span<std::string const> more = {}) :
+        std::runtime_error(detail::shown_place(path, place) + detail::shown_lines(sentence, more)),
+        code_(code), reason_at_(detail::shown_place(path, place).size()), path_(std::move(path)),
+        place_(std::move(place)) {}
 
-    [[nodiscard]] errc code() const noexcept { return code_; }                  // also the exit status of a program
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }    // empty where no file is to blame
-    [[nodiscard]] std::string const& place() const noexcept { return place_; }  // in the file, perhaps empty
+    [[nodiscard]] errc code() const noexcept { return code_; }  // also the exit status of a program
+    // As it is, not for a terminal; empty where no file is to blame.
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }
+    // The place in the file, as it is, perhaps empty.
+    [[nodiscard]] std::string const& place() const noexcept { return place_; }
+    // what() without path and place.
+    [[nodiscard]] char const* reason() const noexcept { return what() + reason_at_; }
 
 private:
     errc code_;
+    std::size_t reason_at_ = 0;
     std::string path_;
     std::string place_;
 };

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/io/json_object.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/simdjson.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/train/loop.hpp"
@@ -55,15 +55,11 @@ inline std::string state_text(checkpoint_record const& r) {
     return json.dump(1) + "\n";
 }
 
-// Reads state.json; every key is needed and of its type.
+// Reads the text of a state.json; every key is needed and of its type.
 class state_reader {
 public:
-    explicit state_reader(std::string const& path) : path_(path), file_(mapped_file::open(path, errc::model_file)) {
-        auto const text = file_.text();
-        if (auto const code = parse_json(parser_, text).get(root_))
-            throw error(errc::model_file, path_, "",
-                        std::string("is not a JSON object: ") + simdjson::error_message(code));
-    }
+    state_reader(std::string_view text, std::string const& path) :
+        path_(path), root_(json_object(parser_, text, json_limit::state, path)) {}
 
     checkpoint_record record() const {
         if (number<index_t>("format") != 1)
@@ -109,7 +105,6 @@ private:
     }
 
     std::string path_;
-    mapped_file file_;
     simdjson::dom::parser parser_;
     simdjson::dom::object root_;
 };
@@ -134,9 +129,15 @@ inline void write_training(std::string const& directory, checkpoint_record const
     file.commit();
 }
 
+// What the text of a state.json says; `path` is what errors call it. Throws errc::model_file.
+inline checkpoint_record parse_record(std::string_view text, std::string const& path) {
+    return detail::state_reader(text, path).record();
+}
+
 // What state.json of a checkpoint says. Throws errc::model_file.
 inline checkpoint_record read_record(std::string const& directory) {
-    return detail::state_reader(detail::in_directory(directory, state_file)).record();
+    auto const path = detail::in_directory(directory, state_file);
+    return parse_record(mapped_file::open(path, errc::model_file).text(), path);
 }
 
 // Fills in a state to go on from: its numbers, and its moments from training.safetensors, which must be those of the

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/tensor/quoted.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/metrics.hpp"
 
@@ -104,8 +105,11 @@ inline bool same_measure(recipe_record const& a, recipe_record const& b) {
     });
 }
 
-// The same for people: option, was, now, a line each, the last without its end.
-inline std::string to_table(std::vector<recipe_difference> const& differences) {
+// The same for people: option, was, now, a line each, the last without its end; what they hold is printable.
+inline std::string to_table(std::vector<recipe_difference> differences) {
+    constexpr std::size_t widest = 200;
+    for (auto& d : differences)
+        for (auto* const cell : {&d.option, &d.was, &d.now}) *cell = printable_line(*cell, widest);
     recipe_difference const head{"option", "was", "now"};
     std::size_t option = head.option.size();
     std::size_t was = head.was.size();

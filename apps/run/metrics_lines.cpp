@@ -1,0 +1,50 @@
+#include "run/metrics_lines.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "calm/tensor/error.hpp"
+#include "strict_json.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+void add(run_metrics& to, std::string const& text) {
+    auto const line = strict_json(text);
+    if (!line.is_object()) return;
+    metrics_line numbers;
+    for (auto const key : metrics_line::keys)
+        if (auto const found = line.find(std::string(key)); found != line.end() && found->is_number())
+            numbers[key] = found->get<double>();
+    if (std::isnan(numbers["step"])) return;
+    bool const trained = line.contains("loss");
+    if (!trained && line.contains("skipped")) return;  // a step that was left out
+    (trained ? to.steps : to.evaluations)[numbers["step"]] = numbers;
+}
+
+}  // namespace
+
+std::size_t metrics_line::place_of(std::string_view key) {
+    return static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+}
+
+run_metrics read_metrics(std::string_view text, std::string const& path) {
+    constexpr std::size_t most = 1'000'000;
+    run_metrics all;
+    while (!text.empty()) try {
+            auto const line = text.substr(0, text.find('\n'));
+            text.remove_prefix(std::min(line.size() + 1, text.size()));
+            if (line.size() <= longest_json) add(all, std::string(line));
+            if (all.steps.size() + all.evaluations.size() > most) break;
+        } catch (error const&) {
+            continue;  // no whole line of ours
+        }
+    if (all.steps.size() + all.evaluations.size() > most)
+        throw error(errc::data, path, "", sentence("expected lines of at most ", most, " steps, found more"));
+    if (all.steps.empty()) throw error(errc::data, path, "", "expected lines of steps with a loss, found none");
+    return all;
+}
+
+}  // namespace calm::apps

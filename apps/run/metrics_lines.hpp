@@ -1,0 +1,49 @@
+#pragma once
+// metrics.jsonl of a run, read back.
+
+#include <array>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace calm::apps {
+
+// The numbers of a line that are used; what the line has not, or null, is NaN.
+class metrics_line {
+public:
+    static constexpr std::array<std::string_view, 13> keys{"step",
+                                                           "tokens",
+                                                           "seconds",
+                                                           "loss",
+                                                           "cross_entropy",
+                                                           "kl",
+                                                           "posterior_std",
+                                                           "heldout_loss",
+                                                           "brier_lm",
+                                                           "brier_lm_se",
+                                                           "bigram_brier_lm",
+                                                           "token_accuracy",
+                                                           "token_accuracy_posterior"};
+    metrics_line() { values_.fill(std::numeric_limits<double>::quiet_NaN()); }
+    // `key` is one of the keys.
+    [[nodiscard]] double& operator[](std::string_view key) { return values_.at(place_of(key)); }
+    [[nodiscard]] double operator[](std::string_view key) const { return values_.at(place_of(key)); }
+
+private:
+    static std::size_t place_of(std::string_view key);
+    std::array<double, keys.size()> values_;
+};
+
+// Lines of one kind; of lines of one step the last counts.
+using lines_by_step = std::map<double, metrics_line>;
+
+struct run_metrics {
+    lines_by_step steps, evaluations;
+};
+
+// Reads the text of a metrics.jsonl; `path` is what errors call it. Lines that are not whole are passed over, and
+// those of steps that were left out. Throws errc::data where no step was logged, or more than a million.
+run_metrics read_metrics(std::string_view text, std::string const& path);
+
+}  // namespace calm::apps

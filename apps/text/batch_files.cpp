@@ -1,0 +1,35 @@
+#include <fstream>
+#include <iostream>
+
+#include "calm/train/throughput.hpp"
+#include "program.hpp"
+#include "text/batch.hpp"
+#include "text/text_output.hpp"
+#include "text/writing.hpp"
+
+namespace calm::apps {
+
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write) {
+    bool const standard = o.jsonl == "-";
+    std::ifstream file;
+    if (!standard) file.open(o.jsonl, std::ios::binary);
+    std::istream& in = standard ? std::cin : file;
+    if (!in) throw error(errc::storage, o.jsonl, "", "cannot be read: check the path and its permissions");
+    text_output out(o.out);
+    written all;
+    double const start = steady_seconds();
+    auto const counted = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+        auto made = write(prompts, first);
+        for (auto const& text : made) all.add(text);
+        return made;
+    };
+    auto const count = answer_lines(in, words, K, counted, [&](std::string const& line) { out.put(line); });
+    if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
+    out.close();
+    tell(statistics(all, steady_seconds() - start));
+    if (count.bad == 0) return 0;
+    tell(sentence(count.bad, " of ", count.lines, " lines were bad: their answers have an \"error\""));
+    return static_cast<int>(errc::data);
+}
+
+}  // namespace calm::apps

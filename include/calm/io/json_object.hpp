@@ -1,0 +1,39 @@
+#pragma once
+// The JSON objects that stand in and beside files of weights, each as large as its kind can need to be.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "calm/io/simdjson.hpp"
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+// The most bytes of every kind. To be held, JSON takes up to 30 times its own bytes, whoever wrote it.
+namespace json_limit {
+inline constexpr std::size_t config = 1'000'000;               // config.json; published ones have 1 to 5 kB
+inline constexpr std::size_t safetensors_header = 10'000'000;  // 100 bytes a tensor; CALM-XL has some hundred tensors
+inline constexpr std::size_t index = 10'000'000;               // the same for *.index.json
+inline constexpr std::size_t state = 1'000'000;                // state.json: 2 kB and the paths of the run's text
+}  // namespace json_limit
+
+namespace detail {
+
+// The object that a text of at most `most` bytes is; it lives as long as the parser. Throws errc::model_file, naming
+// the path and the place.
+inline simdjson::dom::object json_object(simdjson::dom::parser& parser, std::string_view text, std::size_t most,
+                                         std::string const& path, std::string const& place = "") {
+    if (text.size() > most)
+        throw error(errc::model_file, path, place,
+                    sentence("expected a JSON object of at most ", most, " bytes, found ", text.size()));
+    simdjson::dom::object object;
+    if (auto const code = parse_json(parser, text).get(object))
+        throw error(errc::model_file, path, place,
+                    std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
+    return object;
+}
+
+}  // namespace detail
+
+}  // namespace calm
