@@ -2,6 +2,10 @@
 
 #include "run/training_curve.hpp"
 
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
 #include "calm/tensor/error.hpp"
 #include "run/metrics_lines.hpp"
 #include "support/sentences.hpp"
@@ -30,10 +34,20 @@ BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
                "token_accuracy_posterior\n"
                "12\t120\t1.6\t5\t4\t0.5\t8\t?\t?\n20\t200\t4\t?\t6\t?\t?\t?\t?\n");
     BOOST_TEST(has(folder.content("curve.gp"), "($5-$6):($5+$6) with filledcurves"));
-    if (has(said, "plotted in"))
-        BOOST_TEST(has(folder.content("curve.svg"), "<svg"));
-    else
-        BOOST_TEST(has(said, "install gnuplot"));
+    BOOST_TEST(has(said, "plotted in"), "the tests need gnuplot (Debian: gnuplot-nox): " << said);
+    BOOST_TEST(has(folder.content("curve.svg"), "<svg"));
+}
+
+BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {
+    temporary_folder const folder;
+    static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"seconds\":1,\"loss\":5.5}\n"));
+    std::string const path = std::getenv("PATH");
+    ::setenv("PATH", folder.path("").c_str(), 1);
+    auto const said = plot_training(folder.path(""));
+    ::setenv("PATH", path.c_str(), 1);
+    BOOST_TEST(has(said, "no plot: install gnuplot"), said);
+    BOOST_TEST(!folder.content("curve.gp").empty());
+    BOOST_TEST(!std::filesystem::exists(folder.path("curve.png")));
 }
 
 BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
@@ -42,6 +56,7 @@ BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
                                   "{\"step\":1,\"seconds\":1,\"loss\":5.5,\"cross_entropy\":5,\"kl\":3}\n"
                                   "{\"step\":2,\"seconds\":2,\"loss\":5,\"cross_entropy\":4,\"kl\":2}\n"));
     static_cast<void>(plot_training(folder.path("")));
+    BOOST_TEST(folder.content("curve.png").starts_with("\x89PNG\r\n"));
     auto const script = folder.content("curve.gp");
     BOOST_TEST(has(script, "layout 1,2"));
     BOOST_TEST(!has(script, "\"tokens\""));

@@ -1,32 +1,32 @@
-#include <boost/mpl/list.hpp>
-
 #include "calm/model/autoencoder.hpp"
 #include "support/models.hpp"
 
 using namespace calm;
 using namespace calm::test;
-using variants = boost::mpl::list<base_variant, two_variant>;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, variants) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
+    using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "autoencoder");
-    context<> ctx(1, 2);
-    memory m;
-    autoencoder<C.autoencoder> model(f.size("vocab_size"));
-    allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
+    autoencoder<C.autoencoder, float, backend> model(f.size("vocab_size"));
+    allocate(model, values, &gradients);
+    load_parameters(parameters_of<backend>(model), f);
+    auto const latents = [](std::vector<float> const& x) { return seen_by<backend>(as_rows<float, L>(x)); };
+    auto const ids = [](std::vector<token_id> const& x) { return seen_by<backend>(as_vector(x)); };
 
     auto const tokens = f.integers<token_id>("in/tokens");
-    auto const e = model.posterior(ctx, as_vector(tokens));
+    auto const e = model.posterior(ctx, ids(tokens));
     BOOST_TEST(close(span_of(e.mean), f.floats("out/mean"), kind::output));
     BOOST_TEST(close(span_of(e.log_std), f.floats("out/log_std"), kind::output));
 
     auto const z = f.floats("in/z");
     std::vector<token_id> decoded(tokens.size());
-    model.decode_tokens(ctx, {decoded.data(), extents<dyn>(static_cast<index_t>(decoded.size()))},
-                        as_rows<float, L>(z));
+    model.decode_tokens(ctx, {decoded.data(), extents<dyn>(static_cast<index_t>(decoded.size()))}, latents(z));
     BOOST_TEST(decoded == f.integers<token_id>("out/decoded_tokens"));
 
     auto const kept = f.integers<token_id>("in/keep_token");
@@ -35,10 +35,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     auto const eps = f.floats("in/eps");
     auto scale = f.integers<float>("in/keep_latent");
     for (float& s : scale) s /= 0.85F;
-    auto const losses = model.loss_and_gradient(
-        ctx, as_vector(tokens), {as_vector(shown), as_rows<float, L>(eps), as_rows<float, L>(scale)}, {});
+    auto const losses = model.loss_and_gradient(ctx, ids(tokens), {ids(shown), latents(eps), latents(scale)}, {});
     BOOST_TEST(losses.loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.cross_entropy == f.scalar("out/cross_entropy"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.kl == f.scalar("out/kl"), boost::test_tools::tolerance(1e-5));
-    check_gradients(parameters_of(model), f);
+    check_gradients(parameters_of<backend>(model), f);
 }

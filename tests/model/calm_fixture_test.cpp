@@ -1,11 +1,8 @@
-#include <boost/mpl/list.hpp>
-
 #include "calm/model/calm.hpp"
 #include "support/models.hpp"
 
 using namespace calm;
 using namespace calm::test;
-using variants = boost::mpl::list<base_variant, two_variant>;
 
 namespace {
 
@@ -17,41 +14,51 @@ template <class Head> std::vector<float> noise_of(fixture const& f, index_t posi
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, variants) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
-    using head = energy_head<C>;
+    using backend = typename variant::backend;
+    using head = energy_head<C, float, backend>;
     fixture const f(variant_name<C>(), "head_energy");
-    context<> ctx(1, 2);
-    memory m;
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
     head model;
-    allocate(model, m.values, &m.gradients);
-    load_parameters(parameters_of(model), f);
+    allocate(model, values, &gradients);
+    load_parameters(parameters_of<backend>(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const positions = f.shape("in/hidden")[0];
     auto const samples = f.size("num_samples");
     auto const noise = noise_of<head>(f, positions);
-    auto const s = model.forward(ctx, as_rows<float, head::D>(hidden), as_rows<float, head::S>(noise));
+    auto const s = model.forward(ctx, seen_by<backend>(as_rows<float, head::D>(hidden)),
+                                 seen_by<backend>(as_rows<float, head::S>(noise)));
     BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
 
     auto const cotangent = swap_leading(f.floats("in/cotangent"), samples, positions);
     std::vector<float> dhidden(hidden.size());
-    model.backward(ctx, s, as_rows<float, head::L>(cotangent), {dhidden.data(), extents<dyn, head::D>(positions)});
+    model.backward(ctx, s, seen_by<backend>(as_rows<float, head::L>(cotangent)),
+                   {dhidden.data(), extents<dyn, head::D>(positions)});
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(parameters_of(model), f);
+    check_gradients(parameters_of<backend>(model), f);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
-    using model_type = calm_model<C>;
+    using backend = typename variant::backend;
+    using model_type = calm_model<C, float, backend>;
     using head = typename model_type::head_type;
     constexpr index_t K = model_type::K;
     fixture const f(variant_name<C>(), "calm");
-    context<> ctx(1, 2);
-    auto own = loaded_calm<C>(f);
-    auto& model = own.model;
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
+    model_type model(f.size("vocab_size"));
+    allocate(model, values, &gradients);
+    allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
+    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(frozen_parameters_of<backend>(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const patches = f.shape("in/tokens")[1] / K;
@@ -61,20 +68,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     auto const eps = f.floats("in/eps");
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
-    auto const loss =
-        model.train(ctx, as_vector(tokens), patches, [&](auto const& hidden, auto const& posterior, auto const& dh) {
+    auto const loss = model.train(
+        ctx, seen_by<backend>(as_vector(tokens)), patches,
+        [&](auto const& hidden, auto const& posterior, auto const& dh) {
             double const scale = 1.0 / static_cast<double>(positions);
             auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
-            return scale * model.generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dh,
-                                                                   objective, as_rows<float, head::S>(noise), targets,
-                                                                   scale);
+            return scale * model.generative_head.loss_and_gradient(
+                               ctx, hidden, posterior.mean, posterior.log_std, dh, objective,
+                               seen_by<backend>(as_rows<float, head::S>(noise)), seen_by<backend>(targets), scale);
         });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
-    check_gradients(parameters_of(model), f);
+    check_gradients(parameters_of<backend>(model), f);
 
-    auto const t = model.shift(ctx, as_vector(tokens), patches);
+    auto const t = model.shift(ctx, seen_by<backend>(as_vector(tokens)), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;
-    auto const s = model.generative_head.forward(ctx, hidden, as_rows<float, head::S>(noise));
+    auto const s = model.generative_head.forward(ctx, hidden, seen_by<backend>(as_rows<float, head::S>(noise)));
     BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
     std::vector<token_id> decoded(static_cast<std::size_t>(positions * samples * K));
     model.ae_model.decode_tokens(ctx, {decoded.data(), extents<dyn>(positions * samples * K)}, s.y);

@@ -1,4 +1,5 @@
-// Whole models against central differences in double, and the laws of a step.
+// Blocks of layers against the complex step, whole models against central differences in double, and the laws of a
+// step.
 #include "calm/model/calm.hpp"
 #include "support/gradient_check.hpp"
 #include "support/small.hpp"
@@ -56,6 +57,70 @@ void centre_gains(std::vector<flat_param<double>> const& params) {
 }
 
 }  // namespace
+
+namespace {
+
+template <class T> struct feeding : feed_forward_layer<6, 10, T> {
+    static constexpr index_t inputs = 6;
+    static constexpr index_t outputs = 6;
+};
+
+// Over sequences of P positions, as a layer of rows.
+template <class T> struct transforming : transformer_block<12, 16, 2, 1, T> {
+    static constexpr index_t inputs = 12;
+    static constexpr index_t outputs = 12;
+    static constexpr index_t P = 5;
+    auto forward(context<>& ctx, matrix_view<T const, 12> const& x) const {
+        return transformer_block<12, 16, 2, 1, T>::forward(ctx, x, P);
+    }
+};
+
+// A position's N samples (N D) and what its hidden state gives (D), as one row of a layer.
+template <class T> struct mixing {
+    using scalar = T;
+    static constexpr index_t D = 6;
+    static constexpr index_t N = 3;
+    static constexpr index_t inputs = (N + 1) * D;
+    static constexpr index_t outputs = N * D;
+    energy_block<D, T> block;
+    struct saved {
+        typename energy_block<D, T>::saved inner;
+        matrix_view<T, outputs> y;
+    };
+    saved forward(context<>& ctx, matrix_view<T const, inputs> const& rows_of_both) const {
+        index_t const R = rows_of_both.extent(0);
+        auto const x = ctx.saved.template take<T>(extents<dyn, D>(R * N));
+        auto const y = ctx.saved.template take<T>(extents<dyn, D>(R));
+        for (index_t r = 0; r < R; ++r) {
+            std::copy_n(rows_of_both.data() + r * inputs, N * D, x.data() + r * N * D);
+            std::copy_n(rows_of_both.data() + r * inputs + N * D, D, y.data() + r * D);
+        }
+        auto const s = block.forward(ctx, x, y);
+        return {s, reshape(s.out, extents<dyn, outputs>(R))};
+    }
+    void backward(context<>& ctx, saved const& s, matrix_view<T const, outputs> const& dout,
+                  matrix_view<T, inputs> const& dboth) {
+        index_t const R = dout.extent(0);
+        std::vector<T> dx(static_cast<std::size_t>(R * N * D), T(777));  // to be overwritten
+        std::vector<T> dy(static_cast<std::size_t>(R * D), T(1));        // to be added to
+        block.backward(ctx, s.inner, reshape(dout, extents<dyn, D>(R * N)), {dx.data(), extents<dyn, D>(R * N)},
+                       {dy.data(), extents<dyn, D>(R)});
+        for (index_t r = 0; r < R; ++r) {
+            std::copy_n(dx.data() + r * N * D, N * D, dboth.data() + r * inputs);
+            for (index_t d = 0; d < D; ++d)
+                dboth.data()[r * inputs + N * D + d] = dy[static_cast<std::size_t>(r * D + d)] - T(1);
+        }
+    }
+    template <class Visitor> void visit(Visitor& visitor) { block.visit(visitor); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(blocks_of_layers_by_the_complex_step) {
+    check_layer<feeding>(7);
+    check_layer<transforming>(2 * transforming<double>::P);
+    check_layer<mixing>(4);
+}
 
 BOOST_AUTO_TEST_CASE(the_whole_autoencoder_by_central_differences) {
     prepared<small_autoencoder<double>, double> p{small_autoencoder<double>(V)};

@@ -1,6 +1,8 @@
 #pragma once
 // The fixtures' configurations, parameters from a fixture's file, and gradients compared with it.
 
+#include <boost/mpl/list.hpp>
+
 #include "calm/model/calm.hpp"
 #include "calm/model/resident.hpp"
 #include "support/fixtures.hpp"
@@ -42,6 +44,14 @@ struct base_variant {
 struct two_variant {
     static constexpr configuration value = two;
 };
+
+// A variant of the fixtures on an executor.
+template <class Variant, class Backend> struct variant_on {
+    static constexpr configuration value = Variant::value;
+    using backend = Backend;
+};
+using variants_on_executors = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
+                                               variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
 
 // Memory of a model under test.
 struct memory {
@@ -91,6 +101,11 @@ template <class T, index_t Columns> matrix_view<T const, Columns> as_rows(std::v
 }
 template <class T> vector_view<T const> as_vector(std::vector<T> const& v) {
     return {v.data(), extents<dyn>(static_cast<index_t>(v.size()))};
+}
+
+// The same memory as another executor of the host sees it.
+template <class Backend, class T, class E> view<T, E, Backend> seen_by(view<T, E> const& x) {
+    return {x.data(), x.extents()};
 }
 
 // (A, B, width) as (B, A, width).

@@ -1,6 +1,7 @@
 #pragma once
 // Is what was counted what was expected?
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,24 @@ inline double p_value(std::vector<double> const& odds, std::vector<std::int64_t>
     }
     if (rare > 0) add(rare, rare_seen);
     return classes < 2 ? 1.0 : chi_square_tail(chi2, classes - 1);
+}
+
+// Kolmogorov and Smirnov: the probability that n draws of a continuous law stray from its distribution function `cdf`
+// as far as x does. Asymptotic, good from some hundred draws on.
+template <class Cdf> double smirnov_p_value(std::vector<double> x, Cdf const& cdf) {
+    std::sort(x.begin(), x.end());
+    auto const n = static_cast<double>(x.size());
+    double distance = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        double const want = cdf(x[i]);
+        distance = std::max({distance, static_cast<double>(i + 1) / n - want, want - static_cast<double>(i) / n});
+    }
+    double tail = 0;
+    for (int k = 1; k <= 100; ++k) tail += (k % 2 == 1 ? 2 : -2) * std::exp(-2.0 * k * k * n * distance * distance);
+    return std::clamp(tail, 0.0, 1.0);
+}
+inline double normal_cdf(double x) {
+    return std::erfc(-x / std::sqrt(2.0)) / 2;
 }
 
 }  // namespace calm::test

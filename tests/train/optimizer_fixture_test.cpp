@@ -1,7 +1,5 @@
 // Ten AdamW steps of both stages against the oracle's.
 
-#include <boost/mpl/list.hpp>
-
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
@@ -11,19 +9,6 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-
-// A variant of the fixtures on an executor.
-template <class Variant, class Backend> struct on {
-    static constexpr configuration value = Variant::value;
-    using backend = Backend;
-};
-using variants = boost::mpl::list<on<base_variant, cpu>, on<two_variant, cpu>, on<base_variant, emulated>,
-                                  on<two_variant, emulated>>;
-
-// The same memory as another executor of the host sees it.
-template <class Backend, class T, class E> view<T, E, Backend> seen_by(view<T, E> const& x) {
-    return {x.data(), x.extents()};
-}
 
 // Losses, norms and final parameters of ten steps; loss_of(i) computes the i-th loss and adds its gradients.
 template <class Model, class Loss>
@@ -60,7 +45,7 @@ template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, ind
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using backend = typename variant::backend;
@@ -95,7 +80,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
     });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration C = variant::value;
     using backend = typename variant::backend;

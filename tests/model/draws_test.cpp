@@ -1,0 +1,303 @@
+// What models draw, against the laws of spec 3 and 5: hidden tokens and latents, the head's noise, the first weights.
+// Each check of a frequency rejects a right generator once in a million seeds; the seeds are fixed.
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "calm/model/calm.hpp"
+#include "support/gradient_check.hpp"
+#include "support/small.hpp"
+#include "support/statistics.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr double error_rate = 1e-6;
+constexpr index_t V = 13, K = 2, L = 4;
+
+// No token is id 0.
+template <class Backend> tensor<token_id, extents<dyn>, Backend> tokens_above_zero(index_t n) {
+    tensor<token_id, extents<dyn>, Backend> ids{extents<dyn>(n)};
+    for (index_t i = 0; i < n; ++i) ids[i] = static_cast<token_id>(1 + (5 * i + i / V) % (V - 1));
+    return ids;
+}
+
+// What a step hides and drops of R patches.
+struct drawn_step {
+    std::vector<char> hidden;   // (R K)
+    std::vector<char> dropped;  // (R L)
+    std::vector<double> eps;    // (R L)
+};
+
+template <class On> drawn_step draw_step(std::uint32_t step, double rate, index_t patches = 10000) {
+    using backend = typename On::backend;
+    using model_type = autoencoder<uneven.autoencoder, typename On::scalar, backend>;
+    context<backend> ctx(11, 2);
+    ctx.step = step;
+    model_type const model(V);
+    auto const tokens = tokens_above_zero<backend>(patches * K);
+    auto const noise = model.draw(ctx, tokens.view(), rate);
+    drawn_step drawn;
+    auto const kept = static_cast<typename On::scalar>(1 / (1 - rate));
+    int others = 0;  // neither hidden nor as they were, neither dropped nor scaled
+    for (index_t i = 0; i < patches * K; ++i) {
+        others += noise.shown[i] != tokens[i] && noise.shown[i] != 0 ? 1 : 0;
+        drawn.hidden.push_back(noise.shown[i] == 0 ? 1 : 0);
+    }
+    for (index_t i = 0; i < patches * L; ++i) {
+        others += noise.scale[i] != kept && noise.scale[i] != 0 ? 1 : 0;
+        drawn.dropped.push_back(noise.scale[i] == 0 ? 1 : 0);
+        drawn.eps.push_back(static_cast<double>(noise.eps[i]));
+    }
+    BOOST_TEST(others == 0);
+    return drawn;
+}
+
+// p that two masks of the same rate, read as pairs (a[i], b[i]), are drawn apart: all four outcomes are counted.
+double p_apart(std::vector<char> const& a, std::vector<char> const& b, double rate) {
+    std::vector<std::int64_t> seen(4, 0);
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) ++seen[static_cast<std::size_t>(2 * a[i] + b[i])];
+    double const kept = 1 - rate;
+    return p_value({kept * kept, kept * rate, rate * kept, rate * rate}, seen);
+}
+
+// Every `stride`-th from `first` on.
+std::vector<char> every(std::vector<char> const& all, std::size_t stride, std::size_t first) {
+    std::vector<char> some;
+    for (std::size_t i = first; i < all.size(); i += stride) some.push_back(all[i]);
+    return some;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_rate_each_by_itself, on, executors) {
+    BOOST_TEST(autoencoder_objective{}.dropout == 0.15);
+    for (double const rate : {0.15, 0.4}) {
+        auto const drawn = draw_step<on>(3, rate);
+        auto const next = draw_step<on>(4, rate);
+        for (auto const& [width, mask, later] : {std::tuple(std::size_t{K}, &drawn.hidden, &next.hidden),
+                                                 {std::size_t{L}, &drawn.dropped, &next.dropped}}) {
+            // Of all together, with the binomial bound: |count - n p| <= 4.9 standard deviations.
+            auto const n = static_cast<double>(mask->size());
+            auto const count = static_cast<double>(std::count(mask->begin(), mask->end(), 1));
+            BOOST_TEST(std::abs(count - n * rate) <= 4.9 * std::sqrt(n * rate * (1 - rate)));
+            BOOST_TEST(p_apart(*mask, *later, rate) > error_rate, "two steps");
+            for (std::size_t i = 0; i < width; ++i) {
+                auto const one = every(*mask, width, i);
+                BOOST_TEST(p_apart(one, {one.begin() + 1, one.end()}, rate) > error_rate, "neighbouring patches");
+                BOOST_TEST(p_apart(one, every(*mask, width, (i + 1) % width), rate) > error_rate, "within a patch");
+            }
+        }
+        BOOST_TEST(p_apart(drawn.hidden, drawn.dropped, rate) > error_rate, "tokens and latents");
+        // The posterior's noise is normal, whether its latent is kept or not.
+        for (char const dropped : {'\0', '\x01'}) {
+            std::vector<double> eps;
+            for (std::size_t i = 0; i < drawn.eps.size(); ++i)
+                if (drawn.dropped[i] == dropped) eps.push_back(drawn.eps[i]);
+            BOOST_TEST(smirnov_p_value(eps, normal_cdf) > error_rate);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_alone, on, executors) {
+    using backend = typename on::backend;
+    auto const none = draw_step<on>(3, 0, 50);
+    BOOST_TEST(std::count(none.hidden.begin(), none.hidden.end(), 1) == 0);
+    BOOST_TEST(std::count(none.dropped.begin(), none.dropped.end(), 1) == 0);
+    context<backend> ctx(11, 1);
+    auto const tokens = tokens_above_zero<backend>(600);
+    auto const before = copied(tokens);
+    autoencoder<uneven.autoencoder, typename on::scalar, backend> const model(V);
+    BOOST_TEST((copied(model.draw(ctx, tokens.view(), 0.9).shown) != before));
+    BOOST_TEST((copied(tokens) == before));
+}
+
+// Micro-batches of a step draw what the whole step does.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, executors) {
+    using backend = typename on::backend;
+    context<backend> ctx(11, 1);
+    autoencoder<uneven.autoencoder, typename on::scalar, backend> const model(V);
+    auto const tokens = tokens_above_zero<backend>(90 * K);
+    auto const whole = model.draw(ctx, tokens.view(), 0.3);
+    for (auto const& [first, count] : {std::pair<index_t, index_t>{0, 41}, {41, 49}}) {
+        auto const piece = model.draw(ctx, rows(tokens.view(), first * K, count * K), 0.3, first);
+        BOOST_TEST((copied(piece.shown) == copied(rows(whole.shown, first * K, count * K))));
+        BOOST_TEST((copied(piece.eps) == copied(rows(whole.eps, first, count))));
+        BOOST_TEST((copied(piece.scale) == copied(rows(whole.scale, first, count))));
+    }
+}
+
+namespace {
+
+// Every piece of noise that a head may be given: (count) numbers of a key from `first` on.
+template <class T> std::vector<T> centred_uniforms(key k, index_t first, index_t count) {
+    std::vector<T> u;
+    for (index_t i = 0; i < count; ++i)
+        u.push_back(static_cast<T>(static_cast<double>(uniform(k, static_cast<std::uint64_t>(first + i))) - 0.5));
+    return u;
+}
+template <class Backend, index_t Columns, class T>
+matrix_view<T const, Columns, Backend> in_rows(std::vector<T> const& v) {
+    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+}
+
+template <class T> struct head_outcome {
+    double loss = 0;
+    std::vector<T> dhidden;
+    std::vector<std::vector<T>> gradients;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
+    constexpr index_t n = 100000, S = 6;
+    auto const x = centred_uniforms<double>({17, stream::head_noise, 5}, 0, n);
+    BOOST_TEST(*std::min_element(x.begin(), x.end()) >= -0.5);
+    BOOST_TEST(*std::max_element(x.begin(), x.end()) < 0.5);
+    BOOST_TEST(smirnov_p_value(x, [](double u) { return u + 0.5; }) > error_rate);
+    double mean = 0, square = 0, fourth = 0, beside = 0, below = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        mean += x[i] / n;
+        square += x[i] * x[i] / n;
+        fourth += std::pow(x[i], 4) / n;
+        beside += x[i] * x[(i + 1) % n] / n;
+        below += x[i] * x[(i + S) % n] / n;
+    }
+    // Each within 4.9 standard deviations of its mean: variances 1/12, 1/180, 1/2304 - 1/6400 and 1/144 over n.
+    double const bound = 4.9 / std::sqrt(static_cast<double>(n));
+    BOOST_TEST(std::abs(mean) <= bound / std::sqrt(12.0));
+    BOOST_TEST(std::abs(square - 1.0 / 12) <= bound / std::sqrt(180.0));
+    BOOST_TEST(std::abs(fourth - 1.0 / 80) <= bound * std::sqrt(1.0 / 2304 - 1.0 / 6400));
+    BOOST_TEST(std::abs(beside) <= bound / 12);
+    BOOST_TEST(std::abs(below) <= bound / 12);
+}
+
+// Training: with the uniforms of stream head_noise and the normals of stream target, by the number of the position in
+// the step; more positions than the head works on at once.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    using head = energy_head<uneven, T, backend>;
+    constexpr index_t R = 300, N = 8, M = 2, D = head::D, S = head::S, first = 7;
+    energy_objective const o{.samples = N, .targets = M, .beta = 1};
+    auto const hidden = draws<T>(R * D, 1);
+    auto const mean = draws<T>(R * L, 2);
+    auto const log_std = draws<T>(R * L, 3, 0.3, -1);
+
+    auto const train = [&](auto const& loss_of) {
+        prepared<head, T, backend> p({}, 2);
+        p.ctx.seed = 17;
+        p.ctx.step = 5;
+        head_outcome<T> result{.dhidden = std::vector<T>(hidden.size()), .gradients = {}};
+        result.loss = loss_of(p, matrix_view<T, D, backend>(result.dhidden.data(), extents<dyn, D>(R)));
+        for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
+        return result;
+    };
+    auto const got = train([&](auto& p, auto const& dhidden) {
+        return p.model.loss_and_gradient(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
+                                         in_rows<backend, L>(log_std), dhidden, o, first, 1.0);
+    });
+    auto const noise = centred_uniforms<T>({17, stream::head_noise, 5}, first * N * S, R * N * S);
+    std::vector<T> eps;  // (M, R, L)
+    for (index_t m = 0; m < M; ++m)
+        for (index_t r = 0; r < R; ++r)
+            for (index_t l = 0; l < L; ++l)
+                eps.push_back(static_cast<T>(normal<double>(
+                    {17, stream::target, 5}, static_cast<std::uint64_t>(((first + r) * M + m) * L + l))));
+    auto const want = train([&](auto& p, auto const& dhidden) {
+        view<T const, extents<dyn, dyn, dyn>, backend> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
+        return p.model.loss_and_gradient(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
+                                         in_rows<backend, L>(log_std), dhidden, o, in_rows<backend, S>(noise), targets,
+                                         1.0);
+    });
+    BOOST_TEST(near(got.loss, want.loss, 1e-5));
+    BOOST_TEST(close(got.dhidden, want.dhidden, kind::gradient));
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+        BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
+}
+
+// Sampling: row r has the uniforms of its own key and number, times the scale.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    using head = energy_head<uneven, T, backend>;
+    constexpr index_t R = 3, N = 5, D = head::D, S = head::S;
+    prepared<head, T, backend> p({}, 2);
+    auto const hidden = draws<T>(R * D, 1);
+    std::array<noise_place, R> const places{
+        {{{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}}};
+    for (double const scale : {1.0, 0.25}) {
+        std::vector<T> z(static_cast<std::size_t>(R * N * L));
+        p.model.sample(p.ctx, {z.data(), extents<dyn, L>(R * N)}, in_rows<backend, D>(hidden), places, scale);
+        std::vector<T> noise;
+        for (auto const& place : places)
+            for (T const u : centred_uniforms<T>(place.draws, place.first * S, N * S))
+                noise.push_back(static_cast<T>(static_cast<double>(u) * scale));
+        BOOST_TEST(close(z, copied(p.model.forward(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, S>(noise)).y),
+                         kind::output));
+    }
+}
+
+namespace {
+
+bool ends_with(std::string const& name, char const* end) {
+    return std::string_view(name).ends_with(end);
+}
+
+}  // namespace
+
+// By the published names: gains of norms are 1, biases and the last layer of the head 0, all else normal(0, 0.02).
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    constexpr index_t vocabulary = 300;
+    calm_model<uneven, T, backend> model(vocabulary);
+    arena<backend> values("values");
+    allocate(model, values, static_cast<arena<backend>*>(nullptr));
+    allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
+    context<backend> ctx(5, 2);
+    initialise(ctx, model);
+    initialise(ctx, model.ae_model);
+
+    std::set<std::string> zero;
+    auto const check = [&](auto const& parameters) {
+        std::vector<double> all;
+        std::set<T> first;
+        std::size_t matrices = 0;
+        for (auto const& p : parameters) {
+            auto const is = [&](T want) { return std::count(p.value.begin(), p.value.end(), want) == p.value.size(); };
+            if (ends_with(p.name, "norm.weight") || ends_with(p.name, "_ln.weight") ||
+                p.name.find("norm_") != std::string::npos || ends_with(p.name, "embed_proj.3.weight")) {
+                BOOST_TEST(is(ends_with(p.name, ".bias") ? T(0) : T(1)), p.name);
+            } else if (ends_with(p.name, ".bias")) {
+                BOOST_TEST(is(T(0)), p.name);
+            } else if (is(T(0))) {
+                zero.insert(p.name);
+            } else {
+                ++matrices;
+                first.insert(p.value[0]);
+                std::vector<double> x;
+                for (T const value : p.value) x.push_back(static_cast<double>(value));
+                BOOST_TEST(smirnov_p_value(x, [](double v) { return normal_cdf(v / 0.02); }) > error_rate, p.name);
+                all.insert(all.end(), x.begin(), x.end());
+            }
+        }
+        // All of them together: the spread to 4.9 standard deviations of it.
+        double square = 0;
+        for (double const v : all) square += v * v;
+        auto const n = static_cast<double>(all.size());
+        BOOST_TEST(std::abs(std::sqrt(square / n) / 0.02 - 1) <= 4.9 / std::sqrt(2 * n));
+        BOOST_TEST(first.size() == matrices, "two parameters begin alike");
+    };
+    check(parameters_of<backend>(model));
+    check(parameters_of<backend>(model.ae_model));
+    BOOST_TEST((zero == std::set<std::string>{"mlp_generator.final_layer.linears.2.weight"}));
+
+    // So that every sample of a model that has not learned is the middle of the latent space.
+    std::vector<T> const hidden = draws<T>(3 * 12, 1), noise = draws<T>(6 * 6, 2);
+    for (T const z :
+         copied(model.generative_head.forward(ctx, in_rows<backend, 12>(hidden), in_rows<backend, 6>(noise)).y))
+        BOOST_TEST(z == T(0));
+}
