@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/train/metrics.hpp"
 #include "run/gnuplot.hpp"
@@ -38,17 +39,14 @@ struct metrics {
 };
 
 metrics metrics_of(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw error(errc::storage, path, "", "cannot be read: is this the directory of a run?");
+    if (!calm::detail::is_there(path))
+        throw error(errc::storage, path, "", "cannot be read, there is none: is this the directory of a run?");
     metrics all;
-    for (std::string text; std::getline(file, text);) try {
-            auto const line = strict_json(text);
-            if (!line.is_object() || std::isnan(number_in(line, "step"))) continue;
-            if (!line.contains("loss") && line.contains("skipped")) continue;  // a step that was left out
-            (line.contains("loss") ? all.steps : all.evaluations)[number_in(line, "step")] = line;
-        } catch (error const&) {
-            continue;
-        }
+    each_json_line(path, [&](std::string_view, nlohmann::json const& line) {
+        if (std::isnan(number_in(line, "step"))) return;
+        if (!line.contains("loss") && line.contains("skipped")) return;  // a step that was left out
+        (line.contains("loss") ? all.steps : all.evaluations)[number_in(line, "step")] = line;
+    });
     if (all.steps.empty()) throw error(errc::data, path, "", "expected lines of steps with a loss, found none");
     return all;
 }
@@ -71,7 +69,7 @@ constexpr char const* missing = "?";
 
 void write_table(std::string const& path, lines_by_step const& lines, lines_by_step const& steps,
                  std::vector<char const*> const& keys) {
-    std::ofstream file(path);
+    std::ostringstream file;
     file << "step\ttokens\tseconds";
     for (auto const* const key : keys) file << '\t' << key;
     file << '\n';
@@ -86,7 +84,7 @@ void write_table(std::string const& path, lines_by_step const& lines, lines_by_s
         }
         file << '\n';
     }
-    if (!file.flush()) throw error(errc::storage, path, "", "cannot be written; is the disk full?");
+    replace_file(path, file.str());
 }
 
 bool any(lines_by_step const& lines, char const* key) {

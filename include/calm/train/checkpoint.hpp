@@ -129,9 +129,7 @@ inline void write_training(std::string const& directory, checkpoint_record const
                            {static_cast<index_t>(m.bytes.size() / m.element)},
                            m.bytes});
     write_safetensors(detail::in_directory(directory, moments_file), tensors);
-    replaced_file file(detail::in_directory(directory, state_file));
-    file.write(detail::state_text(record));
-    file.commit();
+    replace_file(detail::in_directory(directory, state_file), detail::state_text(record));
 }
 
 // What state.json of a checkpoint says. Throws errc::model_file.
