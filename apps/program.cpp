@@ -1,10 +1,19 @@
 #include "program.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
@@ -16,22 +25,105 @@ namespace {
 volatile std::sig_atomic_t signal_that_came = 0;
 
 extern "C" void note_signal(int number) {
-    signal_that_came = number;
-    std::signal(number, SIG_DFL);
+    if (signal_that_came == 0) signal_that_came = number;
+    if (number == SIGPIPE) std::signal(number, SIG_IGN);
+    if (number == SIGINT || number == SIGTERM) std::signal(number, SIG_DFL);
+}
+
+// The number of a standard stream that is closed would be that of the next file. What takes its place is open the other
+// way round, so that the stream fails as a closed one does.
+void hold_standard_streams() {
+    for (int const fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+            static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+}
+
+// Only what a handler of signals may call, from here to end_by_missing_page.
+
+void say(std::string_view text) {
+    while (!text.empty()) {
+        auto const written = ::write(STDERR_FILENO, text.data(), text.size());
+        if (written <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+// Whether a line of /proc/self/maps ("7f00-7f10 r--p 00000000 08:01 42    /path") is of the mapping of an address.
+bool covers(std::string_view line, std::uintptr_t address) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    auto const* const last = line.data() + line.size();
+    auto const first = std::from_chars(line.data(), last, begin, 16);
+    if (first.ec != std::errc{} || first.ptr == last) return false;
+    return std::from_chars(first.ptr + 1, last, end, 16).ec == std::errc{} && begin <= address && address < end;
+}
+
+// Calls f(line) for the lines of a file until it returns true, and returns whether it did.
+template <class F> bool any_line(char const* path, F const& f) {
+    int const fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    std::array<char, 8192> text;
+    std::size_t filled = 0;
+    bool found = false;
+    while (fd >= 0 && !found) {
+        auto const count = ::read(fd, text.data() + filled, text.size() - filled);
+        if (count <= 0) break;
+        filled += static_cast<std::size_t>(count);
+        auto* begin = text.data();
+        auto* const end = text.data() + filled;
+        for (auto* line_end = begin; !found && (line_end = std::find(begin, end, '\n')) != end; begin = line_end + 1)
+            found = f(std::string_view(begin, static_cast<std::size_t>(line_end - begin)));
+        filled = static_cast<std::size_t>(std::copy(begin, end, text.data()) - text.data());
+    }
+    if (fd >= 0) ::close(fd);
+    return found;
+}
+
+char const* program_name = "";
+
+// A page of a mapping that its file has no more: somebody shortened it, or the disk cannot be read.
+extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
+    auto const address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    bool const of_file = any_line("/proc/self/maps", [&](std::string_view line) {
+        auto const path = std::min(line.find('/'), line.size());
+        if (!covers(line, address) || path == line.size()) return false;
+        say(program_name);
+        say(": ");
+        for (char const& c : line.substr(path)) say(c > 0x20 && c < 0x7f ? std::string_view(&c, 1) : "?");
+        say(": cannot be read any more: somebody shortened the file while it was in use, or its disk fails; put it "
+            "back and give the same command again\n");
+        return true;
+    });
+    if (of_file) ::_exit(static_cast<int>(errc::storage));
+    std::signal(SIGBUS, SIG_DFL);  // no file of ours: as without a handler
+}
+
+void note_missing_pages(char const* name) {
+    program_name = name;
+    struct sigaction action {};
+    action.sa_sigaction = end_by_missing_page;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &action, nullptr);
 }
 
 }  // namespace
 
 int run_program(char const* name, std::function<int()> const& body) {
+    hold_standard_streams();
+    note_missing_pages(name);
     try {
         return body();
     } catch (error const& problem) {
         tell_lines(sentence(name, ": ", std::string_view(problem.what())));
         return static_cast<int>(problem.code());
+    } catch (reader_gone const&) {
+        return 128 + SIGPIPE;
     } catch (std::bad_alloc const&) {
         std::fprintf(stderr, "%s: there is not enough memory; use smaller batches, shorter blocks or less text\n",
                      name);
         return static_cast<int>(errc::memory);
+    } catch (std::filesystem::filesystem_error const& problem) {
+        tell(sentence(name, ": ", problem.path1().native(), ": ", problem.code().message()));
+        return static_cast<int>(errc::storage);
     } catch (std::exception const& problem) {
         tell(sentence(name, ": unexpected error: ", std::string_view(problem.what())));
         return 1;
@@ -57,8 +149,11 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 void note_signals() {
-    std::signal(SIGINT, note_signal);
-    std::signal(SIGTERM, note_signal);
+    for (int const number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+        struct sigaction before {};
+        bool const ignored = ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!ignored || number == SIGINT || number == SIGTERM) std::signal(number, note_signal);
+    }
 }
 
 int noted_signal() {

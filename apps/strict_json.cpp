@@ -1,9 +1,11 @@
 #include "strict_json.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 
 namespace calm::apps {
@@ -41,6 +43,23 @@ std::string json_line(nlohmann::json const& value) {
 
 std::string json_line(nlohmann::ordered_json const& value) {
     return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void each_json_line(std::string const& path,
+                    std::function<void(std::string_view line, nlohmann::json const& object)> const& f) {
+    auto const file = mapped_file::open(path);
+    for (auto left = file.text(); !left.empty();) {
+        auto const line = left.substr(0, left.find('\n'));
+        left.remove_prefix(std::min(left.size(), line.size() + 1));
+        if (line.size() > longest_json) continue;
+        nlohmann::json value;
+        try {
+            value = strict_json(std::string(line));
+        } catch (error const&) {
+            continue;
+        }
+        if (value.is_object()) f(line, value);
+    }
 }
 
 }  // namespace calm::apps

@@ -2,8 +2,10 @@
 // JSON of users: what other readers pass over in silence is refused.
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace calm::apps {
 
@@ -18,5 +20,10 @@ nlohmann::json strict_json(std::string const& text);
 // The value on one line; bytes that are no UTF-8 become U+FFFD.
 std::string json_line(nlohmann::json const& value);
 std::string json_line(nlohmann::ordered_json const& value);
+
+// Calls f(line, value) for each line of a file that is a JSON object. Others, and those longer than longest_json, are none of
+// ours or were interrupted: they are passed over. Throws errc::storage where the file cannot be read.
+void each_json_line(std::string const& path,
+                    std::function<void(std::string_view line, nlohmann::json const& object)> const& f);
 
 }  // namespace calm::apps

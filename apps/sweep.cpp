@@ -2,11 +2,11 @@
 // on semantic bandwidth). Writes a table, and a plot by gnuplot.
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "calm/io/replaced_directory.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/train/run_directory.hpp"
@@ -47,7 +47,7 @@ double seconds_of(std::string const& run) {
 row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     auto const& one = configuration_named(name);
     std::string const folder = o.out + "/" + name;
-    std::filesystem::create_directories(folder);
+    calm::detail::make_directories(folder);
     train_options t;
     t.configuration = name;
     t.tokenizer = o.tokenizer;
@@ -94,7 +94,7 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
 
 // Tab-separated; the error is empty where it is not known.
 void write_table(std::vector<row> const& rows, std::string const& path) {
-    std::ofstream file(path);
+    std::ostringstream file;
     file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
             "Brier-3\tBrier-4\tBrierLM\tstandard error\n";
     for (auto const& r : rows) {
@@ -105,7 +105,7 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
         if (r.found.brier_lm_se) file << *r.found.brier_lm_se;
         file << '\n';
     }
-    if (!file.flush()) throw calm::error(calm::errc::storage, path + ": cannot be written; is the disk full?");
+    calm::replace_file(path, file.str());
 }
 
 constexpr char const* plot = R"(# gnuplot sweep.gp, in this folder
@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
     return run_program("sweep", [&] {
         auto const options = read_sweep(argc, argv);
         if (!options) return 0;
-        std::filesystem::create_directories(options->out);
+        calm::detail::make_directories(options->out);
         write_record(options->out, options->record, 0);
         std::vector<row> rows;
         for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name));

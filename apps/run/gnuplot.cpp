@@ -1,9 +1,12 @@
 #include "run/gnuplot.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "calm/io/file.hpp"
+#include "calm/io/replaced_directory.hpp"
 #include "calm/tensor/error.hpp"
 
 namespace calm::apps {
@@ -18,16 +21,29 @@ std::string plotted(std::string const& folder, std::string const& name, std::str
                     std::string const& result) {
     std::filesystem::path const in(folder);
     auto const path = (in / (name + ".gp")).string();
-    std::ofstream file(path);
-    file << script;
-    if (!file.flush()) throw error(errc::storage, path, "", "cannot be written; is the disk full?");
+    // gnuplot would write through a link, and leave half a picture where it fails.
+    auto text = script;
+    auto const output = "set output \"" + result + "\"\n";
+    auto const at = text.find(output);
+    require(at != std::string::npos, errc::usage, path, ": expected a script that writes ", result);
+    text.replace(at, output.size(), "if (!exists(\"picture\")) picture = \"" + result + "\"\nset output picture\n");
+    replace_file(path, text);
+    auto const picture = (in / result).string();
+    auto const part = picture + ".partial";
+    ::unlink(part.c_str());
     auto const in_folder = "cd " + quoted(std::filesystem::absolute(in).string()) + " && ";
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0)
         return "no plot: install gnuplot (Debian: apt-get install gnuplot-nox), then " + in_folder + "gnuplot " + name +
                ".gp";
-    if (std::system((in_folder + "gnuplot " + name + ".gp >/dev/null").c_str()) != 0)
+    auto const variable = quoted("picture=\"" + result + ".partial\"");
+    if (std::system((in_folder + "gnuplot -e " + variable + " " + name + ".gp >/dev/null").c_str()) != 0) {
+        ::unlink(part.c_str());
         return "no plot: gnuplot failed on " + path;
-    return "plotted in " + (in / result).string();
+    }
+    detail::flush_file(part);
+    detail::rename_path(part, picture);
+    detail::flush_directory_of(picture);
+    return "plotted in " + picture;
 }
 
 }  // namespace calm::apps

@@ -9,7 +9,8 @@ namespace calm::apps {
 std::string quoted(std::string const& word);
 
 // Writes <folder>/<name>.gp and runs gnuplot on it in the folder. The sentence says where the plot is, or how to make
-// it. `result` is the file that the script writes. Throws errc::storage where the script cannot be written.
+// it. `result` is the file that the script writes, by a line `set output "RESULT"`; it is replaced whole or not at all.
+// Throws errc::storage where script or picture cannot be written.
 std::string plotted(std::string const& folder, std::string const& name, std::string const& script,
                     std::string const& result);
 

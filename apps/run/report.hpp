@@ -35,6 +35,8 @@ public:
     bool first_time() { return std::exchange(first_time_, false); }
     // How many bytes metrics.jsonl has.
     [[nodiscard]] std::uint64_t bytes() const { return log_.bytes(); }
+    // metrics.jsonl is on the disk.
+    void flush() const { log_.flush(); }
     // Logs the last step, if it is not yet.
     void log_now();
     // Shows and logs the last step, if it is not yet, and says how many steps were left out.

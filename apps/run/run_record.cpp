@@ -3,8 +3,6 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -31,44 +29,31 @@ std::string date_text() {
     return text;
 }
 
-std::string content_of(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write_file(std::string const& path, std::string const& text) {
-    replaced_file file(path);
-    file.write(std::string_view(text));
-    file.commit();
-}
-
 // The calls before; none where the file is not one of ours.
 nlohmann::ordered_json calls_of(std::string const& path) {
+    auto const none = nlohmann::ordered_json::array();
+    if (!calm::detail::is_there(path)) return none;
+    auto const file = mapped_file::open(path);
     try {
-        auto const before = nlohmann::ordered_json::parse(json_line(strict_json(content_of(path))));
+        auto const before = nlohmann::ordered_json::parse(json_line(strict_json(std::string(file.text()))));
         if (before.is_object() && before.contains("calls") && before["calls"].is_array()) return before["calls"];
     } catch (error const&) {
-        return nlohmann::ordered_json::array();
+        return none;
     }
-    return nlohmann::ordered_json::array();
+    return none;
 }
 
 // The lines of a step at most `step`.
 std::string lines_until(std::string const& path, index_t step) {
-    std::ifstream file(path, std::ios::binary);
     std::string kept;
-    for (std::string line; std::getline(file, line);) try {
-            auto const at = strict_json(line);
-            if (at.is_object() && at.contains("step") && at["step"].is_number() && at["step"].get<index_t>() <= step)
-                kept += line + "\n";
-        } catch (error const&) {
-            continue;  // an interrupted line
-        }
+    each_json_line(path, [&](std::string_view line, nlohmann::json const& at) {
+        if (at.contains("step") && at["step"].is_number() && at["step"].get<index_t>() <= step) (kept += line) += '\n';
+    });
     return kept;
 }
 
 std::string cut(std::string const& path, index_t step) {
-    if (std::filesystem::exists(path)) write_file(path, lines_until(path, step));
+    if (calm::detail::is_there(path)) replace_file(path, lines_until(path, step));
     return path;
 }
 
@@ -87,8 +72,8 @@ void write_record(std::string const& directory, run_record const& record, index_
     calls.push_back(
         {{"date", date_text()}, {"command", record.words}, {"version", version_text()}, {"after_step", step}});
     nlohmann::ordered_json const all{{"calls", std::move(calls)}};
-    write_file(path, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    if (!record.options.empty()) write_file((folder / options_toml).string(), record.options);
+    replace_file(path, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (!record.options.empty()) replace_file((folder / options_toml).string(), record.options);
 }
 
 samples_log::samples_log(std::string const& directory, index_t step) :

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <sstream>
 #include <vector>
 
 #include "calm/io/file.hpp"
@@ -29,8 +29,8 @@ double number_in(metrics_line const& line, char const* key) {
 }
 
 run_metrics metrics_of(std::string const& path) {
-    if (!std::filesystem::exists(path))
-        throw error(errc::storage, path, "", "cannot be read: is this the directory of a run?");
+    if (!calm::detail::is_there(path))
+        throw error(errc::storage, path, "", "cannot be read, there is none: is this the directory of a run?");
     return read_metrics(mapped_file::open(path).text(), path);
 }
 
@@ -52,7 +52,7 @@ constexpr char const* missing = "?";
 
 void write_table(std::string const& path, lines_by_step const& lines, lines_by_step const& steps,
                  std::vector<char const*> const& keys) {
-    std::ofstream file(path);
+    std::ostringstream file;
     file << "step\ttokens\tseconds";
     for (auto const* const key : keys) file << '\t' << key;
     file << '\n';
@@ -67,7 +67,7 @@ void write_table(std::string const& path, lines_by_step const& lines, lines_by_s
         }
         file << '\n';
     }
-    if (!file.flush()) throw error(errc::storage, path, "", "cannot be written; is the disk full?");
+    replace_file(path, file.str());
 }
 
 bool any(lines_by_step const& lines, char const* key) {

@@ -173,9 +173,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
             throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
     }
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
-    if (options_.fresh)
-        directory_->clear({metrics_file, std::string(config_file), std::string(weights_file), std::string(bigram_file),
-                           run_file, options_toml, samples_file});
+    if (options_.fresh) directory_->clear({metrics_file, run_file, options_toml, samples_file});
     std::uint64_t const logged = from_ ? from_->record.log_bytes : 0;
     bool finished = false;
     if (from_) {
@@ -210,7 +208,8 @@ void training_run::go_on(text_blocks& blocks) const {
 
 void training_run::keep(training_state const& state, text_blocks const& blocks,
                         run_directory::write_model const& write) {
-    detail::flush_file(directory_->path(metrics_file));
+    report_->flush();
+    if (auto const samples = directory_->path(samples_file); detail::is_there(samples)) detail::flush_file(samples);
     directory_->save({state, options_.seed, blocks.position(), report_->bytes(), score_, settings_}, write,
                      static_cast<std::size_t>(options_.keep));
     kept_ = state.step;

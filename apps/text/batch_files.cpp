@@ -11,10 +11,8 @@ namespace calm::apps {
 
 int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write) {
     bool const standard = o.jsonl == "-";
-    std::ifstream file;
-    if (!standard) file.open(o.jsonl, std::ios::binary);
+    auto file = standard ? std::ifstream() : opened_prompts(o.jsonl);
     std::istream& in = standard ? std::cin : file;
-    if (!in) throw error(errc::storage, o.jsonl, "", "cannot be read: check the path and its permissions");
     text_output out(o.out);
     written all;
     double const start = steady_seconds();

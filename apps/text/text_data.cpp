@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "calm/io/file.hpp"
+#include "calm/io/replaced_directory.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/packing.hpp"
 #include "program.hpp"
@@ -52,9 +51,7 @@ template <class Read> auto made_by(Read const& read) {
 // A file can be written there: its folder is made, and takes a file. Throws errc::storage.
 void require_writable(std::string const& path) {
     auto const folder = std::filesystem::path(path).parent_path();
-    std::error_code failed;
-    if (!folder.empty()) std::filesystem::create_directories(folder, failed);
-    if (failed) throw error(errc::storage, folder.string(), "", "the directory cannot be made: " + failed.message());
+    detail::make_directories(folder);
     static_cast<void>(replaced_file(path));
 }
 
@@ -82,10 +79,7 @@ int train_tokenizer(tokenizer_options const& o) {
 }
 
 std::string bytes_of_file(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (!file) throw error(errc::storage, path, "", "cannot be read: check the path and its permissions");
-    return bytes;
+    return std::string(mapped_file::open(path).text());
 }
 
 tokenizer tokenizer_named(std::string const& path) {

@@ -3,50 +3,44 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
-// What is put is on its way to the disk or the reader before put() returns. A file or a pipe gets the bytes as they
-// are; on a terminal, which would obey them, all controls but tabs and ends of lines are escaped. Throws errc::storage
-// where it cannot be.
+// What is put is on its way to the reader before put() returns; a file is there, whole, once it is closed, and not at
+// all without. A file or a pipe gets the bytes as they are; on a terminal, which would obey them, all controls but tabs
+// and ends of lines are escaped. Throws errc::storage where text cannot be written, and reader_gone where nobody reads
+// it any more.
 class text_output {
 public:
     // Standard output where the path is empty.
-    explicit text_output(std::string path = "") : path_(std::move(path)) {
-        if (!path_.empty()) file_ = std::fopen(path_.c_str(), "wbx");
-        if (file_ == nullptr) throw error(errc::storage, path_, "", "cannot be made; does its folder exist?");
-    }
-    text_output(text_output const&) = delete;
-    text_output& operator=(text_output const&) = delete;
-    ~text_output() {
-        if (!path_.empty() && file_ != nullptr) std::fclose(file_);
+    explicit text_output(std::string const& path = "") {
+        if (!path.empty()) file_.emplace(path, if_exists::refuse);
     }
 
     void put(std::string const& whole) {
-        bool const terminal = path_.empty() && ::isatty(STDOUT_FILENO) == 1;
-        auto const text = terminal ? detail::escaped(whole, "\n\t") : whole;
-        if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail();
+        if (file_) return file_->write(std::string_view(whole));
+        auto const text = ::isatty(STDOUT_FILENO) == 1 ? detail::escaped(whole, "\n\t") : whole;
+        if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+        if (errno == EPIPE) throw reader_gone();
+        throw error(errc::storage, "standard output", "", "cannot be written; is the disk full?");
     }
     void close() {
-        if (path_.empty()) return;
-        auto* const file = file_;
-        file_ = nullptr;
-        if (std::fclose(file) != 0) fail();
+        if (file_) file_->commit();
+        file_.reset();
     }
 
 private:
-    [[noreturn]] void fail() const {
-        throw error(errc::storage, path_.empty() ? "standard output" : path_, "",
-                    "cannot be written; is the disk full, or the reader gone?");
-    }
-
-    std::string path_;
-    std::FILE* file_ = stdout;
+    std::optional<replaced_file> file_;
 };
 
 }  // namespace calm::apps

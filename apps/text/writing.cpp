@@ -1,9 +1,15 @@
 #include "text/writing.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/utf8.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
@@ -13,10 +19,23 @@ namespace calm::apps {
 
 namespace {
 
-std::string standard_input() {
-    std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-    if (std::cin.bad()) throw error(errc::storage, "standard input", "", "cannot be read to its end");
+std::string all_of(std::istream& in, std::string const& name) {
+    constexpr std::size_t most = std::size_t{64} << 20;
+    std::string text;
+    std::array<char, 65536> part{};
+    while (in.read(part.data(), part.size()), in.gcount() > 0) {
+        text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+        if (text.size() > most)
+            throw error(errc::data, name, "",
+                        "expected at most 64 MiB of prompts, found more: give them as --jsonl, of which some lines are "
+                        "read at a time");
+    }
+    if (in.bad()) throw error(errc::storage, name, "", "cannot be read to its end");
     return text;
+}
+
+std::string standard_input() {
+    return all_of(std::cin, "standard input");
 }
 
 }  // namespace
@@ -28,6 +47,23 @@ sampler sampler_of(std::string const& name, std::string const& temperature, inde
         throw error(errc::usage, "--sampler: expected one of " + listed(names) + ", found '" + name + "'" +
                                      did_you_mean(name, names));
     return sampler::of(static_cast<sampling_rule>(found - names.begin()), parse_temperature(temperature), pool);
+}
+
+std::ifstream opened_prompts(std::string const& path) {
+    std::error_code failed;
+    auto const type = std::filesystem::status(path, failed).type();
+    bool const terminal = type == std::filesystem::file_type::character && [&] {
+        detail::descriptor const device(::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+        return ::isatty(device.get()) == 1;
+    }();
+    using kind = std::filesystem::file_type;
+    if (type != kind::not_found && type != kind::regular && type != kind::fifo && !terminal)
+        throw error(errc::storage, path, "",
+                    type == kind::directory ? "expected a file, found a folder"
+                                            : "expected a file, a pipe or a terminal, found another device");
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw error(errc::storage, path, "", "cannot be read: check the path and its permissions");
+    return file;
 }
 
 generation_settings generation_settings_of(generate_options const& o) {
@@ -48,7 +84,8 @@ std::vector<std::string> prompts_of(generate_options const& o) {
     }
     if (!o.prompts_file.empty()) {
         bool const standard = o.prompts_file == "-";
-        auto const text = standard ? standard_input() : bytes_of_file(o.prompts_file);
+        auto file = standard ? std::ifstream() : opened_prompts(o.prompts_file);
+        auto const text = standard ? standard_input() : all_of(file, o.prompts_file);
         std::size_t number = 0;
         for (std::size_t at = 0; at < text.size();) {
             auto const end = std::min(text.find('\n', at), text.size());

@@ -1,6 +1,7 @@
 #pragma once
 // What generate is asked to write, and what it says about it.
 
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,11 +15,15 @@ namespace calm::apps {
 // and where the rule cannot serve the temperature.
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool);
 
+// A file of prompts, open: a regular one, a pipe or a terminal. Throws errc::storage for what cannot be read, or may
+// never end (a device).
+std::ifstream opened_prompts(std::string const& path);
+
 generation_settings generation_settings_of(generate_options const& o);
 
 // The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
 // prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage, and
-// errc::data for a line of the file that is no UTF-8.
+// errc::data for more than 64 MiB and for a line of the file that is no UTF-8.
 std::vector<std::string> prompts_of(generate_options const& o);
 
 // What is counted of texts.

@@ -150,6 +150,28 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
     BOOST_TEST(seen == documented(), boost::test_tools::per_element());
 }
 
+// A file that is opened first gets the number of a stream that is closed; what is said then goes into it.
+BOOST_AUTO_TEST_CASE(a_closed_stream_is_no_file_of_ours) {
+    auto const& folder = shop().folder;
+    auto const quiet = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 "
+                                  "--steps 1 --out quiet 0<&- 1>&- 2>&-");
+    BOOST_TEST(quiet.status == 0);
+    BOOST_TEST(folder.content("quiet/run.lock").empty());
+    auto const log = folder.content("quiet/metrics.jsonl");
+    for (std::size_t at = 0; at < log.size(); at = log.find('\n', at) + 1) BOOST_TEST(log[at] == '{', log);
+    BOOST_TEST((folder.content("quiet/model.safetensors") == folder.content("ae/model.safetensors")));
+    BOOST_TEST(status_of("inspect ae 1>&-") == 10);
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_that_is_gone_ends_a_program_quietly) {
+    // `true` is gone after a second; with SIGPIPE ignored the program hears of it by the error of its writing.
+    for (std::string const before : {"", "trap '' PIPE; "}) {
+        auto const r = shop().run("{ " + before + "sleep 1; inspect ae; echo $? >status; } | true");
+        BOOST_TEST(r.err == "");
+        BOOST_TEST(shop().folder.content("status") == "141\n");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
     auto const dry = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 256 "
                                 "--steps 1000 --dry-run --out planned");
@@ -197,6 +219,7 @@ BOOST_AUTO_TEST_CASE(a_run_is_plotted) {
     BOOST_TEST(has(shop().folder.content("ae/curve.svg"), "<svg"));
     BOOST_TEST(status_of("plot ae") == 0);
     BOOST_TEST(shop().folder.content("ae/curve.png").starts_with("\x89PNG\r\n"));
+    BOOST_TEST(!std::filesystem::exists(shop().folder.path("ae/curve.svg.partial")));
     for (auto const* const file : {"ae/curve.gp", "ae/curve-steps.tsv", "ae/curve-evaluations.tsv"})
         BOOST_TEST(!shop().folder.content(file).empty(), file);
     BOOST_TEST(shop().folder.content("ae/curve-steps.tsv").starts_with("step\ttokens\tseconds\tloss\t"));

@@ -167,6 +167,15 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     static_cast<void>(shop().folder().with("lines", "Mia was\nThe dog\n\n"));
     BOOST_TEST(shop().program("generate --model calm --prompts -" + rest + " <lines").out == many.out);
 
+    // A pipe is read as a file is; a device may never end.
+    auto const piped = shop().program("generate --model calm --prompts /dev/stdin" + rest, "cat lines |");
+    BOOST_TEST(piped.out == many.out, piped.err);
+    for (auto const* const option : {"--prompts", "--jsonl"}) {
+        auto const endless = shop().program("generate --model calm " + std::string(option) + " /dev/zero");
+        BOOST_TEST(endless.status == 10);
+        BOOST_TEST(has(endless.err, "/dev/zero: expected a file, a pipe or a terminal, found another device"));
+    }
+
     // The same as JSON lines, one of which is bad; bytes that are no text are replaced as JSON demands it.
     static_cast<void>(shop().folder().with(
         "lines.jsonl", "{\"id\": 1, \"prompt\": \"Mia was\"}\n{\"id\": 2, \"prompt\": \"The dog\"}\n"

@@ -111,6 +111,33 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     BOOST_TEST(has(held.err, "another process is training in it"));
 }
 
+BOOST_AUTO_TEST_CASE(a_terminal_or_a_pipe_that_goes_away_ends_a_run_with_a_checkpoint) {
+    workshop const shop;
+    auto const endless = autoencoder + "text.txt --minutes 9 --save-every 1 ";
+    for (auto const& [signal, status] : {std::pair{"HUP", 129}, std::pair{"PIPE", 141}}) {
+        auto const out = std::string("by") + signal;
+        auto const r = shop.interrupted(endless + "--out " + out, out + "/model.safetensors", signal);
+        BOOST_TEST(r.status == status);
+        BOOST_TEST(has(r.err, "stopped by a signal; wrote " + out), r.err);
+        BOOST_TEST(has(r.err, "to go on: "), r.err);
+    }
+    // Whoever started it with nohup wants it to go on.
+    auto const kept = shop.shell("trap '' HUP; train " + autoencoder + "text.txt --steps 30 --out kept & " +
+                                 "until [ -e kept/metrics.jsonl ]; do sleep 0.1; done; kill -HUP $!; wait $!");
+    BOOST_TEST(kept.status == 0, kept.err);
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_is_cut_while_it_is_in_use_is_a_sentence) {
+    workshop const shop;
+    auto const r =
+        shop.shell("seq 1 60000 | sed 's/.*/{\"text\": \"some & lines of text\"}/' >long.jsonl; train " + autoencoder +
+                   "long.jsonl --minutes 9 --cache 'a cache' --out run & until [ -s run/metrics.jsonl ]; "
+                   "do sleep 0.1; done; truncate -s 0 'a cache'/*; wait $!");
+    BOOST_TEST(r.status == 10);
+    BOOST_TEST(has(r.err, "a?cache/long.jsonl."), r.err);
+    BOOST_TEST(has(r.err, ": cannot be read any more: somebody shortened the file while it was in use"), r.err);
+}
+
 BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
     workshop const shop;
     auto const often = autoencoder + "text.txt --save-every 2 --out run ";

@@ -78,3 +78,16 @@ BOOST_AUTO_TEST_CASE(memory_follows_from_steps_not_from_bytes) {
     BOOST_TEST(read.steps.size() == 1U);
     BOOST_TEST(read.steps.at(1)["loss"] == 2);
 }
+
+BOOST_AUTO_TEST_CASE(a_plot_goes_through_no_link) {
+    temporary_folder const folder;
+    static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"seconds\":1,\"loss\":5.5}\n"));
+    auto const kept = folder.with("kept", "kept");
+    for (auto const* const name :
+         {"curve.gp", "curve-steps.tsv", "curve-evaluations.tsv", "curve.svg", "curve.svg.partial"})
+        std::filesystem::create_symlink(kept, folder.path(name));
+    static_cast<void>(plot_training(folder.path(""), "svg"));
+    BOOST_TEST(folder.content("kept") == "kept");
+    BOOST_TEST(has(folder.content("curve.gp"), "plot"));
+    BOOST_TEST(!std::filesystem::is_symlink(folder.path("curve-steps.tsv")));
+}

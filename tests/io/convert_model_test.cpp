@@ -107,6 +107,33 @@ BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
     BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path where nothing stands yet"));
 }
 
+BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused, *with_fixtures) {
+    temporary_folder const folder;
+    namespace fs = std::filesystem;
+    auto const from = folder.path("from");
+    fs::copy(checkpoint("base", "calm"), from);
+    auto const secret = folder.with("secret", "secret");
+    fs::rename(from + "/config.json", from + "/inside.json");
+    fs::create_symlink("inside.json", from + "/config.json");
+    fs::create_symlink("nowhere", from + "/merges.txt");
+    BOOST_CHECK_NO_THROW(convert_model(from, folder.path("to")));
+    fs::create_symlink(secret, from + "/tokenizer.model");
+    auto const said = sentence_of<error>([&] { convert_model(from, folder.path("no")); });
+    BOOST_TEST(has(said, "tokenizer.model: is a link to a file outside of the model's directory"), said);
+    BOOST_TEST(!fs::exists(folder.path("no")));
+    // A cache of Hugging Face's hub: links to its own blobs, and no others.
+    fs::create_directories(folder.path("hub/snapshots"));
+    fs::create_directories(folder.path("hub/blobs"));
+    fs::remove(from + "/tokenizer.model");
+    fs::rename(from + "/inside.json", folder.path("hub/blobs/0123"));
+    fs::remove(from + "/config.json");
+    fs::create_symlink("../../blobs/0123", from + "/config.json");
+    fs::rename(from, folder.path("hub/snapshots/main"));
+    BOOST_CHECK_NO_THROW(read_model_description(folder.path("hub/snapshots/main")));
+    fs::create_symlink(secret, folder.path("hub/snapshots/main/tokenizer.model"));
+    BOOST_CHECK_THROW(read_model_description(folder.path("hub/snapshots/main")), error);
+}
+
 BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtures) {
     temporary_folder const folder;
     std::filesystem::copy(checkpoint("base", "autoencoder"), folder.path("autoencoder"));

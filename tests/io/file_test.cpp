@@ -27,10 +27,12 @@ BOOST_AUTO_TEST_CASE(says_why_a_file_cannot_be_opened) {
     auto const absent = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path("absent")); });
     BOOST_TEST(absent == folder.path("absent") + ": cannot be opened: No such file or directory");
     auto const itself = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path(".")); });
-    BOOST_TEST(itself.find("expected a file, found a folder") != std::string::npos);
+    BOOST_TEST(itself.ends_with("expected a file, found a folder"), itself);
     BOOST_REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);  // nobody writes
     auto const pipe = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path("pipe")); });
-    BOOST_TEST(pipe.find("expected a file, found a folder or a device") != std::string::npos);
+    BOOST_TEST(pipe.ends_with("expected a file, found a pipe"), pipe);
+    auto const device = sentence_of<calm::error>([&] { (void)calm::mapped_file::open("/dev/zero"); });
+    BOOST_TEST(device == "/dev/zero: expected a file, found a device");
     try {
         (void)calm::mapped_file::open(folder.path("absent"), calm::errc::model_file);
         BOOST_ERROR("nothing was thrown");
@@ -78,18 +80,50 @@ BOOST_AUTO_TEST_CASE(failing_storage_is_a_sentence) {
     auto const nowhere = sentence_of<calm::error>([&] { calm::replaced_file file(folder.path("no/such/file")); });
     BOOST_TEST(nowhere.find("cannot be created: No such file or directory") != std::string::npos);
     std::filesystem::create_directories(folder.path("taken/inside"));
-    auto const taken = sentence_of<calm::error>([&] {
-        calm::replaced_file file(folder.path("taken"));
-        file.write("x");
+    auto const taken = sentence_of<calm::error>([&] { calm::replaced_file file(folder.path("taken")); });
+    BOOST_TEST(taken.ends_with("expected a file, found a folder"), taken);
+    auto const device = sentence_of<calm::error>([&] { calm::replaced_file file("/dev/null"); });
+    BOOST_TEST(device == "/dev/null: expected a file, found a device");
+    auto const there =
+        sentence_of<calm::error>([&] { calm::replaced_file file(folder.with("there", "x"), calm::if_exists::refuse); });
+    BOOST_TEST(there.find("expected a path where nothing stands yet") != std::string::npos);
+    auto const meanwhile = sentence_of<calm::error>([&] {
+        calm::replaced_file file(folder.path("new"), calm::if_exists::refuse);
+        (void)folder.with("new", "of another");
         file.commit();
     });
-    BOOST_TEST(taken.find("cannot be replaced by") != std::string::npos);
-    BOOST_TEST(!std::filesystem::exists(folder.path("taken.partial")));
-    if (std::filesystem::exists("/dev/full")) {  // a device on which no byte fits
-        auto const full = sentence_of<calm::error>([&] {
-            std::filesystem::create_symlink("/dev/full", folder.path("file.partial"));
-            calm::replaced_file file(folder.path("file"));
-        });
-        BOOST_TEST(full.find("cannot be created") != std::string::npos);  // a link is not followed
-    }
+    BOOST_TEST(meanwhile.find("expected a path where nothing stands yet") != std::string::npos);
+    BOOST_TEST(folder.content("new") == "of another");
+}
+
+// A link at the place, or at the part's, is replaced; what it leads to stays as it is.
+BOOST_AUTO_TEST_CASE(nothing_is_written_through_a_link) {
+    calm::test::temporary_folder const folder;
+    auto const kept = folder.with("kept", "kept");
+    for (auto const* const name : {"file", "file.partial"}) std::filesystem::create_symlink(kept, folder.path(name));
+    calm::replace_file(folder.path("file"), "new");
+    BOOST_TEST(folder.content("kept") == "kept");
+    BOOST_TEST(folder.content("file") == "new");
+    BOOST_TEST(!std::filesystem::is_symlink(folder.path("file")));
+    BOOST_TEST(!std::filesystem::exists(std::filesystem::symlink_status(folder.path("file.partial"))));
+}
+
+BOOST_AUTO_TEST_CASE(a_link_leads_outside_or_not) {
+    calm::test::temporary_folder const folder;
+    for (auto const* const name : {"in/deep", "inner"}) std::filesystem::create_directories(folder.path(name));
+    (void)folder.with("in/deep/file", "x");
+    (void)folder.with("inner/file", "x");
+    auto const outside = [&](std::string const& target) {
+        std::filesystem::remove(folder.path("in/link"));
+        std::filesystem::create_symlink(target, folder.path("in/link"));
+        return calm::detail::leads_outside(folder.path("in"), folder.path("in/link"));
+    };
+    BOOST_TEST(!outside("deep/file"));
+    BOOST_TEST(!outside("../in/deep"));
+    BOOST_TEST(!outside(folder.path("in/deep/file")));
+    BOOST_TEST(!outside("nowhere"));
+    BOOST_TEST(outside("../inner/file"));
+    BOOST_TEST(outside(".."));
+    BOOST_TEST(outside("/etc/passwd"));
+    BOOST_TEST(!calm::detail::leads_outside("/", folder.path("in")));
 }

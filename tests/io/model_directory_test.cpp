@@ -386,6 +386,23 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
 
+    // In the model's directory or beside it, and nowhere else.
+    std::filesystem::create_directories(folder.path("far/away"));
+    std::filesystem::rename(folder.path("autoencoder"), folder.path("far/away/autoencoder"));
+    std::filesystem::create_directories(folder.path("near"));
+    std::filesystem::rename(folder.path("model"), folder.path("near/model"));
+    std::filesystem::create_directory_symlink("../far/away/autoencoder", folder.path("near/link"));
+    for (auto const& path : {folder.path("far/away/autoencoder"), std::string("../../far/away/autoencoder"),
+                             std::string("../link"), std::string("/")}) {
+        d.ae_path = path;
+        write_config_json(folder.path("near/model/config.json"), d);
+        auto const refusal = sentence_of([&] { read_model_description(folder.path("near/model")); });
+        BOOST_TEST(refusal.find("key 'ae_path': expected a directory in that of the model or beside it") !=
+                       std::string::npos,
+                   refusal);
+    }
+    std::filesystem::rename(folder.path("near/model"), folder.path("model"));
+
     d.ae_path.clear();
     write_config_json(folder.path("model/config.json"), d);
     auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
@@ -467,4 +484,21 @@ template <configuration C> void check_input_is_kept() {
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
     check_input_is_kept<Input::value>();
+}
+
+// While the files of a model are replaced one by one, those of the new one are read where all of them are.
+BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
+    resident<calm_model<tiny>> w(7, held_for::use);
+    temporary_folder const folder;
+    save_calm(folder.path("model"), w.model, describe_tiny());
+    save_calm(folder.path("model/new"), w.model, describe_tiny());
+    std::filesystem::remove(folder.path("model/model.safetensors"));  // half of it is gone
+    auto const mark = [&](std::string const& text) { static_cast<void>(folder.with("model/replaced-by", text)); };
+    mark("new");
+    BOOST_TEST(read_model_description(folder.path("model")).directory == folder.path("model/new"));
+    for (auto const* const name : {"", "..", "../model", "/etc", "new/../..", "./new"}) {
+        mark(name);
+        auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
+        BOOST_TEST(sentence.find("replaced-by: expected the name of a directory inside") != std::string::npos, name);
+    }
 }

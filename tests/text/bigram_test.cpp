@@ -116,4 +116,5 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded_it_scores_the_same) {
     BOOST_CHECK_THROW(bigram_table(64, ids{}), calm::error);
     BOOST_CHECK_THROW(bigram_table(64, ids{64}), calm::error);
     BOOST_CHECK_THROW((void)bigram_table::load("no-such-file"), calm::error);
+    BOOST_CHECK_THROW((void)bigram_table::load("/dev/zero"), calm::error);
 }

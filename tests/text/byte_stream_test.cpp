@@ -2,6 +2,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
 #include "calm/tensor/random.hpp"
 #include "compressed.hpp"
 #include "support/sentences.hpp"
@@ -115,4 +117,14 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_of_storage) {
             BOOST_TEST(wrong.path() == path);
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(what_may_never_end_is_refused) {
+    calm::test::temporary_folder const folder;
+    BOOST_REQUIRE(::mkfifo(folder.path("a.txt").c_str(), 0600) == 0);  // nobody writes
+    auto const pipe =
+        calm::test::sentence_of<calm::error>([&] { calm::byte_stream const bytes(folder.path("a.txt")); });
+    BOOST_TEST(pipe.ends_with("a.txt: expected a file, found a pipe"), pipe);
+    auto const device = calm::test::sentence_of<calm::error>([&] { calm::byte_stream const bytes("/dev/zero"); });
+    BOOST_TEST(device == "/dev/zero: expected a file, found a device");
 }

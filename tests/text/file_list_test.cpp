@@ -42,6 +42,17 @@ BOOST_AUTO_TEST_CASE(a_folder_is_all_texts_below_it_in_order) {
     BOOST_TEST(files_of(f.at("deep")).size() == 2U);
 }
 
+// Whoever names a file may name a link; a folder from elsewhere does not choose what else is read.
+BOOST_AUTO_TEST_CASE(links_in_a_folder_stay_in_it) {
+    some_files const f;
+    std::filesystem::create_symlink("er/c.json", f.at("deep/inside.json"));
+    BOOST_TEST(files_of(f.at("deep")).size() == 3U);
+    std::filesystem::create_symlink(f.at("b.txt"), f.at("deep/outside.txt"));
+    BOOST_TEST(has(complaint(f.at("deep")), "deep/outside.txt: is a link to a file outside of the folder"));
+    BOOST_TEST(files_of(f.at("")).size() == 6U);
+    BOOST_TEST(files_of(f.at("deep/outside.txt")).size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_pattern_is_the_texts_that_match) {
     some_files const f;
     BOOST_TEST(files_of(f.at("*")) == (strings{f.at("a.jsonl.zst"), f.at("b.txt")}));

@@ -2,6 +2,13 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <span>
+
 #include "calm/text/cached_corpus.hpp"
 #include "compressed.hpp"
 #include "support/sentences.hpp"
@@ -170,4 +177,87 @@ BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
         BOOST_TEST(has(skipped.reasons.at(0), "a.jsonl, line 4: no valid JSON"));
     }
     BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_is_open_to_nobody_that_its_text_is_closed_to) {
+    calm::test::temporary_folder const folder;
+    namespace fs = std::filesystem;
+    auto const path = folder.with("a.jsonl", lines(5));
+    auto const kept = path + ".calm-tokens";
+    cache_of_all cache;
+    auto const mode_of = [&](unsigned mode) {
+        fs::permissions(path, static_cast<fs::perms>(mode));
+        (void)calm::build_corpus(strings{path}, {}, {}, cache);
+        return static_cast<unsigned>(fs::status(kept).permissions());
+    };
+    BOOST_TEST(mode_of(0600) == 0600U);
+    BOOST_TEST(mode_of(0644) == 0600U);  // there already
+    fs::remove(kept);
+    BOOST_TEST(mode_of(0666) == 0644U);
+    cache.told.clear();
+    BOOST_TEST(mode_of(0640) == 0640U);
+    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than those of a cache of this text"));
+    // Of another group than the text the group is anybody.
+    struct stat text {};
+    text.st_gid = 7;
+    for (auto const& [mode, own, other] :
+         {std::array{0640U, 0640U, 0600U}, {0644U, 0644U, 0644U}, {0604U, 0604U, 0604U}}) {
+        text.st_mode = mode;
+        BOOST_TEST(calm::detail::permissions_like(text, 7) == own);
+        BOOST_TEST(calm::detail::permissions_like(text, 8) == other);
+    }
+}
+
+// Its sums are right and its text is the one at hand; but whoever unpacks a folder has not made the caches in it.
+BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
+    calm::test::temporary_folder const folder;
+    namespace fs = std::filesystem;
+    auto const path = folder.with("a.jsonl", lines(5));
+    auto const kept = path + ".calm-tokens";
+    calm::tokenizer const words;
+    cache_of_all cache;
+    auto const made = [&] { return texts_of(calm::build_corpus(strings{path}, words, {}, cache), words); };
+    auto const right = made();
+    auto const genuine = folder.content("a.jsonl.calm-tokens");
+    // Another text of the same length, with the sums of it.
+    auto forged = genuine;
+    calm::token_file_facts facts;
+    std::memcpy(&facts, forged.data(), sizeof facts);
+    forged[sizeof facts] = static_cast<char>(forged[sizeof facts] ^ 1);
+    calm::detail::portion_sum sum;
+    sum.add(std::as_bytes(std::span(forged)).subspan(sizeof facts));
+    facts.body = sum.value();
+    auto const put = [&] {
+        facts.header = calm::detail::header_sum(facts);
+        std::memcpy(forged.data(), &facts, sizeof facts);
+        fs::remove(kept);
+        (void)folder.with("taken", "");  // the number of the file that was removed
+        (void)folder.with("a.jsonl.calm-tokens", forged);
+        fs::permissions(kept, static_cast<fs::perms>(0600));
+    };
+    put();
+    std::string why;
+    BOOST_REQUIRE(calm::token_file::open(kept, words.vocabulary_size(), why));
+    cache.told.clear();
+    BOOST_TEST((made() == right));
+    BOOST_TEST(has(cache.told.at(0), "it was not made here"));
+    // Of the right number, but made at another time.
+    put();
+    struct stat there {};
+    BOOST_REQUIRE(::stat(kept.c_str(), &there) == 0);
+    facts.inode = there.st_ino;
+    facts.made = calm::detail::nanoseconds(there.st_ctim) - 60'000'000'000;
+    facts.header = calm::detail::header_sum(facts);
+    std::fstream file(kept, std::ios::binary | std::ios::in | std::ios::out);
+    file.write(reinterpret_cast<char const*>(&facts), sizeof facts);
+    file.close();
+    cache.told.clear();
+    BOOST_TEST((made() == right));
+    BOOST_TEST(has(cache.told.at(0), "it was not made here"));
+    // One that others may write to.
+    fs::permissions(kept, static_cast<fs::perms>(0666));
+    fs::permissions(path, static_cast<fs::perms>(0666));
+    cache.told.clear();
+    BOOST_TEST((made() == right));
+    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than those of a cache of this text"));
 }

@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(headers_that_lie_are_refused) {
     BOOST_TEST(has(with([](auto& f) { f.documents = 1; }, body), "ends do not fit"));
     BOOST_TEST(has(with([](auto& f) { f.bytes_of_token = 2; }, body), "another format"));
     BOOST_TEST(has(with([](auto& f) { f.byte_order = 0x04030201; }, body), "another format"));
-    BOOST_TEST(has(with([](auto& f) { f.magic[12] = '2'; }, body), "another format"));
+    BOOST_TEST(has(with([](auto& f) { f.magic[12] = '3'; }, body), "another format"));
     BOOST_TEST(has(with(nothing, end(1, 7)), "ends do not fit"));
     BOOST_TEST(has(with(nothing, end(1, 1'000'000)), "ends do not fit"));
     BOOST_TEST(has(with(nothing, end(0, 9)), "out of order"));

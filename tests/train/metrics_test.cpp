@@ -4,6 +4,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -95,4 +97,26 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
     auto const sentence =
         calm::test::sentence_of<calm::error>([&] { metrics_log const log(folder.path("no/such/folder")); });
     BOOST_TEST(sentence.starts_with(folder.path("no/such/folder")));
+}
+
+// What a checkpoint notes as the length of its log is that of the file that is written, whatever became of its name.
+BOOST_AUTO_TEST_CASE(the_length_of_a_log_is_known_or_an_error) {
+    temporary_folder const folder;
+    metrics_log log(folder.path("m"));
+    log.write({{"a", index_t{1}}});
+    std::filesystem::remove(folder.path("m"));
+    BOOST_TEST(log.bytes() == 8U);
+}
+
+BOOST_AUTO_TEST_CASE(a_log_is_a_file_and_no_link) {
+    temporary_folder const folder;
+    auto const complaint = [](std::string const& path) {
+        return calm::test::sentence_of<calm::error>([&] { metrics_log const log(path); });
+    };
+    auto const kept = folder.with("kept", "kept");
+    std::filesystem::create_symlink(kept, folder.path("link"));
+    BOOST_TEST(complaint(folder.path("link")).find("is a link, through which nothing is written") != std::string::npos);
+    BOOST_TEST(folder.content("kept") == "kept");
+    BOOST_REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+    BOOST_TEST(complaint(folder.path("pipe")).ends_with("expected a file, found a pipe"));
 }

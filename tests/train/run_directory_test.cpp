@@ -169,9 +169,31 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_are_kept) {
     BOOST_TEST(found_step(run) == 60);
     save(run, 30);  // a run that went back: what came later was given up
     BOOST_TEST(names_in(run.path("checkpoints")) == (names{"step-00000020", "step-00000030"}));
-    run.clear({"config.json", "model.safetensors"});
-    BOOST_TEST(names_in(run.path()) == (names{"checkpoints", "run.lock"}));
+    // A run that starts over has the old model until there is a new one.
+    static_cast<void>(std::ofstream(run.path("metrics.jsonl")));
+    static_cast<void>(std::ofstream(run.path("bigram.counts")));
+    run.clear({"metrics.jsonl"});
     BOOST_TEST(!run.newest().has_value());
+    BOOST_TEST(names_in(run.path()) ==
+               (names{"bigram.counts", "checkpoints", "config.json", "model.safetensors", "run.lock"}));
+    save(run, 5);
+    BOOST_TEST(names_in(run.path()) == (names{"checkpoints", "config.json", "model.safetensors", "run.lock"}));
+    BOOST_TEST(text_of_file(run.path("model.safetensors")) == "the weights of step 5");
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_publication_is_finished_by_whoever_opens_the_run) {
+    temporary_folder const folder;
+    auto const path = folder.path("run");
+    {
+        run_directory run(path);
+        save(run, 10);
+    }
+    std::filesystem::remove(path + "/model.safetensors");
+    std::ofstream(path + "/replaced-by") << "checkpoints/step-00000010";
+    BOOST_TEST(whole_directory(path) == path + "/checkpoints/step-00000010");
+    run_directory const run(path);
+    BOOST_TEST(text_of_file(run.path("model.safetensors")) == "the weights of step 10");
+    BOOST_TEST(whole_directory(path) == path);
 }
 
 // One that is newer than where the run goes on is damaged or given up: it is no more the best.
@@ -309,7 +331,7 @@ BOOST_AUTO_TEST_CASE(a_process_that_is_killed_at_any_operation_leaves_a_checkpoi
         BOOST_TEST((found == step || found == step + 1));
         BOOST_TEST((killed || found == step + 1));
         step = found;
-        auto const published = text_of_file(run.path("model.safetensors"));
+        auto const published = text_of_file(whole_directory(run.path()) + "/model.safetensors");
         BOOST_TEST((published == "the weights of step " + std::to_string(step) ||
                     published == "the weights of step " + std::to_string(step - 1)));
         run.publish(run.newest()->directory);

@@ -215,9 +215,7 @@ inline std::string config_json_text(model_description const& description) {
 
 // Writes a config.json beside the path, flushes and renames. Throws errc::storage.
 inline void write_config_json(std::string const& path, model_description const& description) {
-    replaced_file file(path);
-    file.write(config_json_text(description));
-    file.commit();
+    replace_file(path, config_json_text(description));
 }
 
 }  // namespace calm

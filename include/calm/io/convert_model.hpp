@@ -74,7 +74,7 @@ inline void convert_model(std::string const& from, std::string const& to, conver
     std::string const tokenizer =
         model.description.calm && model.description.calm->tokenizer ? model.description.calm->tokenizer->file : "";
     std::error_code failed;
-    std::filesystem::directory_iterator entry(from, failed);
+    std::filesystem::directory_iterator entry(model.directory, failed);
     for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
         auto const name = entry->path().filename().string();
         std::error_code unknown;

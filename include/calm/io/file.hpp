@@ -1,5 +1,9 @@
 #pragma once
 // Files as the library meets them: mapped to be read, written beside and renamed to be replaced.
+//
+// What is read is a regular file; a pipe or a device is refused by name. A path that somebody gives may be a link; of
+// what is found in a folder only links that stay in it are followed (`leads_outside`). What is written takes the place
+// of a link and never goes through it.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,6 +14,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +32,12 @@ namespace detail {
 [[noreturn]] inline void fail_with_errno(errc code, std::string const& path, std::string const& doing) {
     std::string const why = std::generic_category().message(errno);
     throw error(code, path, "", doing + ": " + why);
+}
+
+// A call of the system, again where a signal interrupted it.
+template <class Call> auto uninterrupted(Call const& call) {
+    for (;;)
+        if (auto const result = call(); result >= 0 || errno != EINTR) return result;
 }
 
 // A name that can only be a file of the directory it is looked for in.
@@ -52,17 +65,90 @@ private:
     int fd_;
 };
 
-// What was renamed in a directory ("" is the present one) lasts once it is flushed; some file systems cannot, which is
-// no error.
-inline void flush_directory(std::string const& path) {
-    descriptor const directory(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory.get() >= 0) ::fsync(directory.get());
+// Throws `code` unless these are facts of a regular file: "expected a file, found a pipe".
+inline void require_regular(struct stat const& facts, std::string const& path, errc code) {
+    if (S_ISREG(facts.st_mode)) return;
+    char const* const found = S_ISDIR(facts.st_mode)    ? "a folder"
+                              : S_ISLNK(facts.st_mode)  ? "a link"
+                              : S_ISFIFO(facts.st_mode) ? "a pipe"
+                              : S_ISSOCK(facts.st_mode) ? "a socket"
+                                                        : "a device";
+    throw error(code, path, "", std::string("expected a file, found ") + found);
+}
+
+inline struct stat facts_of(descriptor const& file, std::string const& path, errc code = errc::storage) {
+    struct stat facts {};
+    if (::fstat(file.get(), &facts) != 0) fail_with_errno(code, path, "its size cannot be read");
+    return facts;
+}
+
+// Opens a regular file, never a pipe or device: without O_NONBLOCK the opening of a pipe that nobody writes never ends.
+// One that is made has the permissions of `mode`, as far as the process grants them.
+inline descriptor open_regular(std::string const& path, int flags, errc code, char const* doing, mode_t mode = 0666) {
+    descriptor file(
+        uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode); }));
+    if (file.get() < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
+        throw error(code, path, "",
+                    "is a link, through which nothing is written: remove it, or put the file itself there");
+    if (file.get() < 0) fail_with_errno(code, path, doing);
+    require_regular(facts_of(file, path, code), path, code);
+    return file;
+}
+// Throws `code` where there is none, or it cannot be read.
+inline descriptor open_for_reading(std::string const& path, errc code = errc::storage) {
+    return open_regular(path, O_RDONLY, code, "cannot be opened");
+}
+
+inline void write_all(descriptor const& file, std::string const& path, std::span<std::byte const> bytes) {
+    constexpr std::size_t most = std::size_t{1} << 30;
+    while (!bytes.empty()) {
+        auto const written =
+            uninterrupted([&] { return ::write(file.get(), bytes.data(), std::min(bytes.size(), most)); });
+        if (written < 0) fail_with_errno(errc::storage, path, "cannot be written");
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
 }
 
 // What was written to a file so far, by whomever, is on the disk. Throws errc::storage.
+inline void flush(descriptor const& file, std::string const& path) {
+    if (uninterrupted([&] { return ::fsync(file.get()); }) != 0)
+        fail_with_errno(errc::storage, path, "cannot be flushed to the disk");
+}
 inline void flush_file(std::string const& path) {
-    descriptor const file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0 || ::fsync(file.get()) != 0) fail_with_errno(errc::storage, path, "cannot be flushed");
+    flush(open_for_reading(path), path);
+}
+
+// What was made, renamed or removed in a directory ("" is the present one) lasts once it is flushed. Throws
+// errc::storage; that a file system has no such thing, or the directory may be written and not read, is no error.
+inline void flush_directory(std::string const& name) {
+    std::string const path = name.empty() ? "." : name;
+    descriptor const directory(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    bool const opened = directory.get() >= 0;
+    if (opened && uninterrupted([&] { return ::fsync(directory.get()); }) == 0) return;
+    if (opened ? errno != EINVAL && errno != ENOTSUP && errno != EROFS : errno != EACCES)
+        fail_with_errno(errc::storage, path, "the directory cannot be flushed to the disk");
+}
+// The same of the directory that a path stands in.
+inline void flush_directory_of(std::string const& path) {
+    auto const slash = path.find_last_of('/');
+    flush_directory(slash == std::string::npos ? "" : path.substr(0, slash + 1));
+}
+
+// Whether something stands at a path, a link that leads nowhere too.
+inline bool is_there(std::string const& path) {
+    struct stat facts {};
+    return ::lstat(path.c_str(), &facts) == 0;
+}
+
+// Whether what stands at a path lies, its links followed, outside of a folder. What leads nowhere does not.
+inline bool leads_outside(std::string const& folder, std::string const& path) {
+    auto const real = [](std::string const& of) {
+        std::unique_ptr<char, decltype(&std::free)> const found(::realpath(of.c_str(), nullptr), &std::free);
+        return found ? std::string(found.get()) : std::string();
+    };
+    auto const at = real(path);
+    auto const root = real(folder.empty() ? "." : folder);
+    return !at.empty() && at != root && !at.starts_with(root.ends_with('/') ? root : root + '/');
 }
 
 }  // namespace detail
@@ -73,17 +159,13 @@ class mapped_file {
 public:
     // Maps a regular file. Throws the code given where it cannot be opened, or is a folder or a device.
     static mapped_file open(std::string const& path, errc code = errc::storage) {
-        // Without O_NONBLOCK the opening of a pipe that nobody writes never ends.
-        detail::descriptor const fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-        if (fd.get() < 0) detail::fail_with_errno(code, path, "cannot be opened");
-        struct stat facts {};
-        if (::fstat(fd.get(), &facts) != 0) detail::fail_with_errno(code, path, "its size cannot be read");
-        if (!S_ISREG(facts.st_mode)) throw error(code, path, "", "expected a file, found a folder or a device");
+        auto const fd = detail::open_for_reading(path, code);
+        auto const facts = detail::facts_of(fd, path, code);
         auto const size = static_cast<std::size_t>(facts.st_size);
-        if (size == 0) return {path, nullptr, 0};
+        if (size == 0) return {path, facts, nullptr, 0};
         void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
         if (at == MAP_FAILED) detail::fail_with_errno(errc::memory, path, "cannot be mapped");
-        return {path, static_cast<std::byte const*>(at), size};
+        return {path, facts, static_cast<std::byte const*>(at), size};
     }
 
     // The bytes go over; what is moved from has none.
@@ -98,34 +180,54 @@ public:
     }
 
     [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
+    // As it was when it was opened: owner, permissions, times.
+    [[nodiscard]] struct stat const& facts() const noexcept { return facts_; }
     // The whole file, from its first byte.
     [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return {data_, size_}; }
     // The same, without a check of its encoding.
     [[nodiscard]] std::string_view text() const noexcept { return {reinterpret_cast<char const*>(data_), size_}; }
 
 private:
-    mapped_file(std::string path, std::byte const* data, std::size_t size) :
-        path_(std::move(path)), data_(data), size_(size) {}
+    mapped_file(std::string path, struct stat const& facts, std::byte const* data, std::size_t size) :
+        path_(std::move(path)), facts_(facts), data_(data), size_(size) {}
     void swap(mapped_file& other) noexcept {
         std::swap(path_, other.path_);
+        std::swap(facts_, other.facts_);
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
     }
 
     std::string path_;
+    struct stat facts_ {};
     std::byte const* data_ = nullptr;
     std::size_t size_ = 0;
 };
+
+// What happens to what stands where something is to be written.
+enum class if_exists { refuse, replace };
+
+// Throws errc::storage where something stands at the path.
+inline void refuse_existing(std::string const& path) {
+    if (detail::is_there(path))
+        throw error(errc::storage, path, "",
+                    "expected a path where nothing stands yet; choose another one, or remove what is there");
+}
 
 // A file being replaced: the bytes go to `path.partial` beside it, commit() flushes them to the disk and renames, so
 // a reader meets the old file or the whole new one. Without a commit the part is removed. One writer a path at a time.
 class replaced_file {
 public:
-    // Creates or empties `path.partial`. Throws errc::storage where that cannot be, or is a link.
-    explicit replaced_file(std::string path) :
-        path_(std::move(path)), partial_(path_ + ".partial"),
-        fd_(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)) {
-        if (fd_.get() < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be created");
+    // Throws errc::storage where the part cannot be created, or what stands there may not be replaced: a folder, a
+    // device, or with if_exists::refuse anything.
+    explicit replaced_file(std::string path, if_exists existing = if_exists::replace) :
+        path_(std::move(path)), partial_(path_ + ".partial"), existing_(existing), fd_(-1) {
+        if (existing == if_exists::refuse) refuse_existing(path_);
+        struct stat there {};
+        if (::stat(path_.c_str(), &there) == 0) detail::require_regular(there, path_, errc::storage);
+        // What an interrupted writer left is removed and not written to: it may be a link, or a pipe.
+        ::unlink(partial_.c_str());
+        fd_ = detail::open_regular(partial_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, errc::storage,
+                                   "cannot be created");
     }
     replaced_file(replaced_file const&) = delete;
     replaced_file& operator=(replaced_file const&) = delete;
@@ -134,34 +236,33 @@ public:
     }
 
     // Appends bytes. Throws errc::storage with the system's reason (a full disk, ...).
-    void write(std::span<std::byte const> bytes) {
-        constexpr std::size_t most = std::size_t{1} << 30;
-        while (!bytes.empty()) {
-            ssize_t const written = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), most));
-            if (written < 0 && errno == EINTR) continue;
-            if (written < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be written");
-            bytes = bytes.subspan(static_cast<std::size_t>(written));
-        }
-    }
-    // The same for text.
+    void write(std::span<std::byte const> bytes) { detail::write_all(fd_, partial_, bytes); }
     void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-    // Makes the new file the file. Throws errc::storage; the old file then still stands.
+    // Makes the new file the file. Throws errc::storage; then the old file still stands, or, where only the directory
+    // could not be flushed, the whole new one.
     void commit() {
-        if (::fsync(fd_.get()) != 0) detail::fail_with_errno(errc::storage, partial_, "cannot be flushed to the disk");
-        if (fd_.close() != 0) detail::fail_with_errno(errc::storage, partial_, "cannot be closed");
+        detail::flush(fd_, partial_);
+        if (existing_ == if_exists::refuse) refuse_existing(path_);
         if (::rename(partial_.c_str(), path_.c_str()) != 0)
             detail::fail_with_errno(errc::storage, path_, "cannot be replaced by " + partial_);
         committed_ = true;
-        auto const slash = path_.rfind('/');
-        detail::flush_directory(slash == std::string::npos ? "" : path_.substr(0, slash + 1));
+        detail::flush_directory_of(path_);
     }
 
 private:
     std::string path_;
     std::string partial_;
+    if_exists existing_;
     detail::descriptor fd_;
     bool committed_ = false;
 };
+
+// A whole file of a text, replaced. Throws errc::storage.
+inline void replace_file(std::string const& path, std::string_view text) {
+    replaced_file file(path);
+    file.write(text);
+    file.commit();
+}
 
 }  // namespace calm

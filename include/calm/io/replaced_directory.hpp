@@ -16,18 +16,22 @@
 
 namespace calm {
 
-// What happens to a directory that stands where one is to be written.
-enum class if_exists { refuse, replace };
-
-// Throws errc::storage where something stands at the path.
-inline void refuse_existing(std::string const& path) {
-    std::error_code ignored;
-    if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
-        throw error(errc::storage, path, "",
-                    "expected a path where nothing stands yet; choose another one, or remove what is there");
-}
-
 namespace detail {
+
+// Makes a directory and those above it that are missing; each lasts in the one above it. Throws errc::storage.
+inline void make_directories(std::filesystem::path const& path) {
+    namespace fs = std::filesystem;
+    if (path.empty() || path == path.root_path()) return;
+    std::error_code failed;
+    if (!path.has_filename()) return make_directories(path.parent_path());
+    if (!fs::is_directory(path, failed)) {
+        make_directories(path.parent_path());
+        fs::create_directory(path, failed);
+        if (failed) throw error(errc::storage, path.string(), "", "the directory cannot be made: " + failed.message());
+    }
+    // Also where it was there: whoever made it may have died before this.
+    if (path != "." && path.filename() != "..") flush_directory(path.parent_path());
+}
 
 // Flushes all regular files and directories of a tree, which may be one file. Throws errc::storage.
 inline void flush_tree(std::filesystem::path const& path) {
@@ -52,15 +56,21 @@ inline void rename_path(std::string const& from, std::string const& to) {
 }
 
 // Renames a directory to its place; one that stands there is exchanged with it in one step, and then removed. Throws
-// errc::storage; what stood there then still stands.
+// errc::storage; what stood there then still stands, or, where only the directory above could not be flushed, the new.
 inline void put_directory(std::string const& from, std::string const& to) {
+    if (!is_there(to)) {
+        rename_path(from, to);
+        return flush_directory_of(to);
+    }
     std::error_code ignored;
-    if (!std::filesystem::exists(std::filesystem::symlink_status(to, ignored))) return rename_path(from, to);
 #ifdef RENAME_EXCHANGE
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+        flush_directory_of(to);
         std::filesystem::remove_all(from, ignored);
         return;
     }
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
+        fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
 #endif
     // Where the file system cannot exchange: for a moment only the old one's new name is there.
     auto const previous = to + ".previous";
@@ -72,6 +82,7 @@ inline void put_directory(std::string const& from, std::string const& to) {
         rename_path(previous, to);
         throw;
     }
+    flush_directory_of(to);
     std::filesystem::remove_all(previous, ignored);
 }
 
@@ -108,11 +119,7 @@ public:
         return (std::filesystem::path(partial_) / name).string();
     }
     // Writes one file of it, flushed. Throws errc::storage.
-    void write(std::string_view name, std::string_view bytes) const {
-        replaced_file file(path(name));
-        file.write(bytes);
-        file.commit();
-    }
+    void write(std::string_view name, std::string_view bytes) const { replace_file(path(name), bytes); }
 
     // Makes the new directory the directory. Throws errc::storage; the old one then still stands.
     void commit() {
@@ -121,7 +128,6 @@ public:
         detail::flush_directory(partial_);
         detail::put_directory(partial_, path_);
         committed_ = true;
-        detail::flush_directory(std::filesystem::path(path_).parent_path());
     }
 
 private:

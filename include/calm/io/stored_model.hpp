@@ -13,15 +13,12 @@
 #include "calm/io/file.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
+#include "calm/io/whole_directory.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/config.hpp"
 #include "calm/tensor/quoted.hpp"
 
 namespace calm {
-
-inline constexpr std::string_view config_file = "config.json";  // in every model directory
-// The counts of tokens and pairs beside a CALM.
-inline constexpr std::string_view bigram_file = "bigram.counts";
 
 // A model directory before its model is built: enough to choose a configuration that is compiled. Copies share the open
 // files.
@@ -180,18 +177,40 @@ template <class Configuration> bool matches(Configuration const& compiled, store
     return differences(compiled, stored).empty();
 }
 
+namespace detail {
+
+// Where ae_path leads: a directory in that of the model or beside it, as published models have theirs.
+inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
+    namespace fs = std::filesystem;
+    fs::path const named = m.description.ae_path;
+    auto const there = (fs::path(m.directory) / named).lexically_normal();
+    std::error_code absent;
+    auto const above = fs::canonical(m.directory, absent).parent_path().string();
+    if (named.is_absolute() || leads_outside(above, there.string()))
+        throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
+                    "expected a directory in that of the model or beside it, as in \"../autoencoder\", found " +
+                        in_quotes(named.string()));
+    if (fs::exists(there, absent)) refuse_links_to_outside(there.string());
+    return there;
+}
+
+}  // namespace detail
+
 // Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
-// tensors; `ae_path`, of an autoencoder, is read only where those are missing. Throws errc::model_file where a file is
-// missing, the two contradict each other, or the tokenizer is no file of its own in the directory.
-inline stored_model read_model_description(std::string const& directory) {
-    stored_model m{directory, {}};
+// tensors; `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
+// errc::model_file where a file is missing or a link to outside of the directory, the two contradict each other, or the
+// tokenizer is no file of its own in the directory.
+inline stored_model read_model_description(std::string const& named) {
     std::error_code unknown;
-    if (!std::filesystem::exists(directory, unknown))
-        throw error(errc::model_file, directory, "", "there is no such directory: expected one of a model");
+    if (!std::filesystem::exists(named, unknown))
+        throw error(errc::model_file, named, "", "there is no such directory: expected one of a model");
+    auto const directory = whole_directory(named);
+    stored_model m{directory, {}};
     if (!std::filesystem::exists(m.path(config_file), unknown))
         throw error(errc::model_file, directory, "",
                     "holds no config.json: expected the directory of a model, with config.json, weights and tokenizer; "
                     "that of a run gets them with its first checkpoint");
+    detail::refuse_links_to_outside(directory);
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = detail::described_sizes(d);
@@ -230,7 +249,7 @@ inline stored_model read_model_description(std::string const& directory) {
             if (d.ae_path.empty())
                 throw error(errc::model_file, file.path(), "",
                             "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
-            auto const there = (std::filesystem::path(directory) / d.ae_path).lexically_normal();
+            auto const there = detail::directory_of_autoencoder(m);
             // Only an autoencoder is read further: a CALM could name itself.
             if (auto const kind = read_config_json((there / config_file).string()).kind;
                 kind != model_kind::autoencoder)

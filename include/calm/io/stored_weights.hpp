@@ -17,12 +17,10 @@
 #include "calm/io/safetensors.hpp"
 #include "calm/io/shard_index.hpp"
 #include "calm/io/tensor_table.hpp"
+#include "calm/io/whole_directory.hpp"
 
 namespace calm {
 
-inline constexpr std::string_view weights_file = "model.safetensors";  // in a directory written here
-
-// The published layouts, in the order in which they are looked for.
 enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
 
 namespace detail {

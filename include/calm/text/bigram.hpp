@@ -6,12 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/text/token.hpp"
 
@@ -87,9 +87,8 @@ public:
         return scores;
     }
 
-    // Writes the counts. Throws errc::storage if it cannot.
+    // Writes the counts, whole or not at all. Throws errc::storage if it cannot.
     void save(std::string const& path) const {
-        std::ofstream file(path, std::ios::binary);
         std::string bytes(magic);
         auto const put = [&](std::uint64_t value) {
             for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift & 0xffu);
@@ -98,9 +97,7 @@ public:
         put(pairs_.size());
         for (std::uint64_t const count : unigram_) put(count);
         for (auto const& [first, second, count] : pairs_) put(index(first) << 32 | index(second)), put(count);
-        file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-        file.flush();
-        if (!file) throw error(errc::storage, path, "", "cannot be written: check that the folder exists and has room");
+        replace_file(path, bytes);
     }
 
     // Reads what save wrote. Throws errc::storage if it cannot be opened, errc::data if it is damaged.
@@ -171,9 +168,8 @@ private:
 };
 
 inline bigram_table bigram_table::load(std::string const& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw error(errc::storage, path, "", "cannot be opened: check the path of the bigram table");
-    std::string const bytes{std::istreambuf_iterator<char>(file), {}};
+    auto const file = mapped_file::open(path);
+    std::string_view const bytes = file.text();
     std::size_t at = std::size(magic) - 1;
     auto const fail = [&](std::string const& found) {
         throw error(errc::data, path, "byte " + std::to_string(at),

@@ -1,12 +1,10 @@
 #pragma once
 // The bytes of a file, decompressed where its name ends in .gz or .zst.
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +20,7 @@ namespace calm {
 // frames of zstd that follow one another are one text. Move-only.
 class byte_stream {
 public:
-    // Throws errc::storage where the file cannot be opened.
+    // Throws errc::storage where the file cannot be opened, or is a folder, a pipe or a device.
     explicit byte_stream(std::string path);
 
     // The next bytes, valid until the next call; none at the end. Throws errc::data with the byte of the file where
@@ -75,8 +73,7 @@ private:
 };
 
 [[gnu::cold]] inline byte_stream::byte_stream(std::string path) :
-    path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (file_.get() < 0) detail::fail_with_errno(errc::storage, path_, "cannot be opened");
+    path_(std::move(path)), file_(detail::open_for_reading(path_)) {
     if (path_.ends_with(".gz")) {
         auto stream = std::make_unique<z_stream>();
         int const with_header_of_gzip = 16 + MAX_WBITS;
@@ -90,18 +87,15 @@ private:
 }
 
 [[gnu::cold]] inline bool byte_stream::refill() {
-    for (;;) {
-        ssize_t const count = ::read(file_.get(), raw_.get(), block);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) {
-            ended_ = true;
-            detail::fail_with_errno(errc::storage, path_, "cannot be read");
-        }
-        input_ = {raw_.get(), static_cast<std::size_t>(count)};
-        used_ = 0;
-        read_ += input_.size();
-        return count > 0;
+    auto const count = detail::uninterrupted([&] { return ::read(file_.get(), raw_.get(), block); });
+    if (count < 0) {
+        ended_ = true;
+        detail::fail_with_errno(errc::storage, path_, "cannot be read");
     }
+    input_ = {raw_.get(), static_cast<std::size_t>(count)};
+    used_ = 0;
+    read_ += input_.size();
+    return count > 0;
 }
 
 [[gnu::cold]] inline std::size_t byte_stream::inflate_some() {

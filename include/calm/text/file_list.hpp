@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/text/text_file.hpp"
 
@@ -32,8 +33,13 @@ inline std::string suffix_of(std::filesystem::path const& path) {
         for (fs::recursive_directory_iterator at(folder), end; at != end; ++at)
             if (at->path().filename().string().starts_with('.'))
                 at.disable_recursion_pending();
-            else if (at->is_regular_file() && text_format_of(at->path().string()))
+            else if (at->is_regular_file() && text_format_of(at->path().string())) {
+                if (at->is_symlink() && leads_outside(folder, at->path().string()))
+                    throw error(errc::data, at->path().string(), "",
+                                "is a link to a file outside of the folder, which is not followed: name that file "
+                                "itself, or put a copy here");
                 files.push_back(at->path().string());
+            }
     } catch (fs::filesystem_error const& wrong) {
         throw error(errc::storage, folder, "", "the folder cannot be read: " + wrong.code().message());
     }
@@ -66,9 +72,10 @@ inline std::string suffix_of(std::filesystem::path const& path) {
 }  // namespace detail
 
 // The files of text that a SPEC names, in the order of the bytes of their paths: a file; all below a folder whose
-// format is known, but for hidden ones and links to folders; or those that match a pattern of the shell (* ? [ ]),
-// where no file has that name. Throws errc::usage for a file of unknown format, errc::data where nothing is there or a
-// named file is empty, errc::storage where a folder cannot be read.
+// format is known, but for hidden ones and links to folders, where links to files must stay below it; or those that
+// match a pattern of the shell (* ? [ ]), where no file has that name. Throws errc::usage for a file of unknown format,
+// errc::data where nothing is there, a named file is empty or a link leads out of the folder, errc::storage where a
+// folder cannot be read.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> files_of(std::string const& spec) {
     namespace fs = std::filesystem;
     std::error_code failure;

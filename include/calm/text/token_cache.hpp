@@ -1,13 +1,11 @@
 #pragma once
 // Files of text are tokenised once: their ids are kept on the disk.
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -35,6 +33,10 @@ namespace calm {
 // made anew when the tokenizer, the file or the limits are others, or when it is damaged. A file whose size and times
 // are those that were noted is the same if samples of it are (all of it up to 1 MiB); with other times, or times too
 // close to the making, if all its bytes are.
+//
+// Sums show accidents, not forgery. A cache is believed if this user made it in its place: it is the user's own, nobody
+// else may write to it, and it is the very file, unchanged since, that it says it is. What was copied, moved, unpacked
+// or edited is made anew. It is open to nobody that the text is closed to.
 class token_cache {
 public:
     static constexpr char const* suffix = ".calm-tokens";  // behind the name of the text's file
@@ -58,6 +60,8 @@ private:
     // The file and tokenizer that ids belong to; `content` is left to whoever needs it.
     static token_file_facts expected_facts(std::string const& file, struct stat const& now, tokenizer const& words,
                                            text_limits const& limits);
+    // Why a cache is not to be believed, "" if it is.
+    [[nodiscard]] static std::string doubt(struct stat const& text, token_file const& found);
     // Why a cache is not that of the file, "" if it is.
     [[nodiscard]] static std::string difference(std::string const& file, token_file_facts const& expected,
                                                 token_file_facts const& found);
@@ -82,10 +86,6 @@ inline struct stat facts_of_file(std::string const& path) {
     return facts;
 }
 
-inline std::int64_t nanoseconds(struct timespec const& t) {
-    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
-
 template <std::size_t N> std::array<char, N> characters(std::string_view text) {
     std::array<char, N> all{};
     std::copy_n(text.begin(), std::min(N, text.size()), all.begin());
@@ -95,15 +95,14 @@ template <std::size_t N> std::array<char, N> characters(std::string_view text) {
 // SHA-256 of pieces of `piece` bytes that lie `stride` bytes apart.
 [[gnu::cold]] inline std::array<char, 64> hash_of_file(std::string const& path, std::size_t piece,
                                                        std::uint64_t stride) {
-    descriptor const file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) fail_with_errno(errc::storage, path, "cannot be opened");
+    auto const file = open_for_reading(path);
     std::vector<char> bytes(piece);
     sha256 hash;
     for (std::uint64_t at = 0;; at += stride) {
         std::size_t read = 0;
         while (read < piece) {
-            ssize_t const count = ::pread(file.get(), bytes.data() + read, piece - read, static_cast<off_t>(at + read));
-            if (count < 0 && errno == EINTR) continue;
+            auto const count = uninterrupted(
+                [&] { return ::pread(file.get(), bytes.data() + read, piece - read, static_cast<off_t>(at + read)); });
             if (count < 0) fail_with_errno(errc::storage, path, "cannot be read");
             if (count == 0) break;
             read += static_cast<std::size_t>(count);
@@ -153,6 +152,19 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
     return facts;
 }
 
+[[gnu::cold]] inline std::string token_cache::doubt(struct stat const& text, token_file const& found) {
+    auto const& origin = found.origin();
+    if (origin.st_uid != ::geteuid()) return "it is of another user";
+    if ((origin.st_mode & 0777 & ~detail::permissions_like(text, origin.st_gid)) != 0)
+        return "its permissions are wider than those of a cache of this text";
+    // Its last change was its own making. Nobody chooses that time or the number of a file.
+    constexpr std::int64_t longest_making = 10'000'000'000;
+    auto const changed = detail::nanoseconds(origin.st_ctim) - found.facts().made;
+    if (origin.st_ino != found.facts().inode || changed < -longest_making || changed > longest_making)
+        return "it was not made here";
+    return {};
+}
+
 [[gnu::cold]] inline std::string token_cache::difference(std::string const& file, token_file_facts const& expected,
                                                          token_file_facts const& found) {
     if (found.tokenizer != expected.tokenizer) return "it is of another tokenizer";
@@ -174,7 +186,8 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
         std::error_code failure;
         if (std::filesystem::exists(path, failure)) {
             auto found = token_file::open(path, words.vocabulary_size(), why);
-            if (found) why = difference(file, expected, found->facts());
+            if (found) why = doubt(now, *found);
+            if (found && why.empty()) why = difference(file, expected, found->facts());
             if (found && why.empty()) {
                 auto const& facts = found->facts();
                 if (facts.skipped == 0) return found;
@@ -187,7 +200,8 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
         try {
             if (made) throw error(errc::storage, path, "", "it was not read as it was written: " + why);
             if (!folder.empty()) std::filesystem::create_directories(folder);
-            token_file_writer writer(path, [&] { say("waiting for another process that writes " + path); });
+            token_file_writer writer(
+                path, [&] { say("waiting for another process that writes " + path); }, &now);
             if (writer.is_late()) continue;
             say("tokenising " + file + " into " + path + ": " + why);
             make(file, expected, words, selection, writer);

@@ -30,7 +30,7 @@ enum class entry_use : std::uint64_t { both = 0, evaluation = 1, training = 2 };
 // of eight bytes, then an end for every entry: 64 bits, the use in the highest two.
 struct token_file_facts {
     // Of the format and its version.
-    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '1', '\n', '\0', '\n'};
+    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '2', '\n', '\0', '\n'};
     std::uint32_t byte_order = 0x01020304;            // as this machine writes it
     std::uint32_t bytes_of_token = sizeof(token_id);  // 4
     std::array<char, 64> tokenizer{};                 // its fingerprint
@@ -46,6 +46,8 @@ struct token_file_facts {
     std::uint64_t documents = 0;                      // entries that evaluation may use
     std::uint64_t skipped = 0;                        // malformed documents that were left out
     std::array<char, 256> first_skipped{};            // what was wrong with the first
+    std::uint64_t inode = 0;                          // of the token file itself
+    std::int64_t made = 0;                            // when it was written, nanoseconds
     std::uint64_t body = 0;                           // sum over all that follows
     std::uint64_t header = 0;                         // sum over all that precedes
 };
@@ -99,8 +101,10 @@ public:
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
 
-    [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }  // what its first bytes say
-    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }      // how many
+    [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
+    // Who wrote the file that is open, and when, as the system has it.
+    [[nodiscard]] struct stat const& origin() const noexcept { return file_.facts(); }
+    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
     // What entry i is for.
     [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }
     // How many ids entry i has.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,9 +27,9 @@ namespace calm {
 // to write the same file wait.
 class token_file_writer {
 public:
-    // Waits until nobody else writes this file; `wait` is called once if that takes time. Throws errc::storage where it
-    // cannot be written.
-    template <class Wait> token_file_writer(std::string path, Wait const& wait);
+    // Waits until nobody else writes this file; `wait` is called once if that takes time. Whoever may not read `text`
+    // may not read what is written either, if it is given. Throws errc::storage where it cannot be written.
+    template <class Wait> token_file_writer(std::string path, Wait const& wait, struct stat const* text = nullptr);
     token_file_writer(token_file_writer const&) = delete;
     token_file_writer& operator=(token_file_writer const&) = delete;
     ~token_file_writer() {
@@ -67,12 +68,29 @@ private:
     std::vector<std::uint64_t> ends_;
 };
 
+namespace detail {
+
+inline std::int64_t nanoseconds(struct timespec const& t) {
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// The permissions that a file in a group may have so that it is open to nobody that the text is closed to. Only its
+// owner writes it.
+inline mode_t permissions_like(struct stat const& text, gid_t group) {
+    mode_t const all = text.st_mode & 0444;
+    mode_t const of_another_group = (all & 0404) | (all & (all << 3) & 0040);
+    return (group == text.st_gid ? all : of_another_group) | 0600;
+}
+
+}  // namespace detail
+
 template <class Wait>
-token_file_writer::token_file_writer(std::string path, Wait const& wait) :
+token_file_writer::token_file_writer(std::string path, Wait const& wait, struct stat const* text) :
     path_(std::move(path)), partial_(path_ + ".partial") {
+    mode_t mode = text != nullptr ? detail::permissions_like(*text, text->st_gid) : mode_t{0644};
     for (bool told = false;;) {
-        detail::descriptor file(::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-        if (file.get() < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be created");
+        auto file =
+            detail::open_regular(partial_, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be created", mode);
         while (::flock(file.get(), told ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
             if (errno == EWOULDBLOCK && !told) wait();
             if (errno != EINTR && (errno != EWOULDBLOCK || told))
@@ -85,7 +103,11 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait) :
         if (::fstat(file.get(), &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
             mine.st_dev == there.st_dev) {
             waited_ = told;
-            if (::ftruncate(file.get(), 0) != 0) detail::fail_with_errno(errc::storage, partial_, "cannot be emptied");
+            if (detail::uninterrupted([&] { return ::ftruncate(file.get(), 0); }) != 0)
+                detail::fail_with_errno(errc::storage, partial_, "cannot be emptied");
+            if (text != nullptr) mode &= detail::permissions_like(*text, mine.st_gid);
+            if (::fchmod(file.get(), mine.st_mode & mode) != 0)
+                detail::fail_with_errno(errc::storage, partial_, "cannot be given the permissions of its text");
             file_ = std::move(file);
             portion_.reserve(detail::portion_sum::portion);
             return;
@@ -95,8 +117,8 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait) :
 
 inline void token_file_writer::flush(std::size_t at) {
     for (std::span<std::byte const> left = portion_; !left.empty();) {
-        ssize_t const count = ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at));
-        if (count < 0 && errno == EINTR) continue;
+        auto const count = detail::uninterrupted(
+            [&] { return ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at)); });
         if (count < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be written");
         left = left.subspan(static_cast<std::size_t>(count));
         at += static_cast<std::size_t>(count);
@@ -125,6 +147,10 @@ inline void token_file_writer::flush(std::size_t at) {
     append(std::as_bytes(std::span(ends_)));
     sum_.add(portion_);
     flush(written_);
+    struct timespec clock {};
+    ::clock_gettime(CLOCK_REALTIME, &clock);
+    facts.made = detail::nanoseconds(clock);
+    facts.inode = detail::facts_of(file_, partial_).st_ino;
     facts.body = sum_.value();
     facts.header = detail::header_sum(facts);
     auto const header = std::as_bytes(std::span(&facts, 1));

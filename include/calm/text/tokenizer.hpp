@@ -76,12 +76,7 @@ public:
 
     // Writes lines() to a file, which is the old one or the whole new one at any time. Throws errc::storage if it
     // cannot.
-    void save(std::string const& path) const {
-        std::string const text = lines();
-        replaced_file file(path);
-        file.write(text);
-        file.commit();
-    }
+    void save(std::string const& path) const { replace_file(path, lines()); }
 
     // `base64 rank` lines, one a rank. Throws errc::usage where they would not say all: a tokenizer.json may have
     // another pattern, or specials elsewhere.

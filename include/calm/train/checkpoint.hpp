@@ -124,9 +124,7 @@ inline void write_training(std::string const& directory, checkpoint_record const
                            {static_cast<index_t>(m.bytes.size() / m.element)},
                            m.bytes});
     write_safetensors(detail::in_directory(directory, moments_file), tensors);
-    replaced_file file(detail::in_directory(directory, state_file));
-    file.write(detail::state_text(record));
-    file.commit();
+    replace_file(detail::in_directory(directory, state_file), detail::state_text(record));
 }
 
 // What the text of a state.json says; `path` is what errors call it. Throws errc::model_file.

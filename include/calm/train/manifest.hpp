@@ -39,6 +39,8 @@ inline std::string manifest_of(std::string const& directory) {
     std::string text = "{\n";
     for (auto const& name : names) {
         auto const path = (std::filesystem::path(directory) / name).string();
+        if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed)))
+            throw error(errc::storage, path, "", "expected a file, found a link");
         auto const size = std::filesystem::file_size(path, failed);
         if (failed) throw error(errc::storage, path, "", "expected a file: " + failed.message());
         detail::append_json(text, std::string_view(name));
@@ -50,10 +52,7 @@ inline std::string manifest_of(std::string const& directory) {
 
 // Writes the manifest of a directory that is complete but for it, flushed. Throws errc::storage.
 inline void write_manifest(std::string const& directory) {
-    auto const text = manifest_of(directory);  // before its own file is among them
-    replaced_file file((std::filesystem::path(directory) / manifest_file).string());
-    file.write(text);
-    file.commit();
+    replace_file((std::filesystem::path(directory) / manifest_file).string(), manifest_of(directory));
 }
 
 // What is wrong with a directory, in a sentence; nothing where it is, byte for byte, what its manifest says.

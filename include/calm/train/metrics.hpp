@@ -1,21 +1,23 @@
 #pragma once
 // The numbers of a run: a file with one JSON object a line.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
 
@@ -88,23 +90,23 @@ inline std::string to_json(std::span<metric const> metrics) {
 // Appends lines to a file, e.g. metrics.jsonl; each is on its way to the disk before write() returns.
 class metrics_log {
 public:
-    // Opens or creates the file; a line that an earlier run left unfinished is ended first. Throws errc::storage.
-    explicit metrics_log(std::string path) : path_(std::move(path)) {
-        bool const unfinished = !ends_in_newline(path_);
-        file_.open(path_, std::ios::binary | std::ios::app);
-        if (!file_) throw error(errc::storage, path_, "", "cannot be opened for appending; does its folder exist?");
-        if (unfinished) put("\n");
+    static constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+
+    // Opens or creates the file, cut to its first `keep` bytes where it has more: a run that goes on from a checkpoint
+    // writes again what came after it. A line that an earlier run left unfinished is ended first. Throws errc::storage.
+    explicit metrics_log(std::string path, std::uint64_t keep = all) : path_(std::move(path)), file_(-1) {
+        bool const made = !detail::is_there(path_);
+        file_ = detail::open_regular(path_, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, errc::storage,
+                                     "cannot be opened for appending");
+        if (made) detail::flush_directory_of(path_);
+        if (bytes() > keep && detail::uninterrupted([&] { return ::ftruncate(file_.get(), as_offset(keep)); }) != 0)
+            detail::fail_with_errno(errc::storage, path_, "cannot be cut to where a run goes on");
+        if (!ends_in_newline()) put("\n");
     }
 
-    // The same of a file cut to its first `keep` bytes, where it has more: a run that goes on from a checkpoint writes
-    // again what came after it.
-    metrics_log(std::string path, std::uint64_t keep) : metrics_log(cut(std::move(path), keep)) {}
-
-    // How many bytes the file has.
+    // How many bytes the file has. Throws errc::storage where that cannot be read.
     [[nodiscard]] std::uint64_t bytes() const {
-        std::error_code failed;
-        auto const size = std::filesystem::file_size(path_, failed);
-        return failed ? 0 : size;
+        return static_cast<std::uint64_t>(detail::facts_of(file_, path_).st_size);
     }
 
     // Throws errc::storage where the line cannot be written.
@@ -112,30 +114,25 @@ public:
     // The same of metrics that are written out in the call.
     void write(std::initializer_list<metric> metrics) { write(std::span(metrics.begin(), metrics.size())); }
 
-    [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
+    // What was written is on the disk. Throws errc::storage.
+    void flush() const { detail::flush(file_, path_); }
+
+    [[nodiscard]] std::string const& path() const { return path_; }
 
 private:
-    static std::string cut(std::string path, std::uint64_t keep) {
-        std::error_code failed;
-        if (auto const size = std::filesystem::file_size(path, failed); failed || size <= keep) return path;
-        std::filesystem::resize_file(path, keep, failed);
-        if (failed) throw error(errc::storage, path, "", "cannot be cut to where a run goes on: " + failed.message());
-        return path;
+    static off_t as_offset(std::uint64_t bytes) { return static_cast<off_t>(bytes); }
+    // Also an empty file.
+    [[nodiscard]] bool ends_in_newline() const {
+        auto const size = bytes();
+        char last = '\n';
+        if (size > 0 && detail::uninterrupted([&] { return ::pread(file_.get(), &last, 1, as_offset(size - 1)); }) != 1)
+            detail::fail_with_errno(errc::storage, path_, "its end cannot be read");
+        return last == '\n';
     }
-    // Also of an empty file, or of none.
-    static bool ends_in_newline(std::string const& path) {
-        std::ifstream file(path, std::ios::binary | std::ios::ate);
-        if (!file || file.tellg() <= 0) return true;
-        file.seekg(-1, std::ios::end);
-        return file.get() == '\n';
-    }
-    void put(std::string const& text) {
-        file_ << text << std::flush;
-        if (!file_) throw error(errc::storage, path_, "", "cannot be written; is the disk full?");
-    }
+    void put(std::string const& text) { detail::write_all(file_, path_, std::as_bytes(std::span(text))); }
 
     std::string path_;
-    std::ofstream file_;
+    detail::descriptor file_;
 };
 
 }  // namespace calm

@@ -6,7 +6,8 @@
 //   best                                  leads to the checkpoint of the best score
 //   run.lock                              held by the process that trains
 //
-// A checkpoint is written beside its place, flushed, described by its manifest and renamed: it is whole or not there.
+// A checkpoint is written beside its place, flushed, described by its manifest and renamed: it is whole or not there. A
+// model becomes that of the directory file by file; meanwhile `replaced-by` leads to its checkpoint (whole_directory).
 //
 //   run_directory run("model");
 //   auto const from = run.newest();
@@ -36,6 +37,7 @@
 #include <vector>
 
 #include "calm/io/replaced_directory.hpp"
+#include "calm/io/whole_directory.hpp"
 #include "calm/train/checkpoint.hpp"
 #include "calm/train/manifest.hpp"
 
@@ -72,9 +74,10 @@ public:
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
                         "is there already and holds no run to go on with; choose another path, or remove it");
-        make(path_);
+        detail::make_directories(path_);
         lock();
-        make(checkpoints());
+        detail::make_directories(checkpoints());
+        if (auto const newer = whole_directory(path_); newer != path_) publish(newer);  // interrupted
         remove_leftovers();
     }
 
@@ -119,7 +122,6 @@ public:
             write_manifest(part);
             detail::flush_directory(part);
             detail::put_directory(part, place);
-            detail::flush_directory(checkpoints());
         } catch (...) {
             remove_leftovers();  // the disk may be full
             throw;
@@ -135,37 +137,40 @@ public:
         return best ? read_record(directory_of(*best)).score : std::nullopt;
     }
 
-    // Makes the model of a checkpoint that of the directory: the same files under a second name, or copies. Throws
-    // errc::storage.
+    // Makes the model of one of its checkpoints that of the directory: the same files under a second name, or copies.
+    // Whatever interrupts it, a reader meets the old model or the new one. Throws errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
         std::vector<std::string> names;
-        for (auto const& entry : fs::directory_iterator(checkpoint))
-            if (auto const name = entry.path().filename().string();
-                name != manifest_file && name != state_file && name != moments_file)
-                names.push_back(name);
-        std::sort(names.begin(), names.end());  // config.json before the weights
-        for (auto const& name : names) {
-            auto const to = path(name);
-            auto const part = to + ".partial";
-            auto const from = detail::in_directory(checkpoint, name);
-            std::error_code failed;
-            if (fs::equivalent(from, to, failed)) continue;
-            fs::remove(part, failed);
-            fs::create_hard_link(from, part, failed);
-            if (failed) fs::copy_file(from, part, fs::copy_options::overwrite_existing, failed);
-            if (failed) throw error(errc::storage, part, "", "cannot be written: " + failed.message());
-            detail::rename_path(part, to);
+        std::error_code failed;
+        for (fs::directory_iterator entry(checkpoint, failed), end; !failed && entry != end; entry.increment(failed)) {
+            auto name = entry->path().filename().string();
+            std::error_code absent;
+            if (name != manifest_file && name != state_file && name != moments_file &&
+                !fs::equivalent(entry->path(), path(name), absent))
+                names.push_back(std::move(name));
         }
+        if (failed) throw error(errc::storage, checkpoint, "", "its files cannot be listed: " + failed.message());
+        std::sort(names.begin(), names.end());
+        auto const mark = path(successor_file);
+        if (!names.empty())
+            replace_file(mark, (fs::path("checkpoints") / fs::path(checkpoint).filename()).string());
+        else if (!detail::is_there(mark))
+            return;
+        for (auto const& name : names) put_file(detail::in_directory(checkpoint, name), path(name));
+        for (auto const name : {config_file, weights_file, bigram_file})  // of another kind of model
+            if (!detail::is_there(detail::in_directory(checkpoint, name))) remove(path(name));
         detail::flush_directory(path_);
+        remove(mark);
     }
 
-    // Removes the checkpoints and, of the files beside them, those named: the run starts over. Throws errc::storage.
+    // Removes the checkpoints and, of the files beside them, those named: the run starts over. The model stays until
+    // the first new checkpoint. Throws errc::storage.
     void clear(std::vector<std::string> const& files) {
+        remove(path(best_name));
         for (auto const step : steps()) detail::rename_path(directory_of(step), directory_of(step) + ".old");
         remove_leftovers();
         for (auto const& file : files) remove(path(file));
-        remove(path(best_name));
     }
 
 private:
@@ -181,20 +186,20 @@ private:
                                                        digits);
     }
 
-    static void make(std::string const& path) {
-        std::error_code failed;
-        std::filesystem::create_directories(path, failed);
-        if (failed) throw error(errc::storage, path, "", "the directory cannot be made: " + failed.message());
-    }
     static void remove(std::string const& path) {
         std::error_code failed;
         std::filesystem::remove_all(path, failed);
         if (failed) throw error(errc::storage, path, "", "cannot be removed: " + failed.message());
     }
+    static void put_file(std::string const& from, std::string const& to) {
+        auto const part = to + ".partial";
+        remove(part);
+        if (::link(from.c_str(), part.c_str()) == 0) return detail::rename_path(part, to);
+        replace_file(to, mapped_file::open(from).text());  // where the file system has no second names
+    }
     void lock() {
         auto const file = path(lock_name);
-        lock_ = detail::descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-        if (lock_.get() < 0) detail::fail_with_errno(errc::storage, file, "cannot be opened");
+        lock_ = detail::open_regular(file, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened");
         if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
         if (errno != EWOULDBLOCK) detail::fail_with_errno(errc::storage, file, "cannot be locked");
         throw error(errc::storage, path_, "",
