@@ -286,8 +286,11 @@ private:
 
     // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
     static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words) {
-        if (o.sample_prompt.empty() && !words.specials().exist()) return {std::vector<token_id>(size_of_patch, 0)};
-        return {prompt_tokens(o.sample_prompt, words, K, model_description{}.max_position_embeddings)};
+        bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
+        model_description const usual;
+        auto prompt = needs_one ? std::vector<token_id>(size_of_patch, 0)
+                                : prompt_tokens(o.sample_prompt, words, K, usual.max_position_embeddings);
+        return {std::move(prompt)};
     }
     // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
     static std::string sample(context<>& ctx, calm_model<C> const& model, tokenizer const& words,
