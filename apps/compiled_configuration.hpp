@@ -28,6 +28,7 @@
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
 #include "text/batch.hpp"
+#include "text/prompt.hpp"
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
 
@@ -215,18 +216,22 @@ public:
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         context<> ctx(o.seed, o.threads);
+        index_t const positions = stored.description.max_position_embeddings;
         if (!o.jsonl.empty())
-            return answer_batch(o, words, K, [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-                auto settings = generation_settings_of(o);
-                settings.prompt_number = first;
-                return calm::generate(ctx, own.model, prompts, words.specials(), settings);
-            });
+            return answer_batch(
+                o, words, K,
+                [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+                    auto settings = generation_settings_of(o);
+                    settings.prompt_number = first;
+                    return calm::generate(ctx, own.model, prompts, words.specials(), settings);
+                },
+                positions);
         text_output out;
         auto const put = [&](std::string const& complete) { out.put(complete); };
         auto const prompts = prompts_of(o);
         std::vector<std::vector<token_id>> begun;
         begun.reserve(prompts.size());
-        for (auto const& prompt : prompts) begun.push_back(words.encode(prompt));
+        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
         bool const streaming = prompts.size() == 1;
         streamed_text stream(words);
         if (streaming) put(prompts[0]);
@@ -280,10 +285,10 @@ private:
 
     // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
     static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words) {
-        auto prompt = words.encode(o.sample_prompt);
-        auto const special = words.specials();
-        if (prompt.empty() && !special.exist()) prompt.assign(size_of_patch, 0);
-        static_cast<void>(padded_prompt(detail::after_bos(special, prompt), K, special.pad, true));  // or it throws
+        bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
+        model_description const usual;
+        auto prompt = needs_one ? std::vector<token_id>(size_of_patch, 0)
+                                : prompt_tokens(o.sample_prompt, words, K, usual.max_position_embeddings);
         return {std::move(prompt)};
     }
     // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.

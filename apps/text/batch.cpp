@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strict_json.hpp"
+#include "text/prompt.hpp"
 
 namespace calm::apps {
 
@@ -48,21 +49,12 @@ void read_line(batch_line& line, std::string const& text) {
     line.prompt = prompt->get<std::string>();
 }
 
-// The tokens of its prompt. Throws where no text can begin so.
-std::vector<token_id> begun(std::string const& prompt, tokenizer const& words, index_t K) {
-    auto tokens = words.encode(prompt);
-    auto const special = words.specials();
-    auto const all = padded_prompt(detail::after_bos(special, tokens), K, special.pad, true);
-    if (all.empty()) throw error(errc::data, "expected a prompt, found none: the vocabulary has no BOS to begin with");
-    return tokens;
-}
-
-batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& words,
-                   index_t K) {
+batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& words, index_t K,
+                   index_t positions) {
     batch_line line{number, place, {}, {}, {}, {}};
     try {
         read_line(line, text);
-        line.tokens = begun(line.prompt, words, K);
+        line.tokens = prompt_tokens(line.prompt, words, K, positions);
     } catch (error const& wrong) {
         line.problem = wrong.what();
     }
@@ -105,7 +97,7 @@ void answer(std::span<batch_line> lines, tokenizer const& words, write_texts con
 }  // namespace
 
 batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
-                         std::function<void(std::string const&)> const& put) {
+                         std::function<void(std::string const&)> const& put, index_t positions) {
     batch_count count;
     std::vector<batch_line> lines;
     std::size_t number = 0;
@@ -116,7 +108,7 @@ batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, wr
     for (std::string text; next_line(in, text);) {
         if (++number == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
         if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-        lines.push_back(line_of(text, number, static_cast<std::uint32_t>(count.lines), words, K));
+        lines.push_back(line_of(text, number, static_cast<std::uint32_t>(count.lines), words, K, positions));
         ++count.lines;
         count.bad += lines.back().problem.empty() ? 0 : 1;
         if (lines.size() == lines_at_once) answer_all();

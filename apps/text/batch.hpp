@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/io/model_description.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
@@ -28,12 +29,14 @@ struct batch_count {
 // {"id", "prompt", "text", "tokens", "patches", "draws", "stopped_at_eos"}, or {"line", "id" where it is known,
 // "error"} for a line that is bad. Blank lines are skipped, other fields ignored. Lines are read and answered some at a
 // time; a text depends on its prompt and on the number of its line among those that are not blank. K tokens are a
-// patch.
+// patch, and a prompt has at most so many patches as there are positions.
 batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
-                         std::function<void(std::string const&)> const& put);
+                         std::function<void(std::string const&)> const& put,
+                         index_t positions = model_description{}.max_position_embeddings);
 
 // The same of the options' files or standard input and output, with a line of statistics on standard error. The exit
 // status: 0, or that of errc::data where some lines were bad. Throws errc::storage.
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write);
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write,
+                 index_t positions);
 
 }  // namespace calm::apps

@@ -9,7 +9,8 @@
 
 namespace calm::apps {
 
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write) {
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write,
+                 index_t positions) {
     bool const standard = o.jsonl == "-";
     auto file = standard ? std::ifstream() : opened_prompts(o.jsonl);
     std::istream& in = standard ? std::cin : file;
@@ -21,7 +22,8 @@ int answer_batch(generate_options const& o, tokenizer const& words, index_t K, w
         for (auto const& text : made) all.add(text);
         return made;
     };
-    auto const count = answer_lines(in, words, K, counted, [&](std::string const& line) { out.put(line); });
+    auto const count = answer_lines(
+        in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions);
     if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
     out.close();
     tell(statistics(all, steady_seconds() - start));

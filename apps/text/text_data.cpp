@@ -70,8 +70,11 @@ int train_tokenizer(tokenizer_options const& o) {
     require_writable(o.out);  // rather now than after the work
     auto const seed = data_seed_of(o.data);
     selected const documents(o.data, split::train, seed);
-    auto const words =
-        made_by([&] { return calm::train_tokenizer(o.data.sources, static_cast<token_id>(o.vocabulary), documents); });
+    auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
+    if (pieces.forgotten() > 0)
+        std::fprintf(stderr, "of much different text the rarest pieces were forgotten, %llu times one\n",
+                     static_cast<unsigned long long>(pieces.forgotten()));
+    auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
     words.save(o.out);
     tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
                   words.fingerprint().substr(0, 16)));

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "strict_json.hpp"
+#include "text/prompt.hpp"
 #include "text/text_output.hpp"
 
 #include "support/sentences.hpp"
@@ -100,6 +101,20 @@ BOOST_AUTO_TEST_CASE(prompts_that_cannot_begin_a_text_are_bad) {
     BOOST_TEST(has(e.answers[0], "a multiple of 4"));
     BOOST_TEST(has(e.answers[2], "no BOS"));
     BOOST_TEST(has(e.answers[3], "\"text\":\"ABCD\""));
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_of_more_patches_than_the_model_has_positions_is_bad) {
+    auto const line = [](std::size_t id, std::size_t size) {
+        return "{\"id\": " + std::to_string(id) + ", \"prompt\": \"" + std::string(size, '!') + "\"}\n";
+    };
+    echo const e(line(1, 4 * 2048 - 1) + line(2, 4 * 2048));  // with BOS 2048 patches of 4, and one more
+    BOOST_REQUIRE(e.answers.size() == 2U);
+    BOOST_TEST(e.count.bad == 1U);
+    BOOST_TEST(has(e.answers[0], "\"patches\":"));
+    BOOST_TEST(
+        has(e.answers[1], "{\"line\":2,\"id\":2,\"error\":\"expected a prompt of at most 2048 patches of 4 tokens"));
+    BOOST_TEST(has(e.answers[1], "found 2049"));
+    BOOST_CHECK_THROW((void)prompt_tokens(std::string(longest_prompt + 1, ' '), tokenizer(), 4, 1'000'000), error);
 }
 
 BOOST_AUTO_TEST_CASE(many_lines_keep_their_order_and_numbers) {

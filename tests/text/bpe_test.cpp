@@ -2,13 +2,17 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calm/tensor/random.hpp"
 #include "calm/text/bpe_trainer.hpp"
+#include "calm/text/keyed_hash.hpp"
 #include "calm/text/merge_order.hpp"
+#include "calm/text/piece_counts.hpp"
 
 namespace {
 
@@ -176,6 +180,134 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
     BOOST_TEST(reached > 20);
 }
 
+BOOST_AUTO_TEST_CASE(hashes_are_siphash_1_3) {
+    // As CPython 3.11 has it: PYTHONHASHSEED=0 python3 -c 'print(hash(b"abc") % 2**64)'.
+    calm::keyed_hash const zero(0, 0);
+    BOOST_TEST(zero("a") == 0x407448d2b89b1813U);
+    BOOST_TEST(zero("ab") == 0x555508cbc6add439U);
+    BOOST_TEST(zero("abc") == 0xc03bc3a0042630f2U);
+    BOOST_TEST(zero("abcd") == 0xe3d1d5fdd52aae89U);
+    BOOST_TEST(zero("abcdefg") == 0x6db12aae9070f506U);
+    BOOST_TEST(zero("abcdefgh") == 0x3f7b849c0b8e35eaU);
+    BOOST_TEST(zero(std::uint64_t{0x6867666564636261}) == zero("abcdefgh"));
+    BOOST_TEST(zero("abcdefghi") == 0xf89b34a3d11eb6e5U);
+    std::string hundred;
+    for (char c = 0; c < 100; ++c) hundred += c;
+    BOOST_TEST(zero(hundred) == 0x1c6a66e1506e7908U);
+    BOOST_TEST(calm::keyed_hash(1, 0)("abc") != zero("abc"));
+    BOOST_TEST(calm::keyed_hash(0, 1)("abc") != zero("abc"));
+    BOOST_TEST(calm::keyed_hash()("abc") == calm::keyed_hash()("abc"));
+    BOOST_TEST(calm::keyed_hash()("abc") != zero("abc"));  // in one of 2^64 processes it is
+}
+
+namespace {
+
+template <class Work> double seconds_of(Work const& work) {
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+        auto const start = std::chrono::steady_clock::now();
+        work();
+        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+}
+
+std::string letters(std::size_t size, std::uint32_t of) {
+    calm::random_sequence random({.seed = 6});
+    std::string text;
+    while (text.size() < size) text += static_cast<char>('a' + random.below(of));
+    return text;
+}
+
+}  // namespace
+
+// Words that meet in one place of a table whose hash, not keyed, multiplies and folds.
+BOOST_AUTO_TEST_CASE(tokens_that_collide_elsewhere_take_no_longer) {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+    auto const step = [](std::uint64_t hash, std::uint64_t word) {
+        hash = (hash ^ word) * odd;
+        return hash ^ hash >> 32;
+    };
+    std::vector<std::string> met, others;
+    for (std::uint64_t i = 1; i <= 20'000; ++i) {
+        std::uint64_t const first = i * odd;
+        std::uint64_t const second = step(16, first);
+        BOOST_REQUIRE(step(second, second ^ 7) == step(0, 7));
+        auto const word = [](std::uint64_t value) { return std::string(reinterpret_cast<char const*>(&value), 8); };
+        met.push_back(word(first) + word(second ^ 7));
+        others.push_back(word(first) + word(i));
+    }
+    auto const seconds = [](std::vector<std::string> const& tokens) {
+        return seconds_of([&] {
+            auto table = all_bytes();
+            for (auto const& token : tokens) table.add(token);
+            BOOST_TEST(table.size() == 20'256);
+        });
+    };
+    BOOST_TEST(seconds(met) < 8 * seconds(others) + 0.01);  // a thousand times, were they to collide
+}
+
+BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
+    auto const sample = letters(100'000, 26);
+    calm::bpe_trainer trainer;
+    trainer.add(sample);
+    trainer.add(std::string(1 << 12, 'a'));
+    auto const table = trainer.train(400);
+    calm::bpe_merger merger(table, calm::merge_rules{table});
+    std::size_t const most = std::size_t{1} << 20;
+    for (auto const& text : {letters(most, 26), letters(most, 2), std::string(most, 'a')}) {
+        auto const merging = [&](std::size_t size) {
+            return seconds_of([&] {
+                std::vector<token_id> ids;
+                merger.merge(std::string_view(text).substr(0, size), ids);
+                BOOST_TEST(ids.size() < size);
+            });
+        };
+        // In proportion 16, and some four times that where the caches end; if quadratic 256.
+        BOOST_TEST(merging(most) < 16 * 8 * merging(most / 16) + 0.01);
+    }
+    std::vector<token_id> ids;
+    BOOST_CHECK_THROW(merger.merge(std::string(calm::longest_piece + 1, 'a'), ids), calm::error);
+}
+
+BOOST_AUTO_TEST_CASE(learning_from_long_pieces_takes_time_in_proportion) {
+    auto const learning = [](std::string const& text, std::size_t size) {
+        return seconds_of([&] {
+            calm::bpe_trainer trainer;
+            trainer.add(std::string_view(text).substr(0, size));
+            BOOST_TEST(trainer.train(300).size() > 256);
+        });
+    };
+    std::size_t const most = std::size_t{1} << 18;
+    for (auto const& text : {letters(most, 26), std::string(most, 'a')})
+        BOOST_TEST(learning(text, most) < 64 * 8 * learning(text, most / 64) + 0.05);
+}
+
+BOOST_AUTO_TEST_CASE(the_rarest_pieces_are_forgotten_when_there_are_too_many) {
+    calm::piece_counts counts(40);
+    for (auto const* piece : {"aaaa", "bbbb", "aaaa", "cccc", "bbbb", "aaaa", "x", "dddd"}) counts.add(piece);
+    BOOST_TEST(counts.size() == 4U);
+    BOOST_TEST(counts.bytes() == 16U);
+    counts.add("01234567890123456789");
+    BOOST_TEST(counts.size() == 5U);
+    BOOST_TEST(counts.forgotten() == 0U);
+    counts.add("eeeee");  // 41 bytes: what occurred once goes
+    BOOST_TEST(counts.forgotten() == 3U);
+    BOOST_REQUIRE(counts.size() == 3U);
+    BOOST_TEST(counts.piece(0) == "aaaa");
+    BOOST_TEST(counts.count(0) == 3);
+    BOOST_TEST(counts.piece(1) == "bbbb");
+    BOOST_TEST(counts.count(1) == 2);
+    BOOST_TEST(counts.piece(2) == "eeeee");
+    BOOST_TEST(counts.count(2) == 1);
+    // However much comes, no more is kept.
+    calm::random_sequence random({.seed = 7});
+    for (int i = 0; i < 2000; ++i) {
+        counts.add(random_piece(random, 12));
+        BOOST_REQUIRE(counts.bytes() <= 40U);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
     // Ranks that fall while others wait: each merge of "ab" makes "abc", which goes first.
     auto table = all_bytes();
@@ -185,13 +317,10 @@ BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
         std::string piece;
         while (piece.size() < size) piece += "abc";
         std::vector<token_id> ids;
-        double best = 1e9;
-        for (int i = 0; i < 3; ++i) {
+        double const best = seconds_of([&] {
             ids.clear();
-            auto const start = std::chrono::steady_clock::now();
             merger.merge(piece, ids);
-            best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-        }
+        });
         BOOST_TEST(ids.size() < piece.size());
         return best;
     };

@@ -55,7 +55,45 @@ BOOST_AUTO_TEST_CASE(json_lines_give_their_text) {
     temporary_file const other("a.json", "{\"text\": \"x\"}\n");
     BOOST_TEST(visited({file.path(), other.path()}) == (strings{"a\né😀", "", "last", "x"}));
     temporary_file const large("l.jsonl", "{\"text\": \"" + std::string(3'000'000, 'x') + "\"}\n{\"text\": \"y\"}\n");
-    BOOST_TEST(visited({large.path()})[0].size() == 3'000'000U);
+    BOOST_TEST(visited({large.path()}, {split::heldout})[0].size() == 3'000'000U);
+}
+
+BOOST_AUTO_TEST_CASE(training_splits_what_is_too_long) {
+    constexpr std::size_t most = calm::training_pieces::longest;
+    std::string words;
+    for (int i = 0; i < 25'000; ++i) words += "w" + std::to_string(i) + " ";
+    std::string signs;  // three bytes each, with no space
+    while (signs.size() < 2 * most) signs += "中";
+    std::string const spaces = std::string(9'999, ' ');
+    auto const split_of = [](std::string const& document) {
+        strings pieces;
+        std::size_t met = 0, begin = 0;
+        for (std::size_t at = 0; at < document.size();) {
+            std::size_t next = at + 1;
+            while (next < document.size() && (document[next] & 0xc0) == 0x80) ++next;
+            bool const tenth = document[at] == ' ' && ++met == 10'000;
+            if (tenth || next - begin > most) {
+                pieces.push_back(document.substr(begin, at - begin));
+                begin = tenth ? next : at;
+                met = !tenth && document[at] == ' ' ? 1 : 0;
+            }
+            at = next;
+        }
+        pieces.push_back(document.substr(begin));
+        return pieces;
+    };
+    for (auto const& text : {words, signs, spaces + "x", spaces + " ", spaces + " y", std::string(most, 'x'),
+                             std::string(most + 1, 'x'), std::string(most, 'x') + " z", words + signs + words}) {
+        auto const pieces = split_of(text);
+        temporary_file const whole("a.txt", text);
+        temporary_file const line("a.jsonl", "{\"text\": \"" + text + "\"}\n");
+        for (auto const& path : {whole.path(), line.path()}) {
+            BOOST_TEST((visited({path}) == pieces));
+            BOOST_TEST((visited({path}, {split::heldout}) == strings{text}));
+        }
+    }
+    BOOST_TEST(split_of(words).size() == 3U);
+    BOOST_TEST(split_of(signs).size() == 3U);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {

@@ -2,9 +2,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <ctime>
+#include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "calm/tensor/random.hpp"
 #include "support/sentences.hpp"
 
 namespace {
@@ -55,10 +60,109 @@ BOOST_AUTO_TEST_CASE(what_may_mean_something_else_is_refused) {
     BOOST_CHECK_THROW(calm::pretokenizer("((((((a{1000}){1000}){1000}){1000}){1000}){1000})"), calm::error);
 }
 
-// A pattern that is not ours may try very many ways: that ends with a sentence.
+namespace {
+
+// The pieces of a text that comes in random parts.
+strings cut_in_parts(calm::pretokenizer const& pattern, std::string_view text, calm::random_sequence& random,
+                     std::uint32_t most) {
+    calm::piece_stream stream(pattern);
+    strings pieces;
+    auto const put = [&](std::string_view piece) { pieces.emplace_back(piece); };
+    while (!text.empty()) {
+        std::size_t const size = std::min<std::size_t>(text.size(), random.below(most + 1));
+        stream.push(text.substr(0, size), put);
+        text.remove_prefix(size);
+    }
+    stream.finish(put);
+    return pieces;
+}
+
+// The same language as Llama 3's pattern, but for nobody to recognise.
+std::string const foreign = "(?:" + std::string(calm::piece_pattern) + ")";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(text_in_parts_is_cut_as_the_whole) {
+    calm::random_sequence random({.seed = 8});
+    std::vector<std::string> const signs{"a", "B", "'s", " ",  "  ", "\n",   "\r\n",
+                                         "7", "!", "é",  "中", "😀",  "\xff", "\xe4\xb8"};
+    for (auto const& pattern : {std::string(calm::piece_pattern), std::string(calm::gpt2_pattern), foreign,
+                                std::string(R"(\p{L}+\d|\d\d|ab(?=\s+c))")}) {
+        calm::pretokenizer const ours(pattern);
+        for (int round = 0; round < 300; ++round) {
+            std::string text;
+            for (auto i = random.below(40); i > 0; --i) {
+                auto const& sign = signs[random.below(static_cast<std::uint32_t>(signs.size()))];
+                for (auto j = 1 + random.below(3) * random.below(30); j > 0; --j) text += sign;
+            }
+            auto const whole = cut(ours, text);
+            BOOST_REQUIRE(cut_in_parts(ours, text, random, 3) == whole);
+            BOOST_REQUIRE(cut_in_parts(ours, text, random, 100) == whole);
+            if (pattern == foreign) BOOST_REQUIRE(cut(calm::pretokenizer(), text) == whole);
+        }
+    }
+}
+
+// A pattern that is not ours may try very many ways: that ends with a sentence, soon.
 BOOST_AUTO_TEST_CASE(a_matcher_without_end_is_stopped) {
-    calm::pretokenizer const slow("(?:a+)+[bc]");
-    BOOST_CHECK_THROW(cut(slow, std::string(60, 'a')), calm::error);
+    std::vector<std::pair<std::string, std::string>> const slow{
+        {"(?:a+)+[bc]", std::string(60, 'a')},
+        {"(?:[^0]|[^0][^0]){1,21}0|[^0]", std::string(100'000, 'a')},
+        {"a*a*a*a*b|[^b]", std::string(100'000, 'a')},
+        {"a*a*[bc]|a", std::string(100'000, 'a')},
+        {"(?:a|b|ab)+(?:a|b|ab)+(?:a|b|ab)+c|[ab]", std::string(100'000, 'a')},
+        {"(?=(?:a+)+b)a|a", std::string(60, 'a')}};
+    for (auto const& [pattern, text] : slow) {
+        calm::pretokenizer const attack(pattern);
+        auto const start = std::clock();
+        try {
+            (void)cut(attack, text);
+            BOOST_ERROR("no error of " << pattern);
+        } catch (calm::error const& stopped) {
+            BOOST_TEST((stopped.code() == calm::errc::tokenizer));
+            BOOST_TEST(calm::test::has(stopped.what(), "too many ways"));
+        }
+        BOOST_TEST(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 30, pattern);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(long_runs_never_exhaust_an_honest_pattern) {
+    auto const sizes_of = [](calm::pretokenizer const& pattern, std::string const& text) {
+        std::vector<std::size_t> sizes;
+        pattern.cut(text, [&](std::string_view piece) { sizes.push_back(piece.size()); });
+        return sizes;
+    };
+    auto const repeated = [](std::string const& part, std::size_t size = std::size_t{1} << 20) {
+        std::string text;
+        while (text.size() < size) text += part;
+        return text;
+    };
+    std::vector<calm::pretokenizer> all;
+    for (auto const pattern : calm::linear_patterns) all.emplace_back(pattern);
+    auto const& llama = all[0];
+    auto const& gpt2 = all[1];
+    calm::pretokenizer const same(foreign);
+    for (auto const* const part : {" ", "a", "7", "\n", "\t", "\r\n", "!", "A", "é", "中", " \n", " a", "'", "\xff"}) {
+        auto const text = repeated(part);
+        for (auto const& pattern : all) {
+            auto const sizes = sizes_of(pattern, text);
+            BOOST_TEST(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) == text.size(), part);
+        }
+        auto const shorter = repeated(part, 10'000);
+        BOOST_TEST((sizes_of(same, shorter) == sizes_of(llama, shorter)), part);
+    }
+    BOOST_TEST(sizes_of(llama, repeated("a")).size() == 1U);
+    BOOST_TEST(sizes_of(gpt2, repeated("7")).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_held_of_a_text_is_bounded) {
+    calm::pretokenizer const ours;
+    calm::piece_stream stream(ours);
+    std::string const part(std::size_t{1} << 17, 'x');
+    auto const said = calm::test::sentence_of<calm::error>([&] {
+        for (int i = 0; i < 80; ++i) stream.push(part, [](std::string_view) {});
+    });
+    BOOST_TEST(calm::test::has(said, "expected text with a break"), said);
 }
 
 BOOST_AUTO_TEST_CASE(long_runs_of_white_space_are_one_piece) {

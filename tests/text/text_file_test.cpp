@@ -21,7 +21,11 @@ constexpr calm::text_limits narrow{.line = 100, .file = 1000};
 strings documents_of(std::string const& path, calm::skipped_documents* skip = nullptr,
                      calm::text_limits const& limits = {}) {
     strings all;
-    calm::read_documents(path, limits, skip, [&](std::string_view document) { all.emplace_back(document); });
+    std::string document;
+    calm::read_documents(path, limits, skip, [&](std::string_view part, bool ends) {
+        document += part;
+        if (ends) all.push_back(std::exchange(document, {}));
+    });
     return all;
 }
 
@@ -166,6 +170,43 @@ BOOST_AUTO_TEST_CASE(what_is_unusual_but_well_formed_is_read) {
     BOOST_TEST(read("a.jsonl", line("last") + line("line").substr(0, 16)) == (strings{"last", "line"}));
     std::string const text(1'000'000, 'x');
     BOOST_TEST((read("a.jsonl.gz", gzip(line(text) + line("short"))) == strings{text, "short"}));
+}
+
+BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
+    calm::test::temporary_folder const folder;
+    auto const read = [&](std::string const& name, std::string const& content) {
+        return documents_of(folder.with(name, content));
+    };
+    auto const refused = [&](std::string const& name, std::string const& content) {
+        return sentence_of<calm::malformed_document>([&] { (void)read(name, content); });
+    };
+    BOOST_TEST(has(refused("a.txt", ""), "the file is empty"));
+    BOOST_TEST(has(refused("a.jsonl", ""), "only blank lines"));
+    BOOST_TEST(read("a.txt", "x") == strings{"x"});
+    BOOST_TEST(read("a.txt", "\n") == strings{"\n"});
+    BOOST_TEST(has(refused("a.jsonl", "x"), "line 1: no valid JSON"));
+    BOOST_TEST(read("a.txt", "no end") == strings{"no end"});
+    BOOST_TEST(read("a.jsonl", "{\"text\": \"no end\"}") == strings{"no end"});
+    std::string text;  // characters of one to four bytes, so that blocks end inside them
+    while (text.size() < 15'000'000) text += "aé中😀 ";
+    BOOST_TEST((read("a.txt", text) == strings{text}));
+    BOOST_TEST((read("a.txt.zst", zstd(text)) == strings{text}));
+    BOOST_TEST((read("a.jsonl", line(text) + line("b")) == strings{text, "b"}));
+    for (std::size_t const size : {131'071, 131'072, 131'073, 262'144})  // around a block
+        for (auto const* const end : {"", "é", "中", "😀"}) {
+            auto const one = std::string(size, 'x') + end + "y";
+            BOOST_TEST((read("a.txt", one) == strings{one}));
+            BOOST_TEST(has(refused("a.txt", std::string(size, 'x') + end + "\xff"),
+                           "byte " + std::to_string(size + std::string(end).size()) + ": no valid UTF-8"));
+            BOOST_TEST(has(refused("a.txt", std::string(size, 'x') + "\xf0\x9f\x98"),
+                           "byte " + std::to_string(size) + ": no valid UTF-8"));
+        }
+    // What is parsed of a line takes memory: little of it may be anything but text.
+    auto const many = refused("a.jsonl", "{\"a\": [" + std::string(3'000'000, ',') + "], \"text\": \"x\"}\n");
+    BOOST_TEST(has(many, "line 1: the line has more than 1048576 values and signs"), many);
+    BOOST_TEST(has(refused("a.jsonl", std::string(16'000'000, '[')), "more than 1048576 values"));
+    BOOST_TEST((read("a.jsonl", line(std::string(3'000'000, ',') + "\\\"" + std::string(3'000'000, '['))) ==
+                strings{std::string(3'000'000, ',') + "\"" + std::string(3'000'000, '[')}));
 }
 
 BOOST_AUTO_TEST_CASE(a_line_of_a_hundred_megabytes_is_one_too_many) {

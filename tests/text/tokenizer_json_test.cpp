@@ -62,6 +62,29 @@ calm::test::tokenizer_json_text small_file() {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(files_that_would_take_much_memory_are_refused) {
+    auto const refused = [](std::string const& text) {
+        try {
+            (void)calm::parse_tokenizer(text, "t");
+        } catch (calm::error const& wrong) {
+            BOOST_TEST((wrong.code() == calm::errc::tokenizer));
+            return std::string(wrong.what());
+        }
+        return std::string();
+    };
+    for (char const first : {'{', 'Y', ' '}) {
+        auto const said = refused(first + std::string(std::size_t{64} << 20, ' '));
+        BOOST_TEST(has(said, "t: expected a tokenizer of at most 67108864 bytes, found 67108865"), said);
+    }
+    for (auto const* const part : {"[", "0,", "\"\",", "{}", "0 "}) {
+        std::string text = "{";
+        while (text.size() < (std::size_t{9} << 20) * std::string(part).size()) text += part;
+        BOOST_TEST(has(refused(text), "t: expected at most 8388608 values and signs, found more"), part);
+    }
+    BOOST_TEST(has(refused("{" + std::string(9'000'000, ' ')), "no valid JSON"));
+    BOOST_TEST(has(refused("{\"" + std::string(9'000'000, ',') + "\\\\\": 1}"), "not understood"));
+}
+
 BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
     std::string all;
     for (int i = 0; i < 256; ++i) all += static_cast<char>(i);

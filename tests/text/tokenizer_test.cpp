@@ -153,6 +153,31 @@ BOOST_AUTO_TEST_CASE(any_bytes_survive_the_round_trip) {
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)trained.bytes(-1); }), "outside"));
 }
 
+BOOST_AUTO_TEST_CASE(a_text_in_parts_has_the_ids_of_the_whole) {
+    auto const words = tokenizer::train(sample_documents, 300);
+    calm::random_sequence random({.seed = 12});
+    calm::token_stream stream(words);  // one text after another
+    for (int round = 0; round < 200; ++round) {
+        std::string text;
+        for (auto i = random.below(300); i > 0; --i) text += "ab e\n1'\xc3\xa9\xff"[random.below(10)];
+        std::vector<token_id> ids;
+        for (std::string_view rest = text; !rest.empty();) {
+            auto const part = rest.substr(0, 1 + random.below(40));
+            stream.push(part, ids);
+            rest.remove_prefix(part.size());
+        }
+        stream.finish(ids);
+        BOOST_REQUIRE(ids == words.encode(text));
+    }
+    auto const symbols = tokenizer::markov();
+    calm::token_stream of_symbols(symbols);
+    std::vector<token_id> ids;
+    of_symbols.push("Ab", ids);
+    of_symbols.push("09", ids);
+    of_symbols.finish(ids);
+    BOOST_TEST(ids == symbols.encode("Ab09"));
+}
+
 BOOST_AUTO_TEST_CASE(every_short_string_and_every_kind_of_bad_utf8_survives) {
     auto const trained = tokenizer::train(sample_documents, 300);
     auto const survives = [&](std::string const& text) {

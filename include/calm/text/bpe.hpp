@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
 #include "calm/text/merge_list.hpp"
+#include "calm/text/piece_limit.hpp"
 #include "calm/text/token_table.hpp"
 
 namespace calm {
@@ -83,10 +83,9 @@ public:
 
     // Ranks from the lowest up, the places of each from left to right; every place joins the list of its rank once,
     // and is stale when its pair has another rank by then: a pair only grows, so it never has the same rank again.
-    // Takes time in proportion to the piece, but for sorting. Throws errc::data for a piece above 1 GiB.
+    // Takes time in proportion to the piece, but for sorting. Throws as require_piece.
     void merge_many(std::string_view piece, std::vector<token_id>& out) {
-        require(piece.size() <= std::size_t{1} << 30, errc::data,
-                "a piece of text without a break is longer than 1 GiB: divide the text");
+        require_piece(piece.size());
         auto const size = static_cast<std::uint32_t>(piece.size());
         parts_.clear();
         parts_.reserve(piece.size() + 1);

@@ -30,8 +30,12 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
                 ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
                 : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
     corpus made(encoder.specials());
-    document_visitor const add = [&](std::string_view document) {
-        return made.add([&](std::vector<token_id>& ids) { encoder.encode(document, ids); });
+    token_stream stream(encoder);
+    document_parts const add = [&](std::string_view part, bool ends) {
+        stream.push(part, made.open());
+        if (!ends) return std::size_t{0};
+        stream.finish(made.open());
+        return made.close();
     };
     std::uint64_t number = 0;
     for (auto const& source : document_sources(specs)) {
@@ -51,22 +55,29 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
                                          document_selection const& selection) {
     return detail::build_corpus(
         specs, words, selection,
-        [&](corpus&, std::string const& file, std::uint64_t& number, document_visitor const& add) {
+        [&](corpus&, std::string const& file, std::uint64_t& number, document_parts const& add) {
             document_source::visit_file(file, selection, number, add);
         });
 }
 
-// A vocabulary of V tokens from the selected documents (stories:N counts four bytes as a token). Throws as
-// tokenizer::train and visit_documents.
-[[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
-                                               document_selection const& selection) {
+// The pieces of the selected documents, counted to learn a vocabulary from (stories:N counts four bytes as a token).
+// Throws as visit_documents and bpe_trainer.
+[[nodiscard]] inline bpe_trainer counted_pieces(std::span<std::string const> specs,
+                                                document_selection const& selection) {
     require(!is_markov(specs), errc::usage, "the symbols of markov:N are its tokens: there is no vocabulary to learn");
     bpe_trainer trainer;
-    visit_documents(specs, selection, [&](std::string_view document) {
-        trainer.add(document);
-        return document.size() / 4 + 1;
+    visit_documents(specs, selection, [&](std::string_view part, bool ends) {
+        trainer.add_part(part);
+        if (ends) trainer.end_document();
+        return part.size() / 4 + 1;
     });
-    return tokenizer::train(trainer, vocabulary);
+    return trainer;
+}
+
+// A vocabulary of V tokens from the selected documents. Throws as counted_pieces and tokenizer::train.
+[[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
+                                               document_selection const& selection) {
+    return tokenizer::train(counted_pieces(specs, selection), vocabulary);
 }
 
 }  // namespace calm

@@ -17,7 +17,7 @@ namespace calm {
                                          document_selection const& selection, token_cache& cache) {
     return detail::build_corpus(
         specs, words, selection,
-        [&](corpus& made, std::string const& file, std::uint64_t& number, document_visitor const& add) {
+        [&](corpus& made, std::string const& file, std::uint64_t& number, document_parts const& add) {
             auto const kept = cache.tokens_of(file, words, selection);
             if (!kept) return document_source::visit_file(file, selection, number, add);
             entry_use const other = selection.use == split::train ? entry_use::evaluation : entry_use::training;

@@ -30,8 +30,14 @@ public:
     // Returns the number of ids appended.
     template <class Append>
     requires(std::is_invocable_v<Append, std::vector<token_id>&>) std::size_t add(Append&& append) {
-        std::size_t const before = ids_.size();
-        std::forward<Append>(append)(ids_);
+        std::forward<Append>(append)(open());
+        return close();
+    }
+    // The same by and by: the ids of the document go to the end of open(), and close() ends it and returns their
+    // number.
+    [[nodiscard]] std::vector<token_id>& open() { return ids_; }
+    std::size_t close() {
+        std::size_t const before = ends_.empty() ? 0 : ends_.back();
         if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
         ends_.push_back(ids_.size());
         return ids_.size() - before;

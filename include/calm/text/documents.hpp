@@ -39,21 +39,58 @@ struct document_selection {
 
 // Takes a document and returns how many tokens it made of it: a generated source of N tokens ends when N are reached.
 using document_visitor = std::function<std::size_t(std::string_view document)>;
+// The same of documents in parts, `ends` with the last of each: none is held in memory.
+using document_parts = std::function<std::size_t(std::string_view part, bool ends)>;
 
-// A document of more than 10,000 words is too long for training: calls visitor for each of its pieces, split at every
-// 10,000th U+0020, which is dropped. Returns the sum of what the visitor returned.
-[[gnu::cold]] inline std::size_t visit_pieces(std::string_view document, document_visitor const& visitor) {
-    std::size_t sum = 0;
-    std::size_t begin = 0;
-    std::size_t spaces = 0;
-    for (std::size_t at = document.find(' '); at != std::string_view::npos; at = document.find(' ', at + 1)) {
-        if (++spaces < 10'000) continue;
-        sum += visitor(document.substr(begin, at - begin));
-        begin = at + 1;
-        spaces = 0;
-    }
-    return sum + visitor(document.substr(begin));
+// Takes parts for a visitor of whole documents, which outlives it.
+[[nodiscard]] inline document_parts joined_for(document_visitor const& visitor) {
+    return [&visitor, held = std::string()](std::string_view part, bool ends) mutable {
+        if (ends && held.empty()) return visitor(part);
+        held += part;
+        return ends ? visitor(std::exchange(held, {})) : std::size_t{0};
+    };
 }
+
+// A document of more than 10,000 words is too long for training: passes on its pieces, split at every 10,000th U+0020,
+// which is dropped (spec 2). Text with few spaces is split before the character that would make a piece longer than
+// 1 MiB.
+class training_pieces {
+public:
+    static constexpr std::size_t most_spaces = 10'000;
+    static constexpr std::size_t longest = std::size_t{1} << 20;
+
+    // The visitor outlives it.
+    explicit training_pieces(document_parts const& visitor) : visitor_(visitor) {}
+
+    // Returns the sum of what the visitor returned.
+    std::size_t operator()(std::string_view part, bool ends) {
+        std::size_t sum = 0;
+        for (std::size_t end = end_of_piece(part); end != std::string_view::npos; end = end_of_piece(part)) {
+            sum += visitor_(part.substr(0, end), true);
+            part.remove_prefix(end + (spaces_ == most_spaces ? 1 : 0));
+            spaces_ = size_ = 0;
+        }
+        size_ += part.size();
+        if (ends) spaces_ = size_ = 0;
+        return ends || !part.empty() ? sum + visitor_(part, ends) : sum;
+    }
+
+private:
+    // Where the piece ends in this part, if it does.
+    std::size_t end_of_piece(std::string_view part) {
+        auto const room = part.substr(0, longest - size_);
+        for (std::size_t at = room.find(' '); at != std::string_view::npos; at = room.find(' ', at + 1))
+            if (++spaces_ == most_spaces) return at;
+        if (room.size() == part.size()) return std::string_view::npos;
+        std::size_t end = room.size();
+        while (end > 0 && (static_cast<std::uint8_t>(part[end]) & 0xc0) == 0x80) --end;
+        return end;
+    }
+
+    document_parts const& visitor_;
+    std::size_t spaces_ = 0;  // of the piece so far, and its bytes
+    std::size_t size_ = 0;
+};
 
 // One source: what files_of names, `stories:N`, or `markov:N` (one document of N symbols; of each split its own,
 // whatever the holdout).
@@ -79,6 +116,9 @@ public:
     // numbered on from `number`, which moves past them; generated ones count for themselves, as their number depends
     // on the visitor. Throws as read_documents.
     void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
+        visit(selection, number, joined_for(visitor));
+    }
+    void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
             for (auto const& file : files_) visit_file(file, selection, number, visitor);
@@ -87,11 +127,11 @@ public:
             split const own = selection.held ? split::train : selection.use;
             std::uint64_t made = 0;
             for (std::uint64_t i = 0; made < tokens_; ++i)
-                if (selection.takes(i)) made += visitor(story(selection.data_seed, own, i));
+                if (selection.takes(i)) made += visitor(story(selection.data_seed, own, i), true);
             return;
         }
         case kind::markov:
-            visitor(markov_chain(selection.data_seed).text(selection.use, static_cast<std::size_t>(tokens_)));
+            visitor(markov_chain(selection.data_seed).text(selection.use, static_cast<std::size_t>(tokens_)), true);
             return;
         }
     }
@@ -99,12 +139,20 @@ public:
     // The same of one file.
     static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
                            document_visitor const& visitor) {
-        read_documents(path, selection.limits, selection.skip, [&](std::string_view document) {
-            if (!selection.takes(number++)) return;
+        visit_file(path, selection, number, joined_for(visitor));
+    }
+    static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
+                           document_parts const& visitor) {
+        bool inside = false;
+        bool taken = false;
+        training_pieces pieces(visitor);
+        read_documents(path, selection.limits, selection.skip, [&](std::string_view part, bool ends) {
+            if (!std::exchange(inside, !ends)) taken = selection.takes(number++);
+            if (!taken) return;
             if (selection.use == split::train)
-                visit_pieces(document, visitor);
+                pieces(part, ends);
             else
-                visitor(document);
+                visitor(part, ends);
         });
     }
 
@@ -161,15 +209,20 @@ inline void require_documents(bool any, std::uint64_t all, document_selection co
 // training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
 // document_source, and errc::data where no document is selected.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
-                            document_visitor const& visitor) {
+                            document_parts const& visitor) {
     std::uint64_t number = 0;
     bool any = false;
-    document_visitor const noting = [&](std::string_view document) {
+    document_parts const noting = [&](std::string_view part, bool ends) {
         any = true;
-        return visitor(document);
+        return visitor(part, ends);
     };
     for (auto const& source : document_sources(specs)) source.visit(selection, number, noting);
     require_documents(any, number, selection);
+}
+
+inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
+                            document_visitor const& visitor) {
+    visit_documents(specs, selection, joined_for(visitor));
 }
 
 }  // namespace calm

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,23 +12,26 @@
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/tensor/utf8.hpp"
+#include "calm/text/json_size.hpp"
 #include "calm/text/line_reader.hpp"
 
 namespace calm {
 
 // Reads the field "text" of one JSON object after another; other fields are ignored, blank lines skipped. Holds one
-// line at a time. The file may be compressed (byte_stream). Errors of the text are errc::data and name file, line and
-// cause; after one the next call goes on with the next line.
+// line at a time, and its text; a line that is not mostly text is refused. The file may be compressed (byte_stream).
+// Errors of the text are errc::data and name file, line and cause; after one the next call goes on with the next line.
 class json_lines {
 public:
     // How long a line may be, in bytes: a longer one is no document but a missing line break.
     static constexpr std::size_t longest_line = std::size_t{64} << 20;
+    // How many values and signs a line may have: what is parsed of them takes memory.
+    static constexpr std::size_t most_values = std::size_t{1} << 20;
 
     // Throws errc::storage where the file cannot be opened.
     explicit json_lines(std::string path, std::size_t longest = longest_line) : lines_(std::move(path), longest) {}
 
-    // The next text into `text`; false at the end of the file.
-    [[nodiscard]] bool next(std::string& text) {
+    // The next text, valid until the next call; false at the end of the file.
+    [[nodiscard]] bool next(std::string_view& text) {
         while (lines_.next(line_)) {
             if (line_.find_first_not_of(" \t\r") == std::string::npos) continue;
             text = text_of_line();
@@ -35,6 +39,9 @@ public:
         }
         return false;
     }
+
+    // The number of the line that was last read, from 1.
+    [[nodiscard]] std::uint64_t number() const noexcept { return lines_.number(); }
 
 private:
     [[noreturn, gnu::cold]] void fail(std::string const& sentence, std::string const& place = "") const {
@@ -51,6 +58,9 @@ private:
     }
 
     [[nodiscard]] std::string_view text_of_line() {
+        if (!detail::json_has_at_most(line_, most_values))
+            fail("the line has more than " + std::to_string(most_values) +
+                 " values and signs: expected one object a line whose field \"text\" is most of it");
         line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
         simdjson::dom::element line;
         if (auto const code = parser_.parse(line_.data(), line_.size(), false).get(line); code != simdjson::SUCCESS)

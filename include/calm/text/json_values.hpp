@@ -26,6 +26,8 @@ public:
 
     explicit json_values(std::string path) : path_(std::move(path)) {}
 
+    [[nodiscard]] std::string const& path() const { return path_; }
+
     // An error of this file.
     [[noreturn]] void fail(std::string const& place, std::string const& sentence) const {
         throw error(errc::tokenizer, path_, place, sentence);

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/text/tokenizer_json.hpp"
 
@@ -15,7 +14,7 @@ namespace calm {
 // The tokenizer of a file's bytes: a JSON object as Hugging Face writes tokenizer.json, else `base64 rank` lines; those
 // of markov().lines() give markov(). Throws errc::tokenizer with path and the line or key in question.
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path) {
-    std::size_t const first = bytes.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+    std::size_t const first = bytes.substr(0, detail::largest_tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
     if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));
     return tokenizer::parse_lines(bytes, path);
 }
@@ -23,10 +22,7 @@ namespace calm {
 // Reads a file of either form, whatever its name. Throws what parse_tokenizer throws, and errc::storage if it cannot be
 // read.
 [[nodiscard]] inline tokenizer load_tokenizer(std::string const& path) {
-    static constexpr std::size_t longest = std::size_t{1} << 30;
     auto const file = mapped_file::open(path);
-    if (file.bytes().size() > longest)
-        throw error(errc::tokenizer, path, "", "expected at most 1 GiB, found more: this is no tokenizer file");
     return parse_tokenizer(file.text(), path);
 }
 

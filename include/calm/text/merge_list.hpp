@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "calm/text/keyed_hash.hpp"
 #include "calm/text/token.hpp"
 
 namespace calm {
@@ -47,7 +48,7 @@ private:
         return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
     }
 
-    std::unordered_map<std::uint64_t, std::int32_t> ranks_;
+    std::unordered_map<std::uint64_t, std::int32_t, keyed_hash> ranks_;
     std::vector<std::uint64_t> pairs_;  // by rank
     std::vector<token_id> merged_;      // by rank
 };

@@ -7,15 +7,18 @@
 #endif
 #include <pcre2.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/utf8.hpp"
+#include "calm/text/piece_limit.hpp"
+#include "calm/text/piece_syntax.hpp"
 
 namespace calm {
 
@@ -26,6 +29,17 @@ inline constexpr std::string_view piece_pattern =
 // GPT-2's, which a tokenizer.json means by ByteLevel alone.
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Patterns as published. They go back over single characters only, so they take time in proportion to the text, however
+// long a run of spaces is.
+inline constexpr std::array<std::string_view, 4> linear_patterns{
+    piece_pattern, gpt2_pattern,
+    // Qwen 2
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // o200k
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
 // The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own. Throws errc::tokenizer
 // where it does not tell.
@@ -44,22 +58,22 @@ public:
     // Patterns come from files: of the regular expressions' language only what means the same everywhere is taken, that
     // is alternatives, groups, look-ahead, (?i: ), classes, repetitions, \s, \S, \d, \p, \r, \n, \t and escaped signs.
     // Throws errc::tokenizer for another, and for one that may match nothing.
-    explicit pretokenizer(std::string_view pattern = piece_pattern) : pattern_(pattern) {
-        std::string const spelled = spelled_out(pattern);
+    explicit pretokenizer(std::string_view pattern = piece_pattern) :
+        pattern_(pattern),
+        is_linear_(std::find(linear_patterns.begin(), linear_patterns.end(), pattern) != linear_patterns.end()) {
+        std::string const spelled = detail::spelled_out(pattern);
         int code = 0;
         PCRE2_SIZE offset = 0;
-        code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP,
-                                  &code, &offset, nullptr));
+        code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_NO_START_OPTIMIZE, &code, &offset,
+                                  nullptr));
         require(code_ != nullptr, errc::tokenizer, "PCRE2 does not compile the pattern of pieces (error ", code,
                 "): expected a regular expression");
         std::uint32_t nothing = 0;
         pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &nothing);
         require(nothing == 0, errc::tokenizer, "expected a pattern whose pieces have characters, found one of none");
-        pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without JIT it is slower, not wrong
-        limits_.reset(pcre2_match_context_create(nullptr));
-        require(limits_ != nullptr, errc::memory, "no memory to match a pattern");
-        // These go back over single characters only: in proportion to the text, however long a run of spaces is.
-        if (pattern == piece_pattern || pattern == gpt2_pattern) pcre2_set_match_limit(limits_.get(), 0xffffffffu);
+        // Without JIT it is slower, not wrong.
+        pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
 
     // The one of piece_pattern in this process.
@@ -72,33 +86,56 @@ public:
     [[nodiscard]] std::string const& pattern() const { return pattern_; }
 
     // Calls piece(std::string_view) for every piece, in order; the pieces concatenated are the text. What lies between
-    // two matches is a piece, and so is a run of bytes that are no valid UTF-8. Throws errc::memory if the matcher runs
-    // out of it, or of patience with a pattern that is neither of those above.
-    void cut(std::string_view text, std::function<void(std::string_view)> const& piece) const {
-        std::unique_ptr<pcre2_match_data, match_deleter> const match(pcre2_match_data_create(1, nullptr));
-        require(match != nullptr, errc::memory, "no memory to match a pattern");
-        while (!text.empty()) {
-            std::size_t const valid = valid_prefix(text);
-            for (std::size_t at = 0; at < valid;) {
-                span const found = match_from(text.substr(0, valid), at, match.get());
-                if (found.begin > at) piece(text.substr(at, found.begin - at));
-                if (found.end > found.begin) piece(text.substr(found.begin, found.end - found.begin));
-                at = found.end;
-            }
-            std::size_t const invalid = invalid_prefix(text.substr(valid));
-            if (invalid > 0) piece(text.substr(valid, invalid));
-            text.remove_prefix(valid + invalid);
-        }
-    }
+    // two matches is a piece, and so is a run of bytes that are no valid UTF-8. Throws as piece_stream, but for no
+    // length of a piece.
+    template <class Piece> void cut(std::string_view text, Piece const& piece) const;
 
 private:
-    struct span {
-        std::size_t begin;
-        std::size_t end;
-    };
+    friend class piece_stream;
     struct code_deleter {
         void operator()(pcre2_code* code) const { pcre2_code_free(code); }
     };
+
+    std::string pattern_;
+    bool is_linear_;  // one of linear_patterns
+    std::unique_ptr<pcre2_code, code_deleter> code_;
+};
+
+// Cuts a text that comes in parts as if it came whole. A pattern that is none of linear_patterns may try very many
+// ways: the steps that all matches of a text may take together are bounded, by some for each of its bytes and some
+// more. So a run of some 10,000 spaces is always cut by what cuts in proportion to the text, a longer one perhaps not.
+class piece_stream {
+public:
+    // The pattern outlives it.
+    explicit piece_stream(pretokenizer const& pattern) :
+        pattern_(&pattern), match_(pcre2_match_data_create(1, nullptr)), limits_(pcre2_match_context_create(nullptr)) {
+        require(match_ != nullptr && limits_ != nullptr, errc::memory, "no memory to match a pattern");
+        pcre2_set_match_limit(limits_.get(), 0xffffffffu);
+        if (!pattern.is_linear_) pcre2_set_heap_limit(limits_.get(), 64 << 10);  // KiB
+    }
+
+    // Calls piece(std::string_view) for the pieces that end in what has come so far. Throws errc::data for one longer
+    // than longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out
+    // of it.
+    template <class Piece> void push(std::string_view part, Piece const& piece) {
+        steps_ += steps_a_byte * part.size();
+        if (held_.empty()) {
+            hold(part, cut(part, false, piece));
+        } else if (held_ += part; held_.size() >= enough_) {
+            std::string const all = std::move(held_);
+            hold(all, cut(all, false, piece));
+        }
+    }
+    // The same for what is left at the end; then another text may begin.
+    template <class Piece> void finish(Piece const& piece) {
+        cut(held_, true, piece);
+        held_.clear();
+        enough_ = 0;
+        steps_ = steps_a_text;
+    }
+
+private:
+    friend class pretokenizer;
     struct match_deleter {
         void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
     };
@@ -106,77 +143,110 @@ private:
         void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
     };
 
-    // The pattern with \s and \S spelled out, since PCRE2's own \s differs from White_Space. Refuses what other regular
-    // expressions understand otherwise or not at all.
-    static std::string spelled_out(std::string_view pattern) {
-        std::string const space =
-            R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-        auto const refuse = [](std::string_view what) {
-            throw error(errc::tokenizer, "\"" + std::string(what) +
-                                             "\" in the pattern of pieces is not understood: expected alternatives, "
-                                             "groups, classes, \\s, \\S, \\d, \\p{..} and repetitions");
-        };
-        require(pattern.size() <= 4096, errc::tokenizer, "expected a pattern of pieces of at most 4096 bytes");
-        require(valid_prefix(pattern) == pattern.size(), errc::tokenizer, "the pattern of pieces is no valid UTF-8");
-        std::string out;
-        bool in_class = false;
-        for (std::size_t i = 0; i < pattern.size(); ++i) {
-            char const c = pattern[i];
-            std::string_view const rest = pattern.substr(i);
-            if (c == '\\') {
-                char const escaped = rest.size() > 1 ? rest[1] : 'z';
-                bool const letter = (escaped >= 'a' && escaped <= 'z') || (escaped >= 'A' && escaped <= 'Z');
-                bool const digit = escaped >= '0' && escaped <= '9';
-                bool const known = std::string_view("sSdpPrnt").find(escaped) != std::string_view::npos;
-                bool const ascii = static_cast<std::uint8_t>(escaped) < 0x80;
-                if (digit || !ascii || (letter && !known) || (escaped == 'S' && in_class)) refuse(rest.substr(0, 2));
-                ++i;
-                if (rest.starts_with("\\p{") || rest.starts_with("\\P{")) {
-                    std::string_view const property = rest.substr(0, rest.find('}') + 1);
-                    if (property.empty()) refuse(rest.substr(0, 3));
-                    out += property;
-                    i += property.size() - 2;
-                } else if (escaped != 's' && escaped != 'S') {
-                    out += rest.substr(0, 2);
-                } else {
-                    out += in_class ? space : (escaped == 'S' ? "[^" : "[") + space + "]";
+    static constexpr std::uint64_t steps_a_byte = std::uint64_t{1} << 13;
+    static constexpr std::uint64_t steps_a_text = std::uint64_t{1} << 30;
+    static constexpr std::size_t more = ~std::size_t{0};
+
+    // Keeps what was not cut. What did not end in so much text is looked at again when there is twice as much.
+    void hold(std::string_view text, std::size_t done) {
+        held_.assign(text.substr(done));
+        require_piece(held_.size() > longest_piece && done > 0 ? 0 : held_.size());
+        enough_ = done > 0 ? 0 : 2 * held_.size();
+    }
+
+    // Cuts off the pieces whose end is known; returns where the rest begins. Of a text that has ended that is its end.
+    template <class Piece> std::size_t cut(std::string_view text, bool ended, Piece const& piece) {
+        std::size_t gap = 0;  // the end of the last piece: nothing matches between it and `at`
+        for (std::size_t at = 0; at < text.size();) {
+            std::size_t const valid = at + valid_prefix(text.substr(at));
+            std::size_t const end = valid + invalid_prefix(text.substr(valid));
+            bool const open = !ended && end == text.size();  // the characters up to `valid` may go on
+            while (at < valid) {
+                std::size_t const size = match_at(text.substr(at, valid - at), open && !starts_invalid(text, valid));
+                if (size == more) return gap;
+                if (size == 0) {
+                    at += first_character(text.substr(at)).size;
+                    continue;
                 }
-                continue;
+                if (at > gap) piece(text.substr(gap, at - gap));
+                piece(text.substr(at, size));
+                gap = at += size;
             }
-            if (in_class) {
-                if (c == '[' || rest.starts_with("&&")) refuse(rest.substr(0, 2));
-                in_class = c != ']';
-            } else if (c == '[') {
-                in_class = true;
-                if (rest.starts_with("[]") || rest.starts_with("[^]")) refuse(rest.substr(0, 3));
-            } else if (c == '^' || c == '$' || c == '.' || rest.starts_with("(*") || rest.starts_with("}+")) {
-                refuse(rest.substr(0, 2));
-            } else if (rest.starts_with("(?") && !rest.starts_with("(?:") && !rest.starts_with("(?i:") &&
-                       !rest.starts_with("(?=") && !rest.starts_with("(?!")) {
-                refuse(rest.substr(0, 4));
-            }
-            out += c;
+            if (open && gap < text.size()) return gap;
+            if (at > gap) piece(text.substr(gap, at - gap));
+            if (end > valid) piece(text.substr(valid, end - valid));
+            gap = at = end;
         }
-        return out;
+        return gap;
+    }
+    static bool starts_invalid(std::string_view text, std::size_t at) {
+        return at < text.size() && first_character(text.substr(at)).kind == utf8_kind::invalid;
     }
 
-    // The first match that begins at `at` or later; none is an empty one at the end.
-    span match_from(std::string_view text, std::size_t at, pcre2_match_data* match) const {
-        auto const run = [&](std::uint32_t options) {
-            return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, options, match,
-                               limits_.get());
-        };
-        int code = run(PCRE2_NO_UTF_CHECK);
-        if (code == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
-        if (code < 0) code = run(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);  // the interpreter takes its stack from the heap
+    // The length of the match that begins with the text, 0 for none; `more` where that depends on what follows.
+    std::size_t match_at(std::string_view text, bool open) {
+        return pattern_->is_linear_ ? matched(run(text, open)) : match_in_steps(text, open);
+    }
+
+    // Of a pattern that nobody vouches for: first in few characters and going back few times, then in more and more
+    // often. A match goes through what it is shown once for every time that it goes back.
+    std::size_t match_in_steps(std::string_view text, bool open) {
+        std::size_t shown = 64;
+        for (std::uint32_t back = 64;;) {
+            bool const all = shown >= text.size();
+            std::size_t size = std::min(shown, text.size());
+            while (!all && (static_cast<std::uint8_t>(text[size]) & 0xc0) == 0x80) --size;
+            std::uint64_t const cost = std::uint64_t{back} * size;
+            if (cost > steps_) refuse_pattern();
+            steps_ -= cost;
+            pcre2_set_match_limit(limits_.get(), back);
+            int const code = run(text.substr(0, size), open || !all);
+            if (code == PCRE2_ERROR_PARTIAL && !all) {
+                shown *= 4;
+            } else if (code == PCRE2_ERROR_MATCHLIMIT) {
+                back *= 4;  // the steps are used up long before this overflows
+            } else if (code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) {
+                refuse_pattern();
+            } else {
+                return matched(code);
+            }
+        }
+    }
+    [[noreturn, gnu::cold]] static void refuse_pattern() {
+        throw error(errc::tokenizer, "the pattern of pieces tries too many ways to match this text: expected one that "
+                                     "cuts text in proportion to its length, as those of published tokenizers do");
+    }
+
+    // What PCRE2 answers.
+    int run(std::string_view text, bool open) {
+        auto const* const at = reinterpret_cast<PCRE2_SPTR>(text.data());
+        std::uint32_t const partial = open ? PCRE2_PARTIAL_HARD : 0;
+        auto const* const code = pattern_->code_.get();
+        int const found = pcre2_jit_match(code, at, text.size(), 0, partial, match_.get(), limits_.get());
+        if (found != PCRE2_ERROR_JIT_STACKLIMIT && found != PCRE2_ERROR_JIT_BADOPTION) return found;
+        // The interpreter takes its stack from the heap.
+        return pcre2_match(code, at, text.size(), 0, partial | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
+                           limits_.get());
+    }
+    std::size_t matched(int code) const {
+        if (code == PCRE2_ERROR_PARTIAL) return more;
+        if (code == PCRE2_ERROR_NOMATCH) return 0;
         require(code >= 0, errc::memory, "PCRE2 could not match a piece of text (error ", code, ")");
-        auto const* const ends = pcre2_get_ovector_pointer(match);
-        return {ends[0], ends[1]};
+        return pcre2_get_ovector_pointer(match_.get())[1];
     }
 
-    std::string pattern_;
-    std::unique_ptr<pcre2_code, code_deleter> code_;
+    pretokenizer const* pattern_;
+    std::unique_ptr<pcre2_match_data, match_deleter> match_;
     std::unique_ptr<pcre2_match_context, context_deleter> limits_;
+    std::string held_;
+    std::size_t enough_ = 0;  // bytes of it that are worth another look
+    std::uint64_t steps_ = steps_a_text;
 };
+
+template <class Piece> void pretokenizer::cut(std::string_view text, Piece const& piece) const {
+    piece_stream whole(*this);
+    whole.steps_ += piece_stream::steps_a_byte * text.size();
+    whole.cut(text, true, piece);
+}
 
 }  // namespace calm

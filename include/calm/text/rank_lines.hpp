@@ -28,6 +28,7 @@ namespace calm {
 // The tokens of such lines, ids are ranks. Blank lines and a carriage return before the end of a line are passed over.
 // Throws errc::tokenizer with `path` and the line.
 [[nodiscard]] inline token_table parse_rank_lines(std::string_view text, std::string const& path) {
+    detail::require_tokenizer_size(path, text.size());
     token_table table;
     for (std::size_t number = 1; !text.empty(); ++number) {
         auto const fail = [&](std::string const& sentence) {

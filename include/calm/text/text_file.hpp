@@ -1,6 +1,7 @@
 #pragma once
 // One file of text, document by document.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,10 +36,10 @@ enum class text_format {
     return std::nullopt;
 }
 
-// How long a document may be, in bytes, for it is held in memory: more is refused.
+// How long a document may be, in bytes: more is refused.
 struct text_limits {
-    std::size_t line = json_lines::longest_line;  // a line of a .jsonl or .json, decompressed
-    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed
+    std::size_t line = json_lines::longest_line;  // held in memory
+    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed: read in parts, so that it may be large
 };
 
 // The error of a malformed document that ends the work: it would be left out where skipped documents are counted.
@@ -64,36 +65,69 @@ struct skipped_documents {
 
 namespace detail {
 
-// A .txt file into `text`: its bytes as they are, without a byte order mark.
-[[gnu::cold]] inline void read_document(std::string const& path, std::size_t longest, std::string& text) {
+// The bytes of a .txt in parts that end with whole characters, but for bytes that are none: calls part(bytes, ended),
+// once more at the end.
+template <class Part> void read_parts(std::string const& path, Part const& part) {
+    byte_stream bytes(path);
+    std::string held;
+    for (auto block = bytes.next(); !block.empty(); block = bytes.next()) {
+        held += block;
+        if (held.size() < 4) continue;  // as long as the longest mark or character
+        std::size_t whole = held.size() - std::min<std::size_t>(held.size(), 3);
+        while (whole < held.size() && first_character(std::string_view(held).substr(whole)).kind != utf8_kind::prefix)
+            ++whole;
+        part(std::string_view(held).substr(0, whole), false);
+        held.erase(0, whole);
+    }
+    part(std::string_view(held), true);
+}
+
+inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+// Throws errc::data unless a file is one document of UTF-8 of at most `longest` bytes.
+[[gnu::cold]] inline void check_document(std::string const& path, std::size_t longest) {
     auto const fail = [&](std::string const& place, std::string const& sentence) {
         throw error(errc::data, path, place, sentence);
     };
-    text.clear();
-    byte_stream bytes(path);
-    for (auto part = bytes.next(); !part.empty(); part = bytes.next()) {
-        if (part.size() > longest - text.size())
+    std::size_t at = 0;
+    bool has_text = false;
+    read_parts(path, [&](std::string_view part, bool) {
+        auto const byte = [&](std::size_t i) { return "byte " + std::to_string(at + i); };
+        if (part.size() > longest - at)
             fail("", "the file has more than " + std::to_string(longest) +
                          " bytes, too much for one document: cut it into several, or write JSON lines");
-        text += part;
-    }
-    if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
-        fail("byte 0", "the file is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)");
-    if (std::size_t const valid = valid_prefix(text); valid < text.size())
-        fail("byte " + std::to_string(valid), "no valid UTF-8: convert the file (iconv -f LATIN1 -t UTF-8, say)");
-    if (std::size_t const at = text.find('\0'); at != std::string::npos)
-        fail("byte " + std::to_string(at), "a byte of zero, which no text has: is it a file of another kind?");
-    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
-    if (text.empty()) fail("", "the file is empty: give a file with text in it");
+        if (at == 0 && (part.starts_with("\xff\xfe") || part.starts_with("\xfe\xff")))
+            fail(byte(0), "the file is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)");
+        if (std::size_t const valid = valid_prefix(part); valid < part.size())
+            fail(byte(valid), "no valid UTF-8: convert the file (iconv -f LATIN1 -t UTF-8, say)");
+        if (std::size_t const zero = part.find('\0'); zero != std::string_view::npos)
+            fail(byte(zero), "a byte of zero, which no text has: is it a file of another kind?");
+        has_text = has_text || !(part.empty() || (at == 0 && part == byte_order_mark));
+        at += part.size();
+    });
+    if (!has_text) fail("", "the file is empty: give a file with text in it");
 }
 
 }  // namespace detail
 
-// Visits the documents of a file in order, held one at a time. What is malformed ends the work with a
-// malformed_document, of errc::data, that names file, line or byte, and cause; or, where `skip` is given, is left out
-// and counted there: one line, or what remains of a damaged compressed file, or a whole .txt.
+// Takes documents in parts that end with whole characters, `ends` with the last of each.
+using part_visitor = std::function<void(std::string_view part, bool ends)>;
+
+// Visits the documents of a file in order. A line of JSON is one part; a .txt is read twice, once to see that it is
+// well-formed, and never held whole. What is malformed ends the work with a malformed_document, of errc::data, that
+// names file, line or byte, and cause; or, where `skip` is given, is left out and counted there: one line, or what
+// remains of a damaged compressed file, or a whole .txt. What the visitor throws of errc::data without a path is thrown
+// with that of the file.
 [[gnu::cold]] inline void read_documents(std::string const& path, text_limits const& limits, skipped_documents* skip,
-                                         std::function<void(std::string_view)> const& visitor) {
+                                         part_visitor const& visitor) {
+    auto const visit = [&](std::string_view part, bool ends, std::string const& place) {
+        try {
+            visitor(part, ends);
+        } catch (error const& wrong) {
+            if (wrong.code() != errc::data || !wrong.path().empty()) throw;
+            throw error(errc::data, path, place, wrong.what());
+        }
+    };
     // Whether there is a further document; `read` says.
     auto const another = [&](auto const& read) {
         for (;;) {
@@ -106,20 +140,24 @@ namespace detail {
             }
         }
     };
-    std::string text;
     if (text_format_of(path) == text_format::document) {
-        bool read = false;
-        if (another(
-                [&] { return !std::exchange(read, true) && (detail::read_document(path, limits.file, text), true); }))
-            visitor(text);
+        bool checked = false;
+        if (!another(
+                [&] { return !std::exchange(checked, true) && (detail::check_document(path, limits.file), true); }))
+            return;
+        bool begun = false;
+        detail::read_parts(path, [&](std::string_view part, bool ended) {
+            if (!std::exchange(begun, true) && part.starts_with(detail::byte_order_mark)) part.remove_prefix(3);
+            visit(part, ended, "");
+        });
         return;
     }
     json_lines lines(path, limits.line);
     std::uint64_t seen = skip != nullptr ? skip->count : 0;
     bool any = false;
-    while (another([&] { return lines.next(text); })) {
+    for (std::string_view text; another([&] { return lines.next(text); });) {
         any = true;
-        visitor(text);
+        visit(text, true, "line " + std::to_string(lines.number()));
     }
     if (any || (skip != nullptr && skip->count > seen)) return;
     malformed_document const blank(

@@ -138,10 +138,11 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
 [[gnu::cold]] inline token_file_facts token_cache::expected_facts(std::string const& file, struct stat const& now,
                                                                   tokenizer const& words, text_limits const& limits) {
     token_file_facts facts;
-    // Ids follow from the tokenizer and from what its matcher takes for a letter.
+    // Ids follow from the tokenizer, from what its matcher takes for a letter, and from where documents are split.
     sha256 hash;
     hash.add(words.fingerprint());
     hash.add(unicode_version());
+    hash.add_u32(training_pieces::longest);
     facts.tokenizer = detail::characters<64>(hash.hex());
     facts.size = static_cast<std::uint64_t>(now.st_size);
     facts.sample = detail::sample_of_file(file, facts.size);
@@ -219,21 +220,45 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
 
 [[gnu::cold]] inline void token_cache::make(std::string const& file, token_file_facts facts, tokenizer const& words,
                                             document_selection const& selection, token_file_writer& writer) {
-    skipped_documents skipped;
+    constexpr std::size_t slice = std::size_t{1} << 20;  // bytes whose ids are held
     std::vector<token_id> ids;
-    auto const add = [&](std::string_view text, entry_use use) {
+    token_stream stream(words);
+    auto const write = [&] {
+        writer.add(ids);
         ids.clear();
-        words.encode(text, ids);
-        writer.add(ids, use);
-        return std::size_t{1};
     };
-    read_documents(
-        file, selection.limits, selection.skip != nullptr ? &skipped : nullptr, [&](std::string_view document) {
-            bool const is_long = visit_pieces(document, [](std::string_view) { return 1; }) > 1;
-            add(document, is_long ? entry_use::evaluation : entry_use::both);
-            if (is_long)
-                visit_pieces(document, [&](std::string_view piece) { return add(piece, entry_use::training); });
-        });
+    auto const add = [&](std::string_view part, bool ends, entry_use use) {
+        for (; !part.empty(); part.remove_prefix(std::min(part.size(), slice))) {
+            stream.push(part.substr(0, slice), ids);
+            write();
+        }
+        if (!ends) return;
+        stream.finish(ids);
+        write();
+        writer.end(use);
+    };
+    document_parts const add_piece = [&](std::string_view part, bool ends) {
+        add(part, ends, entry_use::training);
+        return std::size_t{0};
+    };
+    document_parts const count = [](std::string_view, bool ends) { return std::size_t{ends}; };
+    skipped_documents skipped;
+    training_pieces counted(count);
+    training_pieces pieces(add_piece);
+    std::size_t found = 0;
+    bool again = false;
+    read_documents(file, selection.limits, selection.skip != nullptr ? &skipped : nullptr,
+                   [&](std::string_view part, bool ends) {
+                       found += counted(part, ends);
+                       bool const is_long = found > 1;
+                       add(part, ends, is_long ? entry_use::evaluation : entry_use::both);
+                       if (!ends) return;
+                       found = 0;
+                       again = is_long && text_format_of(file) == text_format::document;
+                       if (is_long && !again) pieces(part, true);
+                   });
+    if (again)  // the document came in parts
+        read_documents(file, selection.limits, nullptr, std::ref(pieces));
     facts.content = detail::content_of_file(file);
     facts.skipped = skipped.count;
     std::string_view const first = skipped.reasons.empty() ? std::string_view() : skipped.reasons.front();

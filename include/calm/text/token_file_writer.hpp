@@ -39,12 +39,18 @@ public:
     // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
     [[nodiscard]] bool is_late() const noexcept { return waited_; }
 
-    // Appends an entry. Throws errc::storage.
-    void add(std::span<token_id const> ids, entry_use use) {
+    // An entry: its ids, in any number of parts, then its end.
+    void add(std::span<token_id const> ids) {
         append(std::as_bytes(ids));
         tokens_ += ids.size();
+    }
+    void end(entry_use use) {
         ends_.push_back(tokens_ | static_cast<std::uint64_t>(use) << 62);
         documents_ += use != entry_use::training;
+    }
+    void add(std::span<token_id const> ids, entry_use use) {
+        add(ids);
+        end(use);
     }
     // How many documents were added.
     [[nodiscard]] std::uint64_t documents() const noexcept { return documents_; }

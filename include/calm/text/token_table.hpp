@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "calm/text/keyed_hash.hpp"
 #include "calm/text/token.hpp"
 
 namespace calm {
 
 // Tokens numbered from 0 in the order they are added. Finding one of one or two bytes is a look into an array, of more
-// a hash of its bytes.
+// a keyed hash of its bytes.
 class token_table {
 public:
     // How many ids there are.
@@ -67,30 +67,8 @@ private:
         return token.size() == 1 ? byte(0) : 256 + 256 * byte(0) + byte(1);
     }
 
-    // Of three bytes or more: words of eight, the last of which may overlap the one before.
-    static std::uint32_t hash_of(std::string_view token) {
-        std::uint64_t hash = token.size();
-        auto const mix = [&](std::uint64_t word) {
-            hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-            hash ^= hash >> 32;
-        };
-        char const* const data = token.data();
-        std::size_t const size = token.size();
-        if (size < 4) {
-            mix(word_of<std::uint16_t>(data) | std::uint64_t{static_cast<std::uint8_t>(data[2])} << 16);
-        } else if (size < 8) {
-            mix(word_of<std::uint32_t>(data) | std::uint64_t{word_of<std::uint32_t>(data + size - 4)} << 32);
-        } else {
-            for (std::size_t at = 0; at + 8 < size; at += 8) mix(word_of<std::uint64_t>(data + at));
-            mix(word_of<std::uint64_t>(data + size - 8));
-        }
-        return static_cast<std::uint32_t>(hash);
-    }
-
-    template <class Word> static Word word_of(char const* from) {
-        Word word = 0;
-        std::memcpy(&word, from, sizeof(Word));
-        return word;
+    [[nodiscard]] std::uint32_t hash_of(std::string_view token) const {
+        return static_cast<std::uint32_t>(hash_(token));
     }
 
     // The slot that holds a token, or the free one where it belongs. The number of slots is a power of two.
@@ -118,6 +96,7 @@ private:
         for (token_id id = 0; id < size(); ++id) enter(id);
     }
 
+    keyed_hash hash_;
     std::string text_;               // all tokens, one after another
     std::vector<std::size_t> ends_;  // where each ends in text_
     std::vector<token_id> short_;    // ids of tokens of one byte, then of two

@@ -104,15 +104,8 @@ public:
                 ids.push_back(id);
             }
         } else {
-            bpe_merger merger(v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr});
-            v_.pattern->cut(text, [&](std::string_view piece) {
-                token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
-                if (whole >= 0) {
-                    ids.push_back(whole);
-                } else {
-                    merger.merge(piece, ids);
-                }
-            });
+            bpe_merger merger = merging();
+            v_.pattern->cut(text, [&](std::string_view piece) { encode_piece(piece, merger, ids); });
         }
     }
 
@@ -177,7 +170,44 @@ public:
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
 
 private:
+    friend class token_stream;
+
+    [[nodiscard]] bpe_merger<merge_rules> merging() const {
+        return {v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}};
+    }
+    void encode_piece(std::string_view piece, bpe_merger<merge_rules>& merger, std::vector<token_id>& ids) const {
+        token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
+        if (whole >= 0) {
+            ids.push_back(whole);
+        } else {
+            merger.merge(piece, ids);
+        }
+    }
+
     vocabulary v_;
+};
+
+// The ids of a text that comes in parts, as tokenizer::encode gives them of the whole; holds what of it may still be
+// one piece. The tokenizer outlives it.
+class token_stream {
+public:
+    explicit token_stream(tokenizer const& words) :
+        words_(words), merger_(words.merging()), pieces_(*words.v_.pattern) {}
+
+    // Appends the ids that the parts so far decide. Throws as tokenizer::encode, and as piece_stream.
+    void push(std::string_view part, std::vector<token_id>& ids) {
+        if (words_.is_markov()) return words_.encode(part, ids);
+        pieces_.push(part, [&](std::string_view piece) { words_.encode_piece(piece, merger_, ids); });
+    }
+    // Appends the rest; then another text may begin.
+    void finish(std::vector<token_id>& ids) {
+        pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, merger_, ids); });
+    }
+
+private:
+    tokenizer const& words_;
+    bpe_merger<merge_rules> merger_;
+    piece_stream pieces_;
 };
 
 inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path) {

@@ -16,6 +16,7 @@
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/text/byte_letters.hpp"
+#include "calm/text/json_size.hpp"
 #include "calm/text/json_values.hpp"
 #include "calm/text/merge_list.hpp"
 #include "calm/text/merge_order.hpp"
@@ -32,6 +33,10 @@ public:
     explicit tokenizer_json_reader(std::string path) : json_values(std::move(path)) {}
 
     [[nodiscard]] vocabulary read(std::string_view json) {
+        require_tokenizer_size(path(), json.size());
+        if (!json_has_at_most(json, most_values))
+            fail("", "expected at most " + std::to_string(most_values) +
+                         " values and signs, found more: the file is of another kind");
         if (json.starts_with("\xef\xbb\xbf")) json.remove_prefix(3);
         simdjson::padded_string const padded(json);
         element root;
@@ -55,6 +60,9 @@ public:
     }
 
 private:
+    // A token takes four (name, colon, id, comma) and a merge up to six, which 300,000 tokens do not reach three times.
+    static constexpr std::size_t most_values = std::size_t{8} << 20;
+
     struct added_token {
         token_id id;
         std::string place;

@@ -45,6 +45,16 @@ namespace detail {
 
 // Longer tokens are taken for damage.
 inline constexpr std::size_t longest_token = std::size_t{1} << 20;
+// Larger files too: those of published tokenizers, of up to 300,000 tokens, have at most 35 MB.
+inline constexpr std::size_t largest_tokenizer_file = std::size_t{64} << 20;
+
+// Throws errc::tokenizer for a file of so many bytes that is larger.
+inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
+    if (bytes > largest_tokenizer_file)
+        throw error(errc::tokenizer, path, "",
+                    sentence("expected a tokenizer of at most ", largest_tokenizer_file, " bytes, found ", bytes,
+                             ": the file is of another kind"));
+}
 
 // The first byte that is no token of a table, or -1.
 inline int missing_byte(token_table const& table) {

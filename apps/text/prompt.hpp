@@ -1,0 +1,31 @@
+#pragma once
+// What a text may begin with.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "calm/sample/generate.hpp"
+#include "calm/text/tokenizer.hpp"
+
+namespace calm::apps {
+
+inline constexpr std::size_t longest_prompt = std::size_t{1} << 20;  // bytes
+
+// The tokens of a prompt, without BOS; K are a patch. Throws errc::data for one that is longer than longest_prompt, or
+// has more patches than the model has positions, or none; it is never cut.
+inline std::vector<token_id> prompt_tokens(std::string const& prompt, tokenizer const& words, index_t K,
+                                           index_t positions) {
+    require(prompt.size() <= longest_prompt, errc::data, "expected a prompt of at most ", longest_prompt,
+            " bytes, found ", prompt.size());
+    auto tokens = words.encode(prompt);
+    auto const special = words.specials();
+    auto const all = padded_prompt(detail::after_bos(special, tokens), K, special.pad, true);
+    require(!all.empty(), errc::data, "expected a prompt, found none: the vocabulary has no BOS to begin with");
+    auto const patches = static_cast<index_t>(all.size()) / K;
+    require(patches <= positions, errc::data, "expected a prompt of at most ", positions, " patches of ", K,
+            " tokens, the model's max_position_embeddings, found ", patches, ": shorten it");
+    return tokens;
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,71 @@
+#pragma once
+// How often each piece of a text occurs, in bounded memory.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/text/token_table.hpp"
+
+namespace calm {
+
+// Pieces of at least two bytes, numbered in the order in which they were first added.
+class piece_counts {
+public:
+    // The distinct pieces kept have at most so many bytes together. When another would make them more, the rarest are
+    // forgotten, all of a count alike, until half is free; one that comes again begins at 1.
+    static constexpr std::size_t most_bytes = std::size_t{8} << 20;
+
+    explicit piece_counts(std::size_t most = most_bytes) : most_(most) {}
+
+    void add(std::string_view piece) {
+        if (piece.size() < 2) return;
+        if (token_id const found = pieces_.find(piece); found >= 0) {
+            ++counts_[static_cast<std::size_t>(found)];
+            return;
+        }
+        if (bytes_ > 0 && bytes_ + piece.size() > most_) forget_the_rarest();
+        pieces_.add(piece);
+        counts_.push_back(1);
+        bytes_ += piece.size();
+    }
+
+    [[nodiscard]] std::size_t size() const { return counts_.size(); }
+    [[nodiscard]] std::string_view piece(std::size_t i) const { return pieces_.bytes(static_cast<token_id>(i)); }
+    [[nodiscard]] std::int64_t count(std::size_t i) const { return counts_[i]; }
+    // Of all pieces.
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    // How many pieces were, each time that it was.
+    [[nodiscard]] std::uint64_t forgotten() const { return forgotten_; }
+
+private:
+    void forget_the_rarest() {
+        std::vector<std::pair<std::int64_t, std::size_t>> sizes(size());
+        for (std::size_t i = 0; i < size(); ++i) sizes[i] = {-counts_[i], piece(i).size()};
+        std::sort(sizes.begin(), sizes.end());
+        std::size_t kept = 0;
+        std::size_t room = most_ / 2;
+        while (kept < sizes.size() && sizes[kept].second <= room) room -= sizes[kept++].second;
+        std::int64_t const rarest = kept < sizes.size() ? -sizes[kept].first : 0;
+        piece_counts left(most_);
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (counts_[i] <= rarest) continue;
+            left.pieces_.add(piece(i));
+            left.counts_.push_back(counts_[i]);
+            left.bytes_ += piece(i).size();
+        }
+        left.forgotten_ = forgotten_ + (size() - left.size());
+        *this = std::move(left);
+    }
+
+    std::size_t most_;
+    token_table pieces_;
+    std::vector<std::int64_t> counts_;
+    std::size_t bytes_ = 0;
+    std::uint64_t forgotten_ = 0;
+};
+
+}  // namespace calm

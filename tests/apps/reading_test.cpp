@@ -1,0 +1,76 @@
+// What programs hold of a large text, as the system counts it.
+
+#include <boost/test/unit_test.hpp>
+
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <fstream>
+#include <string>
+
+#include "calm/tensor/random.hpp"
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace {
+
+constexpr std::size_t megabyte = 1'000'000;
+constexpr long most = 300;  // MB of memory
+
+// The most memory that any program took so far, in MB.
+long most_taken() {
+    struct rusage all {};
+    ::getrusage(RUSAGE_CHILDREN, &all);
+    return all.ru_maxrss / 1000;
+}
+
+// Some megabytes of words, many of them met once.
+std::string words_of(std::size_t size) {
+    calm::random_sequence random({.seed = 9});
+    std::string text;
+    text.reserve(size + 16);
+    while (text.size() < size) {
+        bool const rare = random.below(8) == 0;
+        std::uint32_t number = rare ? random.next() : random.below(5000) * 7919;
+        for (; number > 0; number /= 26) text += static_cast<char>('a' + number % 26);
+        text += ' ';
+    }
+    return text;
+}
+
+// Writes 64 MB of them, each time after `before` and before `after`.
+void write_large(temporary_folder const& folder, std::string const& name, std::string const& before,
+                 std::string const& after) {
+    auto const text = words_of(8 * megabyte);
+    std::ofstream file(folder.path(name), std::ios::binary);
+    for (int i = 0; i < 64; ++i)
+        file << before << std::string_view(text).substr(static_cast<std::size_t>(i) % 8 * megabyte, megabyte) << after;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_vocabulary_is_learned_of_text_that_is_never_held) {
+    temporary_folder const folder;
+    write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");
+    write_large(folder, "a.txt", "", "");
+    for (auto const* const name : {"a.jsonl", "a.txt"}) {
+        auto const made = run_in(folder, std::string("train tokenizer --vocabulary 1000 --out words --data ") + name);
+        BOOST_TEST(made.status == 0, made.err);
+        BOOST_TEST(most_taken() < most, name);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(text_without_a_break_is_refused_before_it_takes_memory) {
+    temporary_folder const folder;
+    std::ofstream file(folder.path("a.txt"), std::ios::binary);
+    for (int i = 0; i < 64; ++i) file << std::string(megabyte, static_cast<char>('a' + i % 26));
+    file.close();
+    auto const refused = run_in(folder, "train tokenizer --vocabulary 300 --out words --data a.txt");
+    BOOST_TEST(refused.status == 4, refused.err);
+    BOOST_TEST(has(refused.err, "a.txt: expected text with a break"), refused.err);
+    BOOST_TEST(most_taken() < most);
+}
