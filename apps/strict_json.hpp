@@ -21,8 +21,8 @@ nlohmann::json strict_json(std::string const& text);
 std::string json_line(nlohmann::json const& value);
 std::string json_line(nlohmann::ordered_json const& value);
 
-// Calls f(line, value) for each line of a file that is a JSON object. Others, and those longer than longest_json, are none of
-// ours or were interrupted: they are passed over. Throws errc::storage where the file cannot be read.
+// Calls f(line, value) for each line of a file that is a JSON object. Others, and those longer than longest_json, are
+// none of ours or were interrupted: they are passed over. Throws errc::storage where the file cannot be read.
 void each_json_line(std::string const& path,
                     std::function<void(std::string_view line, nlohmann::json const& object)> const& f);
 

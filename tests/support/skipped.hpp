@@ -15,8 +15,8 @@ inline std::vector<std::string>& skipped_cases() {
 }
 
 // The case that is running, or the one given, is skipped; it returns without a check.
-inline void skip(std::string const& why, boost::unit_test::test_unit_id test =
-                                             boost::unit_test::framework::current_test_unit().p_id) {
+inline void skip(std::string const& why,
+                 boost::unit_test::test_unit_id test = boost::unit_test::framework::current_test_unit().p_id) {
     auto const name = boost::unit_test::framework::get(test, boost::unit_test::TUT_ANY).full_name();
     skipped_cases().push_back(name + ": " + why);
 }
