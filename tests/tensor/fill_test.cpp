@@ -21,7 +21,9 @@ using calm::stream;
 
 using vector_shape = extents<calm::dyn>;
 constexpr key k{0xFEDCBA9876543210ULL, stream::head_noise, 3};
-constexpr std::array<std::uint64_t, 4> starts{0, 3, (std::uint64_t{1} << 34) - 70, (std::uint64_t{1} << 40) + 2};
+// Blocks of four; the second word of their counter begins at 2^34 elements, in an even block or in an odd one.
+constexpr std::array<std::uint64_t, 5> starts{0, 3, (std::uint64_t{1} << 34) - 70, (std::uint64_t{1} << 34) - 68,
+                                              (std::uint64_t{1} << 40) + 2};
 
 using real_types = std::tuple<float, double>;
 

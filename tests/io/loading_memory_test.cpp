@@ -1,0 +1,93 @@
+// A model of any layout is loaded in the memory of its weights and 64 MiB: no reader holds them twice.
+
+#include <boost/test/unit_test.hpp>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "calm/io/convert_model.hpp"
+#include "calm/io/model_directory.hpp"
+#include "calm/model/resident.hpp"
+#include "support/small.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/torch_file.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool is_sanitized = true;  // it has memory of its own, without bounds
+#else
+constexpr bool is_sanitized = false;
+#endif
+
+// 80 MiB of F32: what is held twice does not fit.
+constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 18;
+constexpr rlim_t allowance = rlim_t{64} << 20;
+
+// Bytes of writable memory of its own that this process has mapped.
+rlim_t own_memory() {
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages[6] = {};
+    for (auto& one : pages) statm >> one;
+    return pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Loads in a process that may map `bytes` more than it has. What it exits with: 0 where the weights are those wanted.
+int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
+    pid_t const child = ::fork();
+    if (child != 0) {
+        int status = 0;
+        BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    int status = 1;
+    try {
+        rlimit const limit{own_memory() + bytes, RLIM_INFINITY};
+        if (!is_sanitized && ::setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
+        auto const from = read_model_description(directory);
+        resident<autoencoder<small.autoencoder>> own(from.vocabulary(), held_for::use);
+        load_autoencoder(from, own.model);
+        auto const& table = own.model.embed_tokens.weight.value;
+        status = table[0] == 1.0F && table[table.size() - 1] == last ? 0 : 2;
+    } catch (std::exception const& wrong) {
+        std::fprintf(stderr, "%s\n", wrong.what());
+    }
+    ::_exit(status);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(no_layout_is_held_twice) {
+    temporary_folder const folder;
+    auto const single = folder.path("single"), sharded = folder.path("sharded"), rounded = folder.path("rounded"),
+               torch = folder.path("torch");
+    rlim_t weights = 0;
+    {
+        resident<autoencoder<small.autoencoder>> own(vocabulary, held_for::use);
+        auto& table = own.model.embed_tokens.weight.value;
+        table[0] = 1;
+        table[table.size() - 1] = 3;
+        save_autoencoder(single, own.model, describe_autoencoder<small.autoencoder>(vocabulary, {}, {}));
+        weights = static_cast<rlim_t>(count_parameters(own.model)) * sizeof(float);
+    }
+    convert_model(single, sharded, {.as = {}, .shard_bytes = 1000});
+    convert_model(single, rounded, {.as = stored_type::bf16});
+    std::filesystem::create_directory(torch);
+    std::filesystem::copy(single + "/config.json", torch + "/config.json");
+    static_cast<void>(folder.with("torch/pytorch_model.bin", as_torch_file(single + "/model.safetensors")));
+    BOOST_TEST(!std::filesystem::exists(sharded + "/model.safetensors"));
+
+    for (auto const& directory : {single, sharded, rounded, torch})
+        BOOST_TEST(status_of_loading(directory, weights + allowance, 3) == 0, directory);
+    // The bound is one: the weights alone are more than the allowance.
+    if (!is_sanitized) BOOST_TEST(status_of_loading(single, allowance, 3) == 1);
+}
