@@ -207,7 +207,7 @@ struct brier_report {
     brier_scores brier{};
     double brier_lm = 0.0;
     std::optional<brier_scores> brier_error;  // nothing with a single sequence
-    std::optional<double> brier_lm_error;
+    std::optional<double> brier_lm_error;  // nor where a score is not positive: how far BrierLM is from 0 is not known
     std::int64_t positions = 0;
     std::int64_t sequences = 0;  // those with a counted position
 };
@@ -261,7 +261,7 @@ inline brier_report report_brier(std::span<brier_sequence const> sequences) {
     });
     auto const error = [&](std::size_t n) { return std::sqrt((S - 1.0) / S * squares[n]); };
     report.brier_error = brier_scores{error(0), error(1), error(2), error(3)};
-    report.brier_lm_error = error(brier_orders);
+    if (report.brier_lm > 0) report.brier_lm_error = error(brier_orders);
     return report;
 }
 
