@@ -98,7 +98,7 @@ struct progress {
     double gradient_norm = none;  // before clipping
     double rate = none;
     double tokens_per_second = none;
-    double share_of_peak = none;  // products of a step over what measure_peak found
+    double share_of_peak = none;  // products of a step over what measure_peak found, at most 1
     std::size_t memory = 0;       // bytes
     double seconds = 0;           // of the run so far
     double seconds_left = none;
@@ -222,7 +222,7 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
         now.step = step;
         now.skipped = state.skipped;
         now.tokens_per_second = speed.tokens_per_second();
-        if (r.machine_peak > 0) now.share_of_peak = flops / speed.seconds_per_step() / r.machine_peak;
+        now.share_of_peak = share_of_peak(flops, speed.seconds_per_step(), r.machine_peak);
         now.memory = plan().total();
         now.seconds = used + speed.elapsed();
         constexpr auto forever = std::numeric_limits<double>::infinity();
