@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,21 +46,21 @@ public:
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
-        auto const text = training_text(o.data, words, data_seed);
         index_t const block = 64 * K;
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
-        text_blocks blocks(text, K, K, o.seed, mode);
-
-        auto const ours = description_of(name_, o, data_seed, K, mode, words);
         if (o.dry_run) {
+            auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
             context<> ctx(o.seed, o.threads);
             resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
-            auto plan = plan_of(recipe, count_parameters(own.model), words, text, unseen.size(), recipe.batch_tokens);
+            auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
             plan.flops_a_token =
                 flops::train_autoencoder(C.autoencoder, words.vocabulary_size(), recipe.batch_tokens / K) / double(K);
-            calm::train_autoencoder(ctx, own.model, blocks, recipe, only_the_plan(plan.memory, recipe));
+            calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }
+        auto const text = training_text(o.data, words, data_seed);
+        text_blocks blocks(text, K, K, o.seed, mode);
+        auto const ours = description_of(name_, o, data_seed, K, mode, words);
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] {
@@ -89,7 +90,7 @@ public:
             if (now.posterior_std > 0) description.calm->posterior_std = now.posterior_std;
             tell(now);
         };
-        run.train([&] { calm::train_autoencoder(ctx, own.model, blocks, recipe, calls); });
+        run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls); });
         if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
         return run.end();
     }
@@ -104,25 +105,25 @@ public:
         tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
-        auto const text = training_text(o.data, words, data_seed);
         index_t const block = recipe.block_tokens;
-        text_blocks blocks(text, K, block, o.seed, mode);
+        packing_rule const rule{mode, size_of_patch, o.seed};
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
-        bigram_table const counts(words.vocabulary_size(),
-                                  packed_tokens(text, {mode, size_of_patch, o.seed}, 0, counted_tokens));
-
-        auto ours = description_of(name_, o, data_seed, block, mode, words);
-        if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const sample_prompt = prompt_of_samples(o, words);
         index_t const step_tokens = recipe.sequences * block;
         if (o.dry_run) {
+            auto const size = size_of_training_text(o.data, words, data_seed, rule, block);
             context<> ctx(o.seed, o.threads);
             resident<calm_model<C>> own(words.vocabulary_size());
-            auto plan = plan_of(recipe, count_parameters(own.model), words, text, unseen.size(), step_tokens);
+            auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), step_tokens);
             plan.flops_a_token = flops::train_calm_a_token(C, block, recipe.objective.samples);
-            calm::train_calm(ctx, own.model, blocks, recipe, only_the_plan(plan.memory, recipe));
+            calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }
+        auto const text = training_text(o.data, words, data_seed);
+        text_blocks blocks(text, K, block, o.seed, mode);
+        auto const counts = bigrams_of(text, words, rule);
+        auto ours = description_of(name_, o, data_seed, block, mode, words);
+        if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] {
@@ -168,7 +169,7 @@ public:
                 return told(run.report(), measure(interval_tokens), now, recipe);
             },
             [&] { return score_of(measure(interval_tokens)); });
-        run.train([&] { calm::train_calm(ctx, own.model, blocks, recipe, calls); });
+        run.train([&] { calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls); });
         if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
         return run.end();
     }
@@ -254,8 +255,16 @@ private:
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
     static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
-    // Enough text for counts of pairs; these are packed in memory.
-    static constexpr std::size_t counted_tokens = 16'000'000;
+
+    // Where a loop takes its blocks from: one type, so that the loop is compiled once.
+    using next_blocks = std::function<void(std::span<token_id>)>;
+    static next_blocks next_of(text_blocks& blocks) {
+        return [&blocks](std::span<token_id> tokens) { blocks(tokens); };
+    }
+    // Of a run that ends before its first step.
+    static next_blocks no_blocks() {
+        return [](std::span<token_id>) {};
+    }
 
     static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
         return {{words.file_name(), tokenizer_bytes}};
@@ -267,13 +276,13 @@ private:
                              text.tokens()));
     }
 
-    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, corpus const& text,
+    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
                      std::size_t heldout, index_t tokens_a_step) const {
         return {.configuration = name_,
                 .parameters = parameters,
                 .vocabulary = words.vocabulary_size(),
-                .documents = text.documents(),
-                .tokens = text.tokens(),
+                .documents = text.documents,
+                .tokens = text.tokens,
                 .heldout_tokens = heldout,
                 .tokens_a_step = tokens_a_step,
                 .recipe = recipe};

@@ -118,7 +118,7 @@ set logscale x 2
 set xrange [0.7:12]
 set ylabel "BrierLM"
 set yrange [0:*]
-plot "sweep.tsv" every ::1 using 2:11:12 with yerrorbars pointtype 7 notitle, \
+plot "sweep.tsv" every ::1 using 2:11:(valid(12) ? $12 : 0) with yerrorbars pointtype 7 notitle, \
      "" every ::1 using 2:11:1 with labels offset 0,1 notitle
 set ylabel "FLOPs a token"
 set logscale y
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
         out.put(formatted("%-10s %3s %4s %11s %11s %8s %7s %7s  %s\n", "", "K", "L", "train FLOP", "write FLOP",
                           "seconds", "Brier-1", "bigram", "BrierLM"));
         for (auto const& r : rows)
-            out.put(formatted("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f +- %.2f\n", r.name.c_str(),
+            out.put(formatted("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f%s\n", r.name.c_str(),
                               static_cast<long long>(r.sizes.autoencoder.patch_size),
                               static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops,
                               r.generation_flops, r.seconds, (*r.found.brier)[0],

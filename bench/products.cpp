@@ -3,6 +3,7 @@
 
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
+#include "calm/train/peak.hpp"
 #include "configurations.hpp"
 #include "program.hpp"
 
@@ -75,7 +76,7 @@ void add_configuration(int threads, double peak, std::string const& name, calm::
 
 int main(int argc, char** argv) {
     return bench::run(argc, argv, [](int threads) {
-        double const peak = bench::peak_flops(calm::context<>(0, threads));
+        double const peak = calm::measure_peak(calm::context<>(0, threads), 0.2);
         benchmark::AddCustomContext("peak GFLOP/s", std::to_string(peak / 1e9));
         add_configuration(threads, peak, "tiny", bench::tiny, bench::tiny_batch);
         add_configuration(threads, peak, "text", bench::text, bench::text_batch);

@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
                    stderr);
         return 2;
     }
-    double const peak = bench::peak_flops(calm::context<>(0, o.threads));
+    double const peak = calm::measure_peak(calm::context<>(0, o.threads), 0.2);
     run<bench::tiny>(o, "tiny", bench::tiny_batch, peak);
     run<bench::text>(o, "text", bench::text_batch, peak);
     return 0;

@@ -190,9 +190,7 @@ void add_training(command& c, train_options& o) {
     c.only_as_flag("--override");
     c.flag("--dry-run", o.dry_run, "print what the run would take, and neither train nor write");
     c.only_as_flag("--dry-run");
-    c.check([&o] {
-        if (o.dry_run) o.data.cache = "none";  // it writes nothing
-    });
+    c.check([&o] { o.data.writes_cache = !o.dry_run; });
     c.flag("--plot", o.plot, "draw the training curve at the end, as the program plot does");
     add_threads(c, o.seed, o.threads);
 }

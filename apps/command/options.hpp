@@ -13,10 +13,11 @@ namespace calm::apps {
 struct data_options {
     std::vector<std::string> sources;  // SPECs: files, folders, patterns, stories:N, markov:N
     std::optional<std::uint64_t> data_seed;
-    std::string holdout;     // "m:r" or empty
-    std::string mode;        // padded or published, or empty: as the model
-    bool skip_bad = false;   // malformed documents are left out and counted
-    std::string cache = "";  // a folder; none: no caches; or empty: beside the files
+    std::string holdout;       // "m:r" or empty
+    std::string mode;          // padded or published, or empty: as the model
+    bool skip_bad = false;     // malformed documents are left out and counted
+    std::string cache = "";    // a folder; none: no caches; or empty: beside the files
+    bool writes_cache = true;  // or those are used that are there
 };
 
 struct tokenizer_options {

@@ -97,15 +97,17 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
 void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps);
 void tell_final(run_report& report, evaluation const& e, index_t steps);
 
-// What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what to change.
+// What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what was seen to
+// help.
 std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate);
 
 // Says, where the autoencoder gives back less than 99 % of held-out tokens with its noise, that no language model on it
 // can be better.
 void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e);
 
-// Says on standard error where a model of the same sources held out other documents: what is scored may be what it
-// learned.
+// What to say of a model that held out other documents of the same sources, so that what is scored may be what it
+// learned; "" of any other. And saying it, on standard error.
+std::string another_holdout_sentence(stored_model const& model, data_options const& data);
 void tell_of_another_holdout(stored_model const& model, data_options const& data);
 
 // Throws errc::usage where --out is the directory of --autoencoder or --init, which are only read.

@@ -3,12 +3,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "calm/io/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/packing.hpp"
 #include "program.hpp"
+#include "calm/text/document_ids.hpp"
+#include "calm/text/packed_blocks.hpp"
 
 namespace calm::apps {
 
@@ -55,13 +62,39 @@ void require_writable(std::string const& path) {
     static_cast<void>(replaced_file(path));
 }
 
-corpus corpus_from(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed) {
-    selected const documents(data, use, data_seed);
-    if (data.cache == "none") return made_by([&] { return build_corpus(data.sources, words, documents); });
+// The cache that the options ask for.
+std::optional<token_cache> cache_of(data_options const& data) {
+    if (data.cache == "none") return {};
     token_cache cache;
     cache.folder = data.cache;
-    cache.tell = [](std::string const& sentence) { tell(sentence); };
-    return made_by([&] { return build_corpus(data.sources, words, documents, cache); });
+    cache.makes = data.writes_cache;
+    cache.tell = [](std::string const& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
+    return cache;
+}
+
+// The documents of one use of `data`, read whenever they are visited.
+class read_text {
+public:
+    static std::shared_ptr<document_ids> of(data_options const& data, tokenizer const& words, split use,
+                                            std::uint64_t data_seed) {
+        auto const all = std::make_shared<read_text>(data, words, use, data_seed);
+        return {all, &*all->ids_};
+    }
+    read_text(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed) :
+        documents_(data, use, data_seed), cache_(cache_of(data)) {
+        made_by([&] { ids_.emplace(data.sources, words, documents_, cache_ ? &*cache_ : nullptr); });
+    }
+
+private:
+    selected documents_;
+    std::optional<token_cache> cache_;
+    std::optional<document_ids> ids_;
+};
+
+block_source blocks_from(data_options const& data, tokenizer const& words, split use, packing_rule const& rule,
+                         index_t block) {
+    auto const all = blocks_of(read_text::of(data, words, use, rule.seed), rule, static_cast<std::size_t>(block));
+    return [all](block_visitor const& visitor) { made_by([&] { all(visitor); }); };
 }
 
 }  // namespace
@@ -136,20 +169,46 @@ void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_see
 }
 
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
-    return corpus_from(data, words, split::train, data_seed);
+    selected const documents(data, split::train, data_seed);
+    auto cache = cache_of(data);
+    return made_by([&] {
+        return cache ? build_corpus(data.sources, words, documents, *cache)
+                     : build_corpus(data.sources, words, documents);
+    });
 }
 
-std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t block, std::size_t at_most) {
+text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                                packing_rule const& rule, index_t block) {
+    auto const text = read_text::of(data, words, split::train, data_seed);
+    return made_by([&] { return size_of(*text, rule, static_cast<std::size_t>(block)); });
+}
+
+bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule) {
+    bigram_counts counts(words.vocabulary_size());
+    packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });
+    visit_portions(text, [&](document_portion const& portion) { packed.add(portion); });
+    return bigram_table(std::move(counts));
+}
+
+std::vector<token_id> spread_blocks(block_source const& blocks, index_t block, std::size_t at_most) {
+    std::size_t all = 0;
+    blocks([&](std::span<token_id const>) { ++all; });
     auto const size = static_cast<std::size_t>(block);
-    std::size_t const all = blocks.size() / size;
     std::size_t const count = std::min(all, std::max(at_most / size, std::size_t{1}));
     std::vector<token_id> chosen;
     chosen.reserve(count * size);
-    for (std::size_t i = 0; i < count; ++i) {
-        auto const one = blocks.subspan(i * all / count * size, size);
+    std::size_t number = 0;
+    std::size_t taken = 0;
+    blocks([&](std::span<token_id const> one) {
+        if (taken == count || number++ != taken * all / count) return;
         chosen.insert(chosen.end(), one.begin(), one.end());
-    }
+        ++taken;
+    });
     return chosen;
+}
+
+std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t block, std::size_t at_most) {
+    return spread_blocks(blocks_in(blocks, static_cast<std::size_t>(block)), block, at_most);
 }
 
 std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
@@ -165,20 +224,12 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
             held.sources.push_back(spec);
     }
     if (held.sources.empty()) return {};
-    auto const text = corpus_from(held, words, split::heldout, rule.seed);
-    // Of much text some documents, from the first to the last, are packed: so many that blocks can be chosen.
-    double const share = std::min(1.0, 16.0 * static_cast<double>(at_most) / static_cast<double>(text.tokens() + 1));
-    corpus part(text.specials());
-    std::size_t passed = 0;
-    for (std::size_t i = 0; i < text.documents(); passed += text.size(i), ++i)
-        if (static_cast<double>(part.tokens()) <= share * static_cast<double>(passed)) part.add(text.document(i));
-    return spread_blocks(evaluation_blocks(part, rule, static_cast<std::size_t>(block)), block, at_most);
+    return spread_blocks(blocks_from(held, words, split::heldout, rule, block), block, at_most);
 }
 
-std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
-                                           index_t block) {
-    return evaluation_blocks(corpus_from(data, words, split::heldout, rule.seed), rule,
-                             static_cast<std::size_t>(block));
+block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                  index_t block) {
+    return blocks_from(data, words, split::heldout, rule, block);
 }
 
 }  // namespace calm::apps

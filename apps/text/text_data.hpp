@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "calm/io/stored_model.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/text/block_source.hpp"
 #include "calm/text/corpus.hpp"
+#include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/train/evaluation.hpp"
@@ -48,17 +51,27 @@ void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_see
 // The documents to train on.
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed);
 
+// How much text that is, where it fills a block. It is counted as it is read, and not kept. Throws errc::data for less
+// than one block.
+text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                                packing_rule const& rule, index_t block);
+
+// What pairs of neighbours all of a packed corpus has.
+bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule);
+
 // Blocks, packed by a rule whose seed is the data seed, at most `at_most` tokens, of what is held out of training:
 // generated text of its own split, or the documents of a holdout, from the first to the last. Empty where nothing is
 // held out. Throws errc::data for less than one block.
 std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
                                      index_t block, std::size_t at_most);
 
-// The blocks that evaluation is asked for: of what is held out, or of whole files without a holdout.
-std::vector<token_id> evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
-                                           index_t block);
+// The blocks that evaluation is asked for: of what is held out, or of whole files without a holdout. They are read as
+// they are asked for; the tokenizer outlives them. Throws errc::data for less than one block, when they are read.
+block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+                                  index_t block);
 
 // Of whole blocks as many as `at_most` tokens hold, at least one, at equal distances.
+std::vector<token_id> spread_blocks(block_source const& blocks, index_t block, std::size_t at_most);
 std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t block, std::size_t at_most);
 
 }  // namespace calm::apps

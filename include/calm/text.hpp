@@ -10,6 +10,7 @@
 #include "calm/text/holdout.hpp"
 #include "calm/text/load_tokenizer.hpp"
 #include "calm/text/markov.hpp"
+#include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/stories.hpp"

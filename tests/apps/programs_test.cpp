@@ -125,7 +125,8 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
                                   "temperature",
                                   "sampler",
                                   "draws_a_patch",
-                                  "capped"})
+                                  "capped",
+                                  "patches"})
         BOOST_TEST((object[key].error() == simdjson::SUCCESS), key);
     BOOST_TEST(object["block"].get_int64().value() == 64);
     BOOST_TEST(object["samples"].get_int64().value() == 4);

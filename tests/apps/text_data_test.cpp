@@ -43,6 +43,45 @@ BOOST_AUTO_TEST_CASE(ids_of_large_files_are_kept_where_they_are_asked_to_be) {
     BOOST_TEST(!std::filesystem::is_empty(data.cache));
 }
 
+// What a dry run counts, and writes nothing.
+BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made) {
+    test::temporary_folder const folder;
+    auto data = from(folder.with("a.jsonl", many_lines()));
+    auto const cache = data.sources[0] + ".calm-tokens";
+    tokenizer const words;
+    auto const text = training_text(data, words, 1);
+    auto const kept = folder.content("a.jsonl.calm-tokens");
+    packing_rule const rule{.K = 4, .seed = 1};
+    auto const counted = [&] {
+        auto const size = size_of_training_text(data, words, 1, rule, 64);
+        BOOST_TEST(size.documents == text.documents());
+        BOOST_TEST(size.tokens == text.tokens());
+    };
+    data.writes_cache = false;
+    counted();
+    BOOST_TEST((folder.content("a.jsonl.calm-tokens") == kept));
+    static_cast<void>(folder.with("a.jsonl.calm-tokens", "no tokens"));  // not valid: left as it is
+    counted();
+    BOOST_TEST(folder.content("a.jsonl.calm-tokens") == "no tokens");
+    std::filesystem::remove(cache);
+    counted();
+    BOOST_TEST(!std::filesystem::exists(cache));
+    BOOST_TEST(test::has(test::sentence_of<error>([&] { size_of_training_text(data, words, 1, rule, 1 << 24); }),
+                         "the text has only"));
+}
+
+BOOST_AUTO_TEST_CASE(pairs_of_all_training_tokens_are_counted) {
+    auto const data = from("stories:4000");
+    tokenizer const words;
+    auto const text = training_text(data, words, 1);
+    packing_rule const rule{.K = 4, .seed = 3};
+    auto const table = bigrams_of(text, words, rule);
+    bigram_table const whole(words.vocabulary_size(), packed_tokens(text, rule));
+    for (token_id a = 0; a < words.vocabulary_size(); a += 5)
+        for (token_id b = 0; b < words.vocabulary_size(); ++b)
+            BOOST_REQUIRE(table.probability(b, a) == whole.probability(b, a));
+}
+
 BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));

@@ -4,8 +4,13 @@
 
 #include "run/training_run.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/replaced_directory.hpp"
@@ -23,6 +28,21 @@ void write_model(std::string const& directory) {
     replaced_directory target(directory);
     target.write("config.json", "{}\n");
     target.commit();
+}
+
+// What a call writes to standard error.
+template <class Call> std::string standard_error_of(Call const& call) {
+    temporary_folder const folder;
+    std::fflush(stderr);
+    int const before = ::dup(STDERR_FILENO);
+    int const file = ::open(folder.path("said").c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(file, STDERR_FILENO);
+    call();
+    std::fflush(stderr);
+    ::dup2(before, STDERR_FILENO);
+    ::close(file);
+    ::close(before);
+    return folder.content("said");
 }
 
 // A run of 13 steps, the last of which no multiple of ten logs.
@@ -124,6 +144,101 @@ BOOST_AUTO_TEST_CASE(what_is_read_is_not_written) {
     t.options.autoencoder = t.folder.path("none");
     t.options.init = t.options.out;
     BOOST_TEST(has(sentence_of<error>([&] { refuse_same_directory(t.options); }), "is the directory of --init"));
+}
+
+// Wherever a text of many documents is edited, and however little.
+BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
+    trial t;
+    auto const ours = description_of("tiny", t.options, 1, 2, packing::unbroken, t.words);
+    std::vector<std::vector<token_id>> documents(1000, {1, 2, 3});
+    documents[500].clear();
+    auto const settings = [&] {
+        corpus text(t.words.specials());
+        for (auto const& one : documents) text.add(one);
+        return settings_of(ours, t.options, text, nullptr, {});
+    };
+    auto const before = settings();
+    BOOST_TEST(differences(before, settings()).empty());
+    for (std::size_t const i : {0U, 1U, 421U, 999U}) {
+        documents[i][1] = 7;
+        auto const found = differences(before, settings());
+        BOOST_TEST_REQUIRE(found.size() == 1U);
+        BOOST_TEST(found[0].option == "text");
+        documents[i][1] = 2;
+    }
+    std::swap(documents[500], documents[501]);  // the same tokens, of other documents
+    BOOST_TEST(differences(before, settings()).size() == 1U);
+}
+
+// Said at the first evaluation after a fifth of the run and after the warm-up, and at no other.
+BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
+    trial t;
+    t.recipe.rate = 2e-3;
+    t.recipe.warmup = 100;
+    std::filesystem::create_directory(t.options.out);
+    struct at {
+        index_t step;
+        double done;
+        double brier_1;
+    };
+    auto const said = [&](std::vector<at> const& evaluations) {
+        run_report report(t.options.out, 0);
+        return standard_error_of([&] {
+            for (auto const& each : evaluations) {
+                evaluation e;
+                e.brier = brier_scores{each.brier_1, 0.01, 0.001, -0.0001};
+                e.brier_lm = brier_lm(*e.brier);
+                e.unigram_brier = brier_scores{0.02, 0, 0, 0};
+                e.bigram_brier = brier_scores{0.05, 0.01, 0.001, 0.0001};
+                e.bigram_brier_lm = brier_lm(*e.bigram_brier);
+                e.energy_loss = 7;
+                told(report, e, {.step = each.step, .done = each.done}, t.recipe);
+            }
+        });
+    };
+    auto const times = [](std::string const& text) {
+        int count = 0;
+        for (auto at = text.find("no context"); at != std::string::npos; at = text.find("no context", at + 1)) ++count;
+        return count;
+    };
+    BOOST_TEST(times(said({{199, 0.2, 0.01}})) == 1);
+    BOOST_TEST(times(said({{199, 0.2, 0.02}, {299, 0.3, 0.01}, {399, 0.4, 0.01}})) == 1);  // equal is not above
+    BOOST_TEST(times(said({{199, 0.19, 0.01}})) == 0);                                     // too early in the run
+    BOOST_TEST(times(said({{99, 0.5, 0.01}})) == 0);                                       // in the warm-up
+    BOOST_TEST(times(said({{199, 0.19, 0.01}, {299, 0.3, 0.01}})) == 1);
+    BOOST_TEST(times(said({{199, 0.2, 0.03}, {299, 0.3, 0.01}})) == 0);  // it had learned some
+    BOOST_TEST(has(said({{199, 0.2, 0.03}}), "BrierLM 0.00 (bigram 0.27), 0 because Brier-4 is not positive"));
+
+    auto const advice = no_context_sentence(0.0123, 0.0456, 2e-3);
+    BOOST_TEST(has(advice, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
+    BOOST_TEST(has(advice, "the rate of 2.0e-03 may be too high or too low"));
+    BOOST_TEST(!has(advice, "--rate"));  // which would help is not known
+}
+
+BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
+    stored_model model;
+    model.directory = "calm";
+    data_options data;
+    data.sources = {"b.txt", "a.txt"};
+    data.holdout = "5:2";
+    BOOST_TEST(another_holdout_sentence(model, data) == "");  // nothing is known of its text
+    model.description.calm.emplace();
+    model.description.calm->data.emplace();
+    auto& trained = *model.description.calm->data;
+    trained.sources = {"a.txt"};
+    BOOST_TEST(another_holdout_sentence(model, data) == "");  // all of it was learned: nothing was held out
+    trained.holdout = "5:2";
+    BOOST_TEST(another_holdout_sentence(model, data) == "");
+    trained.holdout = "5:1";
+    BOOST_TEST(another_holdout_sentence(model, data) ==
+               "calm was trained with --holdout 5:1: with 5:2, text that it learned is among what is held out here");
+    BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) ==
+               another_holdout_sentence(model, data) + "\n");
+    data.holdout = "";
+    BOOST_TEST(has(another_holdout_sentence(model, data), "5:1: without it, text that it learned"));
+    data.sources = {"b.txt"};
+    BOOST_TEST(another_holdout_sentence(model, data) == "");  // another text
+    BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) == "");
 }
 
 // Weights count, and not how they lie in files.

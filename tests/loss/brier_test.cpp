@@ -146,8 +146,10 @@ BOOST_AUTO_TEST_CASE(the_oracle_agrees, *calm::test::with_fixtures) {
             BOOST_TEST(report.positions == static_cast<std::int64_t>(S * R));
             BOOST_TEST(close(report.brier, file.floats("out/" + name + "_brier"), kind::output));
             BOOST_TEST(close(report.brier_error.value(), file.floats("out/" + name + "_brier_se"), kind::output));
-            std::array const lm{report.brier_lm, report.brier_lm_error.value()};
-            BOOST_TEST(close(lm, file.floats("out/" + name + "_brier_lm"), kind::output));
+            auto const lm = file.floats("out/" + name + "_brier_lm");
+            BOOST_TEST(report.brier_lm_error.has_value() == (report.brier_lm > 0));
+            std::array const found{report.brier_lm, report.brier_lm_error.value_or(static_cast<double>(lm[1]))};
+            BOOST_TEST(close(found, lm, kind::output));
         }
     }
 }
@@ -371,6 +373,21 @@ BOOST_AUTO_TEST_CASE(jackknife_with_unequal_counts_leaves_whole_sequences_out) {
     auto const padded = calm::report_brier(sequences);
     BOOST_TEST(padded.brier_error.value()[1] == report.brier_error.value()[1]);
     BOOST_TEST(padded.sequences == 5);
+}
+
+// A score that is not positive makes BrierLM 0 whatever the others are: there is nothing to estimate an error from.
+BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_has_no_error) {
+    std::vector<brier_sequence> sequences(3);
+    for (auto& one : sequences) one.add({0.5, 0.25, 0.125, 0.01});
+    sequences[0].sum[3] = -0.02;
+    auto const none = calm::report_brier(sequences);
+    BOOST_TEST(none.brier[3] == 0.0);
+    BOOST_TEST(none.brier_lm == 0.0);
+    BOOST_TEST(none.brier_error.has_value());
+    BOOST_TEST(!none.brier_lm_error.has_value());
+    sequences[0].sum[3] = -0.01;
+    BOOST_TEST(calm::report_brier(sequences).brier_lm > 0);
+    BOOST_TEST(calm::report_brier(sequences).brier_lm_error.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(one_sequence_has_no_error) {

@@ -2,7 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "calm/tensor/random.hpp"
 #include "shared_data.hpp"
@@ -23,6 +25,32 @@ template <class Probability> double collision(int V, int n, int previous, Probab
 }
 
 }  // namespace
+
+// Vocabularies of which all pairs have a place, and of which only those that occur have.
+BOOST_AUTO_TEST_CASE(text_in_portions_is_counted_as_a_whole) {
+    for (token_id const V : {7, 5000}) {
+        calm::random_sequence random({.seed = 4});
+        ids tokens(3000);
+        for (auto& t : tokens) t = static_cast<token_id>(random.below(7)) * (V / 7);
+        std::map<std::pair<token_id, token_id>, std::uint64_t> expected;
+        for (std::size_t i = 1; i < tokens.size(); ++i) ++expected[{tokens[i - 1], tokens[i]}];
+        calm::bigram_counts counts(V, 250);
+        for (std::span<token_id const> rest = tokens; !rest.empty();) {
+            auto const portion = rest.first(std::min<std::size_t>(rest.size(), random.below(40)));
+            counts.add(portion);
+            rest = rest.subspan(portion.size());
+        }
+        for (auto const t : tokens) BOOST_TEST(counts.unigram()[static_cast<std::size_t>(t)] > 0U);
+        auto const pairs = counts.pairs();
+        BOOST_TEST_REQUIRE(pairs.size() == expected.size());
+        auto each = pairs.begin();
+        for (auto const& [two, count] : expected) {
+            BOOST_TEST((each->first == two.first && each->second == two.second));
+            BOOST_TEST(each->count == count);
+            ++each;
+        }
+    }
+}
 
 BOOST_AUTO_TEST_CASE(scores_are_those_of_the_enumeration) {
     int const V = 5;

@@ -5,7 +5,11 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <filesystem>
+#include <memory>
+
 #include "calm/text/block_reader.hpp"
+#include "calm/text/packed_blocks.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -79,10 +83,89 @@ BOOST_AUTO_TEST_CASE(a_large_corpus_is_not_held_in_memory) {
         return blocks.position().epoch == 0 && tokens > text.tokens();
     });
     BOOST_TEST(read);
-    BOOST_TEST_MESSAGE("MiB to make " << peak << ", to read an epoch " << peak_of_epoch);
+    // As blocks to evaluate on, from the cache, and from the text where there is none.
+    auto const [peak_of_blocks, visited] = peak_of([&] {
+        auto const ids = std::make_shared<calm::document_ids>(specs, words, calm::document_selection{}, &cache);
+        std::size_t blocks = 0;
+        calm::blocks_of(ids, rule, block_tokens)([&](std::span<calm::token_id const>) { ++blocks; });
+        return blocks * block_tokens > megabytes << 16;
+    });
+    BOOST_TEST(visited);
+    std::filesystem::remove(cache.path_for(specs[0]));
+    cache.makes = false;
+    write_stories(specs[0], megabytes << 18);  // whose ids are more than what is allowed here, and read sooner
+    auto const [peak_of_size, counted] = peak_of([&] {
+        calm::document_ids text(specs, words, {}, &cache);
+        return size_of(text, rule, block_tokens).tokens > megabytes << 14;
+    });
+    BOOST_TEST(counted);
+    BOOST_TEST(!std::filesystem::exists(cache.path_for(specs[0])));
+    BOOST_TEST_MESSAGE("MiB to make " << peak << ", to read an epoch " << peak_of_epoch << ", blocks " << peak_of_blocks
+                                      << ", to count " << peak_of_size);
     if (is_sanitized) return;
     BOOST_TEST(peak < 150);
     BOOST_TEST(peak_of_epoch < 150);
+    BOOST_TEST(peak_of_blocks < 150);
+    BOOST_TEST(peak_of_size < 50);
+}
+
+// Of either use, from a cache and without one, and of a document of more ids than a portion.
+BOOST_AUTO_TEST_CASE(documents_that_are_visited_are_those_of_a_corpus) {
+    calm::test::temporary_folder const folder;
+    std::string const words_of_text = "many words and more of them ";
+    std::string text;
+    while (text.size() < 2'500'000) text += words_of_text;
+    strings const specs{folder.with("long.txt", text), folder.path("a.jsonl"), "stories:2000"};
+    write_stories(specs[1], 1);
+    calm::tokenizer const words;
+    calm::token_cache cache;
+    cache.least_bytes = 0;
+    for (auto const use : {calm::split::train, calm::split::heldout})
+        for (auto* const kept : {static_cast<calm::token_cache*>(nullptr), &cache}) {
+            calm::document_selection const selection{.use = use, .held = calm::holdout::parse("3:0")};
+            auto const held = calm::build_corpus(specs, words, selection);
+            calm::document_ids documents(specs, words, selection, kept);
+            for (int visit = 0; visit < 2; ++visit) {
+                std::size_t document = 0;
+                std::size_t done = 0;
+                bool same = true;
+                documents.visit([&](calm::document_portion const& portion) {
+                    auto const ids = held.document(document);
+                    same = same && portion.size == ids.size() && portion.first == done &&
+                           std::equal(portion.ids.begin(), portion.ids.end(), ids.begin() + static_cast<long>(done));
+                    done = portion.is_last() ? 0 : done + portion.ids.size();
+                    document += portion.is_last();
+                });
+                BOOST_TEST(same);
+                BOOST_TEST(document == held.documents());
+            }
+            calm::packing_rule const rule{.K = 4, .seed = 5};
+            auto const size = size_of(documents, rule, 64);
+            BOOST_TEST(size.documents == held.documents());
+            BOOST_TEST(size.tokens == held.tokens());
+            std::vector<calm::token_id> blocks;
+            auto const shared = std::make_shared<calm::document_ids>(specs, words, selection, kept);
+            calm::blocks_of(shared, rule, 64)([&](std::span<calm::token_id const> block) {
+                blocks.insert(blocks.end(), block.begin(), block.end());
+            });
+            BOOST_TEST((blocks == calm::evaluation_blocks(held, rule, 64)));
+        }
+    calm::document_ids little(strings{"stories:10"}, words, {});
+    BOOST_CHECK_THROW(static_cast<void>(size_of(little, {.K = 4}, 1 << 20)), calm::error);
+}
+
+BOOST_AUTO_TEST_CASE(malformed_documents_are_counted_once) {
+    calm::test::temporary_folder const folder;
+    strings const specs{folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n")};
+    calm::tokenizer const words;
+    calm::skipped_documents skipped;
+    calm::document_ids documents(specs, words, {.skip = &skipped});
+    for (int visit = 0; visit < 3; ++visit) {
+        std::size_t count = 0;
+        documents.visit([&](calm::document_portion const&) { ++count; });
+        BOOST_TEST(count == 2U);
+        BOOST_TEST(skipped.count == 1U);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(blocks_of_a_cached_corpus_are_those_of_one_in_memory) {

@@ -66,6 +66,15 @@ std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector
     return drawn;
 }
 
+// Of every block.
+std::vector<std::vector<index_t>> chosen_positions(std::span<token_id const> blocks, evaluation_settings const& s) {
+    std::vector<std::vector<index_t>> all;
+    auto const source = blocks_in(blocks, block_size);
+    detail::chosen_parts chosen(source, s, K, special.pad);
+    source([&](std::span<token_id const> block) { all.push_back(chosen.positions(block)); });
+    return all;
+}
+
 template <class Call> int code_of(Call&& call) {
     try {
         call();
@@ -130,7 +139,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
     auto const blocks = random_blocks(20, 5, 3);
     auto some = settings;
     some.positions = 30;
-    auto const chosen = detail::choose_positions(blocks, some, K, special.pad).of_block;
+    auto const chosen = chosen_positions(blocks, some);
     auto const drawn = predictions(ctx, r.model, blocks, settings.samples);
     brier_sequence sum;
     std::span<token_id const> rest = drawn;
@@ -149,7 +158,6 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
         some.positions = many;
         auto e_all = evaluate(ctx, r.model, blocks, special, nullptr, some);
         BOOST_TEST(e_all.positions == 100);
-        e_all.energy_loss = evaluate(ctx, r.model, blocks, special, nullptr, settings).energy_loss;
         BOOST_TEST(to_json(e_all) == all);
     }
 }
@@ -162,13 +170,12 @@ BOOST_AUTO_TEST_CASE(every_position_is_as_likely_in_a_subset) {
     auto some = settings;
     some.positions = 5;
     for (some.seed = 0; some.seed < rounds; ++some.seed) {
-        auto const chosen = detail::choose_positions(blocks, some, K, special.pad);
-        BOOST_TEST(chosen.skipped_pad == 1);
+        auto const chosen = chosen_positions(blocks, some);
         std::size_t count = 0;
         for (std::size_t b = 0; b < 4; ++b) {
-            BOOST_TEST(std::is_sorted(chosen.of_block[b].begin(), chosen.of_block[b].end()));
-            for (auto const p : chosen.of_block[b]) taken[b * (P - 1) + static_cast<std::size_t>(p)] += 1;
-            count += chosen.of_block[b].size();
+            BOOST_TEST(std::is_sorted(chosen[b].begin(), chosen[b].end()));
+            for (auto const p : chosen[b]) taken[b * (P - 1) + static_cast<std::size_t>(p)] += 1;
+            count += chosen[b].size();
         }
         BOOST_TEST(count == 5u);
     }
@@ -176,6 +183,84 @@ BOOST_AUTO_TEST_CASE(every_position_is_as_likely_in_a_subset) {
     double const share = 5.0 / 19;
     for (std::size_t i = 0; i < taken.size(); ++i)
         if (i != 1) BOOST_TEST(std::abs(taken[i] / rounds - share) < 5 * std::sqrt(share * (1 - share) / rounds));
+}
+
+// Every pair of four things is as likely; above 2^32 things a share of them is taken, from the first to the last.
+BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
+    constexpr int rounds = 6000;
+    std::array<double, 16> seen{};
+    for (std::uint64_t seed = 0; seed < rounds; ++seed) {
+        random_subset two({seed, stream::positions, 0}, 4, 2);
+        unsigned set = 0;
+        for (unsigned i = 0; i < 4; ++i) set |= two.takes() ? 1U << i : 0U;
+        seen[set] += 1;
+    }
+    double const expected = rounds / 6.0;
+    double chi_square = 0, pairs = 0;
+    for (unsigned const set : {3U, 5U, 6U, 9U, 10U, 12U}) {
+        chi_square += (seen[set] - expected) * (seen[set] - expected) / expected;
+        pairs += seen[set];
+    }
+    BOOST_TEST(pairs == rounds);
+    BOOST_TEST(chi_square < 20.5);  // 5 degrees of freedom: 0.1 %
+
+    constexpr std::uint64_t many = std::uint64_t{1} << 33;  // twice what 32 bits hold
+    random_subset half({1, stream::positions, 0}, many, many / 2);
+    int taken = 0;
+    for (int i = 0; i < 10'000; ++i) taken += half.takes();
+    BOOST_TEST(std::abs(taken - 5000) < 200);  // 4 standard deviations
+}
+
+// The blocks that hold what was chosen are all that is computed.
+BOOST_AUTO_TEST_CASE(work_follows_the_positions_and_not_the_text) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto const blocks = random_blocks(200, 5, 3);
+    auto some = settings;
+    some.positions = 7;
+    std::size_t passes = 0;
+    block_source const counted = [&](block_visitor const& visitor) {
+        ++passes;
+        blocks_in(blocks, block_size)(visitor);
+    };
+    auto const e = evaluate(ctx, r.model, counted, special, nullptr, some);
+    BOOST_TEST(passes == 2U);  // to count, and to score
+    BOOST_TEST(e.positions == 7);
+    BOOST_TEST(e.patches == 7);
+    BOOST_TEST(e.sequences <= 7);
+    BOOST_TEST(*e.draws_a_patch == 1.0);
+    auto const alone = evaluate(ctx, r.model.ae_model, counted, special, some);
+    BOOST_TEST(alone.patches == 7);
+    BOOST_TEST(*alone.token_accuracy_posterior == *e.token_accuracy_posterior);
+    passes = 0;
+    BOOST_TEST(evaluate(ctx, r.model.ae_model, counted, special, settings).patches == 200 * P);
+    BOOST_TEST(passes == 1U);
+}
+
+// Patch by patch: the subset has the noise that its patches have among all.
+BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
+    random_model r;
+    context<> ctx(1, 2);
+    auto const blocks = random_blocks(10);
+    auto some = settings;
+    some.positions = 9;
+    auto const e = evaluate(ctx, r.model.ae_model, blocks, special, some);
+    auto const source = blocks_in(blocks, block_size);
+    detail::chosen_parts chosen(source, some, K, special.pad);
+    constexpr auto k = static_cast<std::size_t>(K);
+    double right = 0;
+    index_t taken = 0;
+    for (std::size_t p = 0; p < blocks.size() / k; ++p) {
+        if (!chosen.takes_patch()) continue;
+        autoencoder_scoring one(ctx, r.model.ae_model, special.pad, some.seed);
+        one.add(static_cast<index_t>(p), std::span(blocks).subspan(p * k, k));
+        right += one.result().token_accuracy_posterior / 9;
+        ++taken;
+    }
+    BOOST_TEST(taken == 9);
+    BOOST_TEST(*e.token_accuracy_posterior == right, boost::test_tools::tolerance(1e-12));
+    auto const all = evaluate(ctx, r.model.ae_model, blocks, special, settings);
+    BOOST_TEST(*e.posterior_std != *all.posterior_std);
 }
 
 BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
@@ -377,9 +462,30 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
                R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
                R"("energy_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
-               R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0})");
+               R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0,"patches":null})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);
     BOOST_TEST(table.find("bigram") == std::string::npos);
     BOOST_TEST(!table.ends_with('\n'));
+    BOOST_TEST(table.find("not positive") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_says_which_score_is_not_positive) {
+    BOOST_TEST(not_positive({0.5, 0.2, 0.1, 1e-9}) == "");
+    BOOST_TEST(not_positive({0.5, 0.2, 0.1, 0}) == "Brier-4 is not positive");
+    BOOST_TEST(not_positive({0.5, 0.2, -0.1, 0}) == "Brier-3 and Brier-4 are not positive");
+    BOOST_TEST(not_positive({-0.5, 0.2, -0.1, 0}) == "Brier-1, Brier-3 and Brier-4 are not positive");
+    evaluation e;
+    e.brier = brier_scores{0.5, 0.25, 0.125, -0.01};
+    e.brier_lm = 0;
+    BOOST_TEST(to_table(e).find("BrierLM is 0, without an error, because Brier-4 is not positive") !=
+               std::string::npos);
+    // A uniform model's target is never hit twice: with so few samples some score is not positive.
+    random_model r;
+    context<> ctx(1, 2);
+    auto const found = evaluate(ctx, r.model, random_blocks(3), special, nullptr, settings);
+    BOOST_TEST(*found.brier_lm == 0.0);
+    BOOST_TEST(found.brier_se.has_value());
+    BOOST_TEST(!found.brier_lm_se.has_value());
+    BOOST_TEST(to_json(found).find("\"brier_lm\":0,\"brier_lm_se\":null") != std::string::npos);
 }

@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
     tell.step = [&](progress const& now) { told.push_back(now); };
     auto r = autoencoder_steps(150);
     r.objective.dropout = 0;
-    r.machine_peak = 1e9;
+    r.machine_peak = 1e15;
     autoencoder_after(r, 2, tell);
     BOOST_TEST(told.size() == 150U);
     BOOST_TEST(told.front().step == 0);

@@ -3,6 +3,8 @@
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "calm/sample/generate.hpp"
@@ -52,9 +54,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     auto const text = build_corpus(std::vector<std::string>{"markov:20000"}, words, {});
     context<> ctx(1, 1);
 
-    std::vector<double> losses;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) { losses.push_back(now.loss); };
     auto ae = make_autoencoder<C>(ctx, words.vocabulary_size());
     text_blocks patches(text, K, K, 1, packing::unbroken);
     autoencoder_recipe first;
@@ -62,30 +61,41 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     first.rate = 4e-3;
     first.warmup = 5;
     first.batch_tokens = 512;
-    train_autoencoder(ctx, ae.model, patches, first, tell);
-    BOOST_TEST(losses.back() < 0.9 * losses.front());
+    train_autoencoder(ctx, ae.model, patches, first);
 
-    losses.clear();
     auto lm = make_calm<C>(ctx, ae.model);
     text_blocks blocks(text, K, 8 * K, 1, packing::unbroken);
     calm_recipe<energy_objective> second;
-    second.steps = 20;
+    second.steps = 150;
     second.rate = 2e-3;
     second.warmup = 5;
     second.sequences = 8;
     second.block_tokens = 8 * K;
     second.objective = {.samples = 4, .targets = 4};
-    train_calm(ctx, lm.model, blocks, second, tell);
-    BOOST_TEST(losses.back() < losses.front());
 
-    auto const heldout = build_corpus(std::vector<std::string>{"markov:2000"}, words, {.use = split::heldout});
+    // On text it has not seen: the autoencoder gets more tokens right than guessing the most frequent one could, the
+    // language model comes closer than before in both measures, by more than chance allows.
+    auto const heldout = build_corpus(std::vector<std::string>{"markov:8000"}, words, {.use = split::heldout});
     auto const unseen = evaluation_blocks(heldout, {packing::unbroken, static_cast<std::size_t>(K)}, 64);
-    evaluation_settings const settings{.block_tokens = 64, .samples = 3, .positions = 40};
-    auto const e = evaluate(ctx, lm.model, unseen, words.specials(), nullptr, settings, second.objective);
-    BOOST_TEST(e.positions == 40);
-    BOOST_TEST(std::isfinite(*e.energy_loss));
-    for (double const score : *e.brier) BOOST_TEST((score >= -1.0 && score <= 1.0));
-    BOOST_TEST(to_json(e).find("\"positions\":40") != std::string::npos);
+    bigram_table const table(words.vocabulary_size(), text.document(0));
+    auto const measured = [&] {
+        evaluation_settings const settings{.block_tokens = 64, .samples = 4, .positions = 400};
+        auto const e = evaluate(ctx, lm.model, unseen, words.specials(), &table, settings, second.objective);
+        BOOST_TEST(e.positions == 400);
+        BOOST_TEST(e.patches == 400);
+        return e;
+    };
+    auto const before = measured();
+    train_calm(ctx, lm.model, blocks, second);
+    auto const after = measured();
+    double most_frequent = 0;
+    for (token_id id = 0; id < words.vocabulary_size(); ++id)
+        most_frequent = std::max(most_frequent, table.probability(id));
+    double const chance = std::sqrt(most_frequent * (1 - most_frequent) / static_cast<double>(400 * K));
+    BOOST_TEST(*after.token_accuracy > most_frequent + 5 * chance);
+    BOOST_TEST(*after.energy_loss < 0.8 * *before.energy_loss);  // by 28 to 34 % with this seed
+    BOOST_TEST((*after.brier)[0] > (*before.brier)[0] + 5 * ((*after.brier_se)[0] + (*before.brier_se)[0]));
+    BOOST_TEST(to_json(after).find("\"positions\":400") != std::string::npos);
 
     // Symbols have no BOS: the prompt is whole patches, and the text goes on to the symbol.
     std::vector<token_id> const prompt(static_cast<std::size_t>(K), 3);

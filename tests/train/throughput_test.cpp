@@ -2,9 +2,15 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
+#include "calm/tensor/matmul.hpp"
+#include "calm/train/peak.hpp"
+
+using calm::index_t;
 using calm::throughput;
 
 BOOST_AUTO_TEST_CASE(speed_and_time_left_follow_the_clock) {
@@ -44,4 +50,38 @@ BOOST_AUTO_TEST_CASE(only_the_last_steps_count) {
         speed.add(7);
     }
     BOOST_TEST(speed.tokens_per_second() == 7);
+}
+
+BOOST_AUTO_TEST_CASE(a_share_is_of_a_peak_or_none) {
+    BOOST_TEST(calm::share_of_peak(50e9, 2, 100e9) == 0.25);
+    BOOST_TEST(calm::share_of_peak(200e9, 2, 100e9) == 1);
+    BOOST_TEST(std::isnan(calm::share_of_peak(201e9, 2, 100e9)));  // the machine was busy when it was measured
+    BOOST_TEST(std::isnan(calm::share_of_peak(1e9, 2, 0)));        // not measured
+    BOOST_TEST(std::isnan(calm::share_of_peak(1e9, std::numeric_limits<double>::quiet_NaN(), 1e9)));
+}
+
+// Not even a product of a good shape is faster, whatever else the machine does; and threads beyond those of the machine
+// add nothing.
+BOOST_AUTO_TEST_CASE(the_peak_is_above_what_a_product_reaches) {
+    constexpr index_t size = 256;
+    calm::context<> ctx(1, 1);
+    auto const x = ctx.scratch.take<float>(calm::extents<calm::dyn, size>(size));
+    auto const w = ctx.scratch.take<float>(calm::extents<calm::dyn, size>(size));
+    auto const y = ctx.scratch.take<float>(calm::extents<calm::dyn, size>(size));
+    std::fill_n(x.data(), x.size(), 1.0F);
+    std::fill_n(w.data(), w.size(), 1.0F);
+    double fastest = 1e9;
+    for (int round = 0; round < 200; ++round) {
+        double const begin = calm::steady_seconds();
+        calm::matmul(ctx, y, x, calm::transposed(w));
+        fastest = std::min(fastest, calm::steady_seconds() - begin);
+    }
+    double const peak = calm::measure_peak(ctx);
+    double const reached = calm::share_of_peak(2.0 * size * size * size, fastest, peak);
+    BOOST_TEST(reached > 0.02);  // NaN, where it were above the peak, is not
+    BOOST_TEST(reached <= 1.0);
+    int const all = calm::detail::threads_of_the_machine();
+    double const of_all = calm::measure_peak(calm::context<>(1, all));
+    double const of_more = calm::measure_peak(calm::context<>(1, 4 * all));
+    BOOST_TEST(of_more < 1.5 * of_all);
 }

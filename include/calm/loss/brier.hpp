@@ -267,7 +267,7 @@ inline brier_report report_brier(std::span<brier_sequence const> sequences) {
     });
     auto const error = [&](std::size_t n) { return std::sqrt((S - 1.0) / S * squares[n]); };
     report.brier_error = brier_scores{error(0), error(1), error(2), error(3)};
-    report.brier_lm_error = error(brier_orders);
+    if (report.brier_lm > 0) report.brier_lm_error = error(brier_orders);
     return report;
 }
 

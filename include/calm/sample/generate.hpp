@@ -74,13 +74,11 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 
 }  // namespace detail
 
-// Continues every prompt (ids without BOS), each behind a BOS of its own; the results are in the order of the prompts.
-// After a patch on_tokens(number of the prompt in the list, new tokens) is called; if it returns a bool, false ends
-// that text. A text ends at EOS, which with the rest of its patch is dropped, or after exactly max_tokens. The same
-// settings give the same tokens at any number of threads, texts at once and draws a round: patch p of prompt i has
-// number p in stream::generation at step prompt_number + i. A text that has ended gives its place to the next prompt.
-// Throws errc::usage for settings out of range, or where a prompt is no whole patches and the vocabulary has no PAD,
-// and errc::tokenizer for an id outside the vocabulary.
+// Continues every prompt (ids without BOS), each after BOS of its own; the results are in the order of the prompts.
+// After a patch on_tokens(number of the prompt in the list, new tokens) is called (false ends the text). A text ends at
+// EOS, dropped with the rest of its patch, or after exactly max_tokens, and gives its place to the next prompt. Patch p
+// of prompt i draws with number p of stream::generation at step prompt_number + i, whatever draws a round, texts at
+// once and, where D <= 128, threads are: these decide on the rows of a product, and so on the last bits of its sums.
 template <class Model, class Backend, class OnTokens>
 requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::vector<generation_result>
 generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,

@@ -32,10 +32,10 @@ struct patch_place {
     noise_place noise;  // key and number of the patch
 };
 
-// Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows, and
-// says what each took. A patch does not depend on the others, nor on the size of the rounds; `round` 0 leaves it to the
-// machine. Those that have decided leave the rounds. With contexts `apart` threads share draws instead of products,
-// where that is faster. Throws errc::usage unless there is room for a patch a place.
+// Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
+// what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
+// it to the machine. Those that have decided leave the rounds. With contexts `apart` threads share draws instead of
+// products, where that is faster. Throws errc::usage unless there is room for a patch a place.
 template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,

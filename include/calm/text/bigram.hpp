@@ -17,6 +17,86 @@
 
 namespace calm {
 
+// Counts tokens and pairs of neighbours of a text that comes in portions. Memory is bounded by the distinct pairs, not
+// by the text.
+class bigram_counts {
+public:
+    struct pair {
+        token_id first;
+        token_id second;
+        std::uint64_t count;
+    };
+
+    // Of tokens 0..V-1. Pairs of a large vocabulary wait, so many at most, to be sorted: speed, not results.
+    explicit bigram_counts(token_id vocabulary, std::size_t waiting_at_most = 4'000'000) :
+        unigram_(static_cast<std::size_t>(std::max(vocabulary, 0))), waiting_at_most_(waiting_at_most) {
+        if (unigram_.size() <= largest_square) square_.resize(unigram_.size() * unigram_.size());
+    }
+
+    // The tokens that follow those added before. Throws errc::data for one of another vocabulary.
+    void add(std::span<token_id const> tokens) {
+        for (token_id const id : tokens) {
+            require(id >= 0 && static_cast<std::size_t>(id) < unigram_.size(), errc::data, "token id ", id,
+                    " is outside the vocabulary of ", unigram_.size(), ": the tokens come from another tokenizer");
+            auto const second = static_cast<std::uint64_t>(id);
+            ++unigram_[second];
+            if (last_ >= 0) count(static_cast<std::uint64_t>(last_), second);
+            last_ = id;
+        }
+    }
+
+    [[nodiscard]] std::vector<std::uint64_t> const& unigram() const { return unigram_; }
+    // Ordered by first, then second.
+    [[nodiscard]] std::vector<pair> pairs() {
+        merge();
+        auto all = std::move(pairs_);
+        std::size_t const V = unigram_.size();
+        for (std::size_t i = 0; i < square_.size(); ++i)
+            if (square_[i] > 0) all.push_back({static_cast<token_id>(i / V), static_cast<token_id>(i % V), square_[i]});
+        return all;
+    }
+
+private:
+    static constexpr std::size_t largest_square = 2048;  // a vocabulary of which all pairs have a place: 32 MiB
+
+    void count(std::uint64_t first, std::uint64_t second) {
+        if (!square_.empty()) {
+            ++square_[first * unigram_.size() + second];
+            return;
+        }
+        waiting_.push_back(first << 32 | second);
+        if (waiting_.size() >= waiting_at_most_) merge();
+    }
+
+    // Adds the pairs that wait to those that are counted.
+    void merge() {
+        std::sort(waiting_.begin(), waiting_.end());
+        auto const number = [](pair const& p) {
+            return static_cast<std::uint64_t>(p.first) << 32 | static_cast<std::uint64_t>(p.second);
+        };
+        std::vector<pair> all;
+        auto counted = pairs_.begin();
+        for (std::size_t i = 0, j = 0; i < waiting_.size(); i = j) {
+            while (j < waiting_.size() && waiting_[j] == waiting_[i]) ++j;
+            for (; counted != pairs_.end() && number(*counted) < waiting_[i]; ++counted) all.push_back(*counted);
+            std::uint64_t count = j - i;
+            if (counted != pairs_.end() && number(*counted) == waiting_[i]) count += (counted++)->count;
+            all.push_back(
+                {static_cast<token_id>(waiting_[i] >> 32), static_cast<token_id>(waiting_[i] & 0xffffffffu), count});
+        }
+        all.insert(all.end(), counted, pairs_.end());
+        pairs_ = std::move(all);
+        waiting_.clear();
+    }
+
+    std::vector<std::uint64_t> unigram_;  // (V)
+    std::size_t waiting_at_most_;
+    std::vector<std::uint64_t> square_;   // (V, V); of larger vocabularies:
+    std::vector<std::uint64_t> waiting_;  // pairs as first 2^32 + second
+    std::vector<pair> pairs_;             // ordered
+    token_id last_ = -1;
+};
+
 // Counts of tokens and of pairs of neighbours, the pairs sparse. As a model: Q(b | a) = count(a, b) / count(a, .);
 // after a token that was never followed by another it is Q(b) = count(b) / count.
 class bigram_table {
@@ -24,26 +104,14 @@ public:
     // Brier-1..4 of one position.
     using brier_scores = std::array<double, 4>;
 
-    // Counts tokens of 0..V-1, at least one, e.g. packed_tokens of the training corpus. Throws errc::data otherwise.
-    bigram_table(token_id vocabulary, std::span<token_id const> tokens) :
-        unigram_(static_cast<std::size_t>(std::max(vocabulary, 0))) {
-        require(!tokens.empty(), errc::data, "a bigram table needs at least one token");
-        std::vector<std::uint64_t> pairs;
-        pairs.reserve(tokens.size());
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            require(tokens[i] >= 0 && tokens[i] < vocabulary, errc::data, "token id ", tokens[i],
-                    " is outside the vocabulary of ", vocabulary, ": the tokens come from another tokenizer");
-            ++unigram_[index(tokens[i])];
-            if (i > 0) pairs.push_back(index(tokens[i - 1]) << 32 | index(tokens[i]));
-        }
-        std::sort(pairs.begin(), pairs.end());
-        for (std::size_t i = 0, j = 0; i < pairs.size(); i = j) {
-            while (j < pairs.size() && pairs[j] == pairs[i]) ++j;
-            pairs_.push_back(
-                {static_cast<token_id>(pairs[i] >> 32), static_cast<token_id>(pairs[i] & 0xffffffffu), j - i});
-        }
+    // Takes counts of at least one token, e.g. of the packed training corpus. Throws errc::data where there is none.
+    explicit bigram_table(bigram_counts counts) : unigram_(counts.unigram()), pairs_(counts.pairs()) {
+        require(std::any_of(unigram_.begin(), unigram_.end(), [](std::uint64_t count) { return count > 0; }),
+                errc::data, "a bigram table needs at least one token");
         prepare();
     }
+    // Counts tokens of 0..V-1, at least one. Throws errc::data otherwise.
+    bigram_table(token_id vocabulary, std::span<token_id const> tokens) : bigram_table(counted(vocabulary, tokens)) {}
 
     // V.
     [[nodiscard]] token_id vocabulary_size() const { return static_cast<token_id>(unigram_.size()); }
@@ -104,11 +172,13 @@ public:
     [[nodiscard]] static bigram_table load(std::string const& path);
 
 private:
-    struct pair {
-        token_id first;
-        token_id second;
-        std::uint64_t count;
-    };
+    using pair = bigram_counts::pair;
+
+    static bigram_counts counted(token_id vocabulary, std::span<token_id const> tokens) {
+        bigram_counts counts(vocabulary);
+        counts.add(tokens);
+        return counts;
+    }
 
     static constexpr char magic[] = "calm bigram 1\n\n";
 

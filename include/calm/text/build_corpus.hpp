@@ -21,14 +21,19 @@ namespace calm {
 
 namespace detail {
 
-// `add_file` adds the selected documents of a file, numbered on from `number`.
-template <class AddFile>
-corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
-                    AddFile const& add_file) {
+// Throws errc::tokenizer where only one of source and vocabulary is markov's.
+inline void require_vocabulary(std::span<std::string const> specs, tokenizer const& encoder) {
     require(is_markov(specs) == encoder.is_markov(), errc::tokenizer,
             encoder.is_markov()
                 ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
                 : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
+}
+
+// `add_file` adds the selected documents of a file, numbered on from `number`.
+template <class AddFile>
+corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
+                    AddFile const& add_file) {
+    require_vocabulary(specs, encoder);
     corpus made(encoder.specials());
     token_stream stream(encoder);
     document_parts const add = [&](std::string_view part, bool ends) {

@@ -20,11 +20,7 @@ namespace calm {
         [&](corpus& made, std::string const& file, std::uint64_t& number, document_parts const& add) {
             auto const kept = cache.tokens_of(file, words, selection);
             if (!kept) return document_source::visit_file(file, selection, number, add);
-            entry_use const other = selection.use == split::train ? entry_use::evaluation : entry_use::training;
-            made.add(kept, [&](std::size_t i) {
-                number += kept->use(i) != entry_use::training;  // pieces have the number of the whole before them
-                return kept->use(i) != other && selection.takes(number - 1);
-            });
+            made.add(kept, [&](std::size_t i) { return detail::takes_entry(*kept, i, selection, number); });
         });
 }
 

@@ -42,18 +42,26 @@ struct packing_rule {
         return mode == packing::published_language_model ? size + 1 : (offset + size + 2 + K - 1) / K * K;
     }
 
+    // What stands before the ids of document i of an epoch.
+    void open(special_tokens const& special, std::uint64_t epoch, std::uint64_t i, std::vector<token_id>& out) const {
+        out.insert(out.end(), offset(epoch, i), special.pad);
+        if (mode != packing::unbroken) out.push_back(special.bos);
+    }
+    // What stands after them, of which there are `size`.
+    void close(special_tokens const& special, std::uint64_t epoch, std::uint64_t i, std::size_t size,
+               std::vector<token_id>& out) const {
+        if (mode != packing::padded && mode != packing::published_autoencoder) return;
+        std::size_t const left = offset(epoch, i);
+        out.push_back(special.eos);
+        out.insert(out.end(), packed_size(size, left) - (left + size + 2), special.pad);
+    }
+
     // Appends document i of a corpus, packed for an epoch.
     void append(corpus const& documents, std::uint64_t epoch, std::size_t i, std::vector<token_id>& out) const {
-        auto const& [bos, eos, pad] = documents.specials();
         auto const ids = documents.document(i);
-        std::size_t const left = offset(epoch, i);
-        std::size_t const end = out.size() + packed_size(ids.size(), left);
-        bool const whole = mode == packing::padded || mode == packing::published_autoencoder;
-        out.insert(out.end(), left, pad);
-        if (mode != packing::unbroken) out.push_back(bos);
+        open(documents.specials(), epoch, i, out);
         out.insert(out.end(), ids.begin(), ids.end());
-        if (whole) out.push_back(eos);
-        out.resize(end, pad);
+        close(documents.specials(), epoch, i, ids.size(), out);
     }
 };
 
@@ -88,16 +96,24 @@ enum class packed_for { autoencoder, language_model };
 }
 
 namespace detail {
-// A corpus must fill a block in every epoch, whatever the offsets.
-inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
-    require(documents.specials().exist() != (rule.mode == packing::unbroken), errc::usage,
+// Blocks of a rule that documents with these specials can be packed into.
+inline void require_rule(special_tokens const& special, packing_rule const& rule, std::size_t block_tokens) {
+    require(special.exist() != (rule.mode == packing::unbroken), errc::usage,
             "calm::packing_rule: symbols without BOS, EOS and PAD are packed unbroken, and nothing else is");
     require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, "a block of ", block_tokens,
             " tokens is no whole number of patches of ", rule.K, " tokens: choose a positive multiple of ", rule.K);
-    std::size_t least = 0;
-    for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.size(i), 0);
+}
+// Documents that make `least` tokens or more must fill a block.
+inline void require_one_block(std::size_t least, std::size_t block_tokens) {
     require(least >= block_tokens, errc::data, "the text has only ", least, " tokens when packed, but a block has ",
             block_tokens, ": give more text or choose shorter blocks");
+}
+// A corpus must fill a block in every epoch, whatever the offsets.
+inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
+    require_rule(documents.specials(), rule, block_tokens);
+    std::size_t least = 0;
+    for (std::size_t i = 0; i < documents.documents(); ++i) least += rule.packed_size(documents.size(i), 0);
+    require_one_block(least, block_tokens);
 }
 }  // namespace detail
 

@@ -45,14 +45,16 @@ public:
     std::string folder;
     // Smaller files are read each time.
     std::uint64_t least_bytes = std::uint64_t{1} << 20;
+    // Whether caches are made: without it those are used that are there, and nothing is written.
+    bool makes = true;
     // Is told in a sentence when a cache is made, and why, or cannot be.
     std::function<void(std::string const&)> tell;
 
     // Where the ids of a file are kept.
     [[nodiscard]] std::string path_for(std::string const& file) const;
 
-    // The ids of a file; nothing where it is too small, or where the cache cannot be written, which is told. Malformed
-    // documents as read_documents has them.
+    // The ids of a file; nothing where it is too small, where there is no cache and none is made, or where it cannot be
+    // written, which is told. Malformed documents as read_documents has them.
     [[nodiscard]] std::shared_ptr<token_file const> tokens_of(std::string const& file, tokenizer const& words,
                                                               document_selection const& selection);
 
@@ -79,6 +81,15 @@ private:
 };
 
 namespace detail {
+
+// Whether an entry of a token file is selected. Asked for all entries in their order; `number` is that of the next
+// document, and pieces have the number of the whole before them.
+inline bool takes_entry(token_file const& kept, std::size_t i, document_selection const& selection,
+                        std::uint64_t& number) {
+    entry_use const other = selection.use == split::train ? entry_use::evaluation : entry_use::training;
+    number += kept.use(i) != entry_use::training;
+    return kept.use(i) != other && selection.takes(number - 1);
+}
 
 inline struct stat facts_of_file(std::string const& path) {
     struct stat facts {};
@@ -198,6 +209,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
                 return found;
             }
         }
+        if (!makes) return nullptr;
         try {
             if (made) throw error(errc::storage, path, "", "it was not read as it was written: " + why);
             if (!folder.empty()) std::filesystem::create_directories(folder);

@@ -110,8 +110,11 @@ public:
     // How many ids entry i has.
     [[nodiscard]] std::size_t size(std::size_t i) const { return end(i) - (i == 0 ? 0 : end(i - 1)); }
     // The ids of entry i, as long as the file lives.
-    [[nodiscard]] std::span<token_id const> ids(std::size_t i) const {
-        auto const found = ids_.subspan(end(i) - size(i), size(i));
+    [[nodiscard]] std::span<token_id const> ids(std::size_t i) const { return ids(i, 0, size(i)); }
+    // At most `most` of them, from number `first` on: a long entry in portions takes no more memory than a portion.
+    [[nodiscard]] std::span<token_id const> ids(std::size_t i, std::size_t first, std::size_t most) const {
+        std::size_t const count = std::min(most, size(i) - first);
+        auto const found = ids_.subspan(end(i) - size(i) + first, count);
         account(found.size_bytes());
         return found;
     }

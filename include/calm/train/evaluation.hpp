@@ -52,6 +52,19 @@ struct evaluation {
     index_t capped = 0;                              // patches at which the exact rule gave up
 };
 
+// Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" where all are.
+inline std::string not_positive(brier_scores const& scores) {
+    std::string names;
+    int count = 0;
+    for (std::size_t n = brier_orders; n-- > 0;) {
+        if (scores[n] > 0) continue;
+        auto const name = "Brier-" + std::to_string(n + 1);
+        names = count == 0 ? name : name + (count == 1 ? " and " : ", ") + names;
+        ++count;
+    }
+    return count == 0 ? names : names + (count == 1 ? " is not positive" : " are not positive");
+}
+
 // One JSON object on one line, the keys in their documented order; null where nothing applies.
 inline std::string to_json(evaluation const& e) {
     using value = decltype(metric::value);
@@ -84,7 +97,8 @@ inline std::string to_json(evaluation const& e) {
                              metric{"temperature", e.brier ? value(e.temperature) : value(null)},
                              metric{"sampler", e.brier ? value(std::string_view(e.sampler)) : value(null)},
                              metric{"draws_a_patch", one(e.draws_a_patch)},
-                             metric{"capped", scored(e.capped)}};
+                             metric{"capped", scored(e.capped)},
+                             metric{"patches", e.token_accuracy ? value(e.patches) : value(null)}};
     return to_json(std::span<metric const>(metrics));
 }
 
@@ -112,14 +126,17 @@ inline std::string to_table(evaluation const& e) {
         say("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
             static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
             static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
+        if (auto const why = not_positive(*e.brier); !why.empty())
+            say("BrierLM is 0, without an error, because %s\n", why.c_str());
     }
     if (e.brier && e.draws_a_patch)
         say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
             *e.draws_a_patch, static_cast<long long>(e.capped));
     if (e.energy_loss) say("energy loss %.5f\n", *e.energy_loss);
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
-        say("autoencoder: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
-            100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior, *e.posterior_std);
+        say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
+            static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,
+            *e.posterior_std);
     if (!text.empty()) text.pop_back();
     return text;
 }

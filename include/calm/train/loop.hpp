@@ -227,7 +227,7 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
         now.step = step;
         now.skipped = state.skipped;
         now.tokens_per_second = speed.tokens_per_second();
-        if (r.machine_peak > 0) now.share_of_peak = flops / speed.seconds_per_step() / r.machine_peak;
+        now.share_of_peak = share_of_peak(flops, speed.seconds_per_step(), r.machine_peak);
         now.memory = plan().total();
         now.seconds = used + speed.elapsed();
         constexpr auto forever = std::numeric_limits<double>::infinity();

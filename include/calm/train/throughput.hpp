@@ -18,6 +18,13 @@ inline double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// The share of a machine's peak FLOP/s that work of so many FLOPs and seconds takes: above 0, at most 1. NaN where the
+// peak is unknown (0) or is none: it was measured while the machine was busy, and the work went faster.
+inline double share_of_peak(double flops, double seconds, double peak) {
+    double const share = flops / seconds / peak;
+    return share > 0 && share <= 1 ? share : std::numeric_limits<double>::quiet_NaN();
+}
+
 // How fast a run goes, by its last steps, and how long it still takes. The clock, in seconds, is an argument.
 class throughput {
 public:

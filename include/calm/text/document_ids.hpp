@@ -1,0 +1,121 @@
+#pragma once
+// The ids of documents one after another, as often as asked for: what there is of them is never all in memory.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/text/build_corpus.hpp"
+#include "calm/text/token_cache.hpp"
+
+namespace calm {
+
+// Some ids of a document: those from number `first` on, of `size`. A document without ids is one empty portion.
+struct document_portion {
+    static constexpr std::size_t most = std::size_t{1} << 20;
+
+    std::size_t size = 0;
+    std::size_t first = 0;
+    std::span<token_id const> ids;
+
+    [[nodiscard]] bool is_first() const { return first == 0; }
+    [[nodiscard]] bool is_last() const { return first + ids.size() == size; }
+};
+using portion_visitor = std::function<void(document_portion const&)>;
+
+// The documents that build_corpus makes of the same arguments, in the same order. Files that a cache keeps are mapped,
+// the others are tokenised at each visit.
+class document_ids {
+public:
+    // Without a cache all files are tokenised at each visit. The tokenizer outlives it. Throws as build_corpus.
+    document_ids(std::span<std::string const> specs, tokenizer const& words, document_selection const& selection,
+                 token_cache* cache = nullptr) :
+        words_(&words),
+        selection_(selection), is_markov_(calm::is_markov(specs)) {
+        detail::require_vocabulary(specs, words);
+        for (auto& source : document_sources(specs)) {
+            auto const add = [&](std::string file) {
+                auto kept = cache != nullptr ? cache->tokens_of(file, words, selection) : nullptr;
+                parts_.push_back({source, std::move(file), std::move(kept)});
+            };
+            if (source.is_generated()) parts_.push_back({source, {}, nullptr});
+            for (auto const& file : source.files()) add(file);
+        }
+    }
+
+    [[nodiscard]] special_tokens specials() const { return words_->specials(); }
+
+    // Visits the portions of all documents in their order. Malformed documents are counted at the first visit. Throws
+    // errc::data where no document is selected, else as visit_documents.
+    void visit(portion_visitor const& visitor) {
+        std::uint64_t number = 0;
+        bool any = false;
+        auto const each = [&](document_portion const& portion) {
+            any = true;
+            visitor(portion);
+        };
+        for (auto const& one : parts_) one.kept ? visit_kept(*one.kept, number, each) : visit_text(one, number, each);
+        visited_ = true;
+        require_documents(any, number, selection_);
+    }
+
+private:
+    struct part {
+        document_source source;
+        std::string file;  // of the source; empty: generated
+        std::shared_ptr<token_file const> kept;
+    };
+
+    template <class F> void visit_kept(token_file const& kept, std::uint64_t& number, F const& f) const {
+        for (std::size_t i = 0; i < kept.entries(); ++i) {
+            if (!detail::takes_entry(kept, i, selection_, number)) continue;
+            std::size_t const size = kept.size(i);
+            std::size_t first = 0;
+            do {
+                f({size, first, kept.ids(i, first, document_portion::most)});
+                first += document_portion::most;
+            } while (first < size);
+        }
+    }
+
+    template <class F> void visit_text(part const& one, std::uint64_t& number, F const& f) const {
+        skipped_documents again;
+        auto selection = selection_;
+        if (selection.skip != nullptr && visited_) selection.skip = &again;
+        std::vector<token_id> ids;
+        auto const encode = [&](std::string_view text) -> std::span<token_id const> {
+            ids.clear();
+            words_->encode(text, ids);
+            return ids;
+        };
+        document_visitor const add = [&](std::string_view document) {
+            if (!is_markov_) {
+                auto const all = encode(document);
+                f({all.size(), 0, all});
+                return all.size();
+            }
+            for (std::size_t first = 0; first < document.size(); first += document_portion::most)  // a token a symbol
+                f({document.size(), first, encode(document.substr(first, document_portion::most))});
+            return document.size();
+        };
+        if (one.file.empty())
+            one.source.visit(selection, number, add);
+        else
+            document_source::visit_file(one.file, selection, number, add);
+    }
+
+    tokenizer const* words_;
+    document_selection selection_;
+    bool is_markov_;
+    bool visited_ = false;
+    std::vector<part> parts_;
+};
+
+}  // namespace calm

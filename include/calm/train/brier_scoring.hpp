@@ -1,0 +1,216 @@
+#pragma once
+// The predictions of a language model in blocks of text, drawn and scored (spec 8). Sizes: P patches a block, K tokens
+// a patch, N samples, D hidden.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "calm/loss/brier.hpp"
+#include "calm/model/calm.hpp"
+#include "calm/sample/sample_next.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/train/branches.hpp"
+#include "calm/train/evaluation.hpp"
+
+namespace calm {
+
+struct evaluation_settings {
+    index_t block_tokens = 256;                           // P K; BrierLM depends on it
+    index_t samples = 8;                                  // N, at least 2
+    std::uint64_t seed = 1;                               // of all noise
+    index_t positions = 0;                                // score a random subset of so many positions; 0: all
+    index_t batch = 8;                                    // blocks computed at once: memory, not results
+    calm::sampler sampler = calm::sampler::adaptive({});  // of the samples: T = 1, the model as it is
+};
+
+namespace detail {
+
+// The scored predictions, 0 .. P - 2 ascending, of a block.
+struct scored_block {
+    index_t number;
+    std::span<token_id const> tokens;
+    std::vector<index_t> positions;
+};
+
+// Of a batch of blocks the rows (n, P - 1) that are drawn: of every position that is scored and the patches after it
+// that score it too; or all.
+inline std::vector<token_id> rows_to_draw(std::span<scored_block const> blocks, index_t P, index_t K, bool all) {
+    auto const patches = static_cast<index_t>(brier_patches(static_cast<std::size_t>(K)));
+    std::vector<token_id> rows;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        auto const first = static_cast<index_t>(b) * (P - 1);
+        index_t next = 0;
+        for (index_t const p : blocks[b].positions)
+            for (next = std::max(next, p); next < p + patches; ++next)
+                rows.push_back(static_cast<token_id>(first + next));
+    }
+    if (all) {
+        rows.resize(blocks.size() * static_cast<std::size_t>(P - 1));
+        std::iota(rows.begin(), rows.end(), 0);
+    }
+    return rows;
+}
+
+}  // namespace detail
+
+// Draws and scores blocks that come one after another, some at once. Context, model and table outlive it; the context
+// has the seed of the evaluation and step 0.
+template <class Model, class Backend> class brier_scoring {
+public:
+    using T = typename Model::scalar;
+    using objective = typename Model::objective;
+    static constexpr index_t K = Model::K;
+
+    brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
+                  std::optional<objective> const& loss) :
+        ctx_(ctx),
+        model_(model), table_(table), settings_(settings), loss_(loss), P_(settings.block_tokens / K),
+        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1) {}
+
+    // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
+    // too, for the energy loss.
+    void add(index_t number, std::span<token_id const> block, std::vector<index_t> positions) {
+        if (positions.empty() && settings_.positions > 0) return;
+        tokens_.insert(tokens_.end(), block.begin(), block.end());
+        blocks_.push_back({number, {}, std::move(positions)});
+        if (static_cast<index_t>(blocks_.size()) == settings_.batch) score();
+    }
+
+    // Scores what waits, and puts what was found into an evaluation. Throws errc::data where nothing was scored.
+    void tell(evaluation& e) {
+        score();
+        auto const report = report_brier(sequences_);
+        e.brier = report.brier;
+        e.brier_se = report.brier_error;
+        e.brier_lm = report.brier_lm;
+        e.brier_lm_se = report.brier_lm_error;
+        e.positions = report.positions;
+        e.sequences = report.sequences;
+        e.samples = settings_.samples;
+        e.temperature = settings_.sampler.T;
+        e.sampler = settings_.sampler.name();
+        e.draws_a_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
+        e.capped = took_.capped;
+        if (loss_) e.energy_loss = energy_ / static_cast<double>(drawn_);
+        if (table_ == nullptr) return;
+        e.unigram_brier = report_brier(std::span(&unigram_, 1)).brier;
+        e.bigram_brier = report_brier(std::span(&bigram_, 1)).brier;
+        e.bigram_brier_lm = brier_lm(*e.bigram_brier);
+    }
+
+private:
+    static constexpr auto k = static_cast<std::size_t>(K);
+    static constexpr auto patches = brier_patches(k);
+
+    void score() {
+        if (blocks_.empty()) return;
+        auto const length = static_cast<std::size_t>(P_) * k;
+        for (std::size_t b = 0; b < blocks_.size(); ++b)
+            blocks_[b].tokens = std::span<token_id const>(tokens_).subspan(b * length, length);
+        auto const rows = detail::rows_to_draw(blocks_, P_, K, settings_.positions == 0);
+        auto const samples = draw(rows);
+        std::vector<brier_sequence> sums(blocks_.size());
+        for (std::size_t b = blocks_.size(); b-- > 0;) {
+            auto const first = static_cast<token_id>(static_cast<index_t>(b) * (P_ - 1));
+            score_block(blocks_[b], sums[b], [&](index_t p) {
+                auto const row = std::lower_bound(rows.begin(), rows.end(), first + static_cast<token_id>(p));
+                auto const size = static_cast<std::size_t>(settings_.samples) * k;
+                return std::span<token_id const>(samples).subspan(static_cast<std::size_t>(row - rows.begin()) * size,
+                                                                  patches * size);
+            });
+        }
+        std::copy_if(sums.begin(), sums.end(), std::back_inserter(sequences_),
+                     [](brier_sequence const& one) { return one.count > 0; });
+        blocks_.clear();
+        tokens_.clear();
+    }
+
+    // The samples (R, N, K) of rows (R) of the batch; their loss is added up.
+    std::vector<token_id> draw(std::vector<token_id> const& rows) {
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        auto const R = static_cast<index_t>(rows.size());
+        typename Model::token_view const tokens(tokens_.data(), extents<dyn>(static_cast<index_t>(tokens_.size())));
+        auto const t = model_.shift(ctx_, tokens, P_);
+        auto const all = model_.transformer.forward(ctx_, model_.read(ctx_, t.inputs), P_ - 1).y;
+        auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
+        vector_view<token_id const, dyn, Backend> const ids(rows.data(), extents<dyn>(R));
+        gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all), ids);
+        auto const labels = ctx_.saved.template take<token_id>(extents<dyn>(R * K));
+        std::vector<noise_place> places;
+        for (index_t r = 0; r < R; ++r) {
+            std::copy_n(t.labels.data() + ids[r] * K, K, labels.data() + r * K);
+            auto const& block = blocks_[static_cast<std::size_t>(ids[r] / (P_ - 1))];
+            places.push_back(
+                {ctx_.random(stream::evaluation), number_of(block, ids[r] % (P_ - 1)) * settings_.samples});
+        }
+        if (loss_) energy_ += model_.loss_sum(ctx_, hidden, labels, *loss_, drawn_);
+        drawn_ += R;
+        std::vector<token_id> made(rows.size() * static_cast<std::size_t>(settings_.samples) * k);
+        sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
+                    settings_.samples, settings_.sampler, places, took_);
+        return made;
+    }
+
+    // Among the predictions of all blocks.
+    [[nodiscard]] index_t number_of(detail::scored_block const& block, index_t p) const {
+        return block.number * (P_ - 1) + p;
+    }
+
+    // Scores the positions of a block, from the last to the first; samples_of(p) are those of prediction p and of the
+    // patches after it that score it too.
+    template <class SamplesOf>
+    void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
+        if (patches > 1 && !block.positions.empty()) on_.read(block.tokens.first(block.tokens.size() - k));
+        for (auto at = block.positions.rbegin(); at != block.positions.rend(); ++at) {
+            auto const first = static_cast<std::size_t>(*at + 1) * k;
+            auto const target = brier_target(block.tokens, first, k);
+            sum.add(score_of(block, *at, samples_of(*at), target));
+            if (table_ == nullptr) continue;
+            auto const next = target.template first<brier_orders>();
+            unigram_.add(table_->unigram_brier(next));
+            bigram_.add(table_->bigram_brier(block.tokens[first - 1], next));
+        }
+    }
+
+    brier_scores score_of(detail::scored_block const& block, index_t p, std::span<token_id const> samples,
+                          std::span<token_id const> target) {
+        if constexpr (patches == 1) {
+            return brier_position(samples, target);
+        } else {
+            index_t const N = settings_.samples;
+            noise_place place{{settings_.seed, stream::evaluation, 1},
+                              number_of(block, p) * static_cast<index_t>(patches - 1) * N};
+            auto const go_on = [&](std::span<token_id const> prefix, std::span<token_id> out) {
+                on_.draw(p, prefix, out, place, settings_.sampler, took_);
+                place.first += static_cast<index_t>(out.size()) / K;
+            };
+            auto const own = samples.first(static_cast<std::size_t>(N) * k);
+            return brier_of(count_hits(samples, k, target), count_pairs(own, k, go_on), static_cast<std::size_t>(N));
+        }
+    }
+
+    context<Backend>& ctx_;
+    Model& model_;
+    bigram_table const* table_;
+    evaluation_settings settings_;
+    std::optional<objective> loss_;
+    index_t P_;
+    branches<Model, Backend> on_;
+    std::vector<token_id> tokens_;              // (blocks, P K)
+    std::vector<detail::scored_block> blocks_;  // that wait
+    std::vector<brier_sequence> sequences_;     // of blocks with a scored position
+    brier_sequence unigram_, bigram_;           // the references' scores at the same positions
+    double energy_ = 0;                         // of all that were drawn:
+    index_t drawn_ = 0;                         // predictions
+    sampled_together took_;
+};
+
+}  // namespace calm

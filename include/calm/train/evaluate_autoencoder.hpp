@@ -1,0 +1,116 @@
+#pragma once
+// How well an autoencoder gives back the tokens of text it has not seen (spec 3). Sizes: K tokens a patch, L latent.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "calm/model/autoencoder.hpp"
+#include "calm/tensor/rows.hpp"
+#include "calm/train/evaluation.hpp"
+
+namespace calm {
+
+// Scores patches that come one after another. The noise of a patch is that of its number, position `number` of
+// stream::posterior, whichever others are scored. Context and model outlive it.
+template <autoencoder_configuration C, class T, class Backend> class autoencoder_scoring {
+public:
+    using model_type = autoencoder<C, T, Backend>;
+    static constexpr index_t K = model_type::K;
+    static constexpr index_t L = model_type::L;
+
+    autoencoder_scoring(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, token_id pad,
+                        std::uint64_t seed) :
+        ctx_(ctx),
+        model_(model), pad_(pad), noise_{seed, stream::posterior, 0} {}
+
+    // The K tokens of a patch.
+    void add(index_t number, std::span<token_id const> patch) {
+        numbers_.push_back(number);
+        tokens_.insert(tokens_.end(), patch.begin(), patch.end());
+        if (static_cast<index_t>(numbers_.size()) == chunk) score();
+    }
+
+    // Of all that were added. Throws errc::data where they are nothing but PAD.
+    autoencoder_evaluation result() {
+        score();
+        require(counted_ > 0, errc::data,
+                "calm::evaluate_autoencoder: expected a token that is not PAD, found none; give more text, or score "
+                "more of it");
+        auto const share = [](auto part, index_t whole) {
+            return static_cast<double>(part) / static_cast<double>(whole);
+        };
+        return {share(right_, counted_), share(right_posterior_, counted_), share(std_sum_, patches_ * L),
+                share(loss_sum_, patches_ * K), patches_};
+    }
+
+private:
+    static constexpr index_t chunk = 512;  // patches
+
+    void score() {
+        auto const n = static_cast<index_t>(numbers_.size());
+        if (n == 0) return;
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        vector_view<token_id const, dyn, Backend> const want(tokens_.data(), extents<dyn>(n * K));
+        auto const posterior = model_.posterior(ctx_, want);
+        auto const got = ctx_.scratch.template take<token_id>(want.extents());
+        auto const count_right = [&] {
+            index_t hits = 0;
+            for (index_t i = 0; i < n * K; ++i) hits += want[i] != pad_ && got[i] == want[i];
+            return hits;
+        };
+        model_.decode_tokens(ctx_, got, posterior.mean);
+        right_ += count_right();
+        auto const z = ctx_.scratch.template take<T>(extents<dyn, L>(n));
+        fill_noise(z);
+        evaluate(ctx_, z, posterior.mean + exp(posterior.log_std) * z);
+        matrix_view<T const, model_type::D, Backend> const decoded = model_.decode(ctx_, z).y;  // (n K, D)
+        argmax_token(ctx_, got, decoded, model_.embed_tokens.weight.read());
+        right_posterior_ += count_right();
+        auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
+        cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want, 0);
+        for (index_t i = 0; i < n * K; ++i) loss_sum_ += static_cast<double>(losses[i]);
+        for (index_t i = 0; i < n * L; ++i) std_sum_ += std::exp(static_cast<double>(posterior.log_std[i]));
+        counted_ += n * K - std::count(want.begin(), want.end(), pad_);
+        patches_ += n;
+        numbers_.clear();
+        tokens_.clear();
+    }
+
+    // The noise of every patch; those whose numbers follow one another at once.
+    void fill_noise(matrix_view<T, L, Backend> const& z) {
+        for (std::size_t i = 0, j = 0; i < numbers_.size(); i = j) {
+            for (j = i + 1; j < numbers_.size() && numbers_[j] == numbers_[j - 1] + 1;) ++j;
+            fill_normal(ctx_, rows(z, static_cast<index_t>(i), static_cast<index_t>(j - i)), noise_,
+                        static_cast<std::uint64_t>(numbers_[i] * L));
+        }
+    }
+
+    context<Backend>& ctx_;
+    model_type const& model_;
+    token_id pad_;
+    key noise_;
+    std::vector<index_t> numbers_;  // of the patches that wait
+    std::vector<token_id> tokens_;  // (numbers, K)
+    index_t patches_ = 0, counted_ = 0, right_ = 0, right_posterior_ = 0;
+    double std_sum_ = 0, loss_sum_ = 0;
+};
+
+// Tokens are whole patches, numbered from 0. Throws errc::usage for incomplete patches and errc::data where there is
+// nothing but PAD.
+template <autoencoder_configuration C, class T, class Backend>
+autoencoder_evaluation evaluate_autoencoder(context<Backend>& ctx, autoencoder<C, T, Backend> const& model,
+                                            std::span<token_id const> tokens, token_id pad, std::uint64_t seed) {
+    constexpr auto K = static_cast<std::size_t>(C.patch_size);
+    require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
+            " tokens, found ", tokens.size(), " tokens");
+    autoencoder_scoring<C, T, Backend> scores(ctx, model, pad, seed);
+    for (std::size_t p = 0; p < tokens.size() / K; ++p) scores.add(static_cast<index_t>(p), tokens.subspan(p * K, K));
+    return scores.result();
+}
+
+}  // namespace calm

@@ -1,0 +1,39 @@
+#pragma once
+// A random part of things that come one after another.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "calm/sample/batch_rule.hpp"
+#include "calm/tensor/random.hpp"
+
+namespace calm {
+
+// Of `all` things in their order, `wanted` at random, or all where these are fewer: every subset is equally likely, up
+// to the precision of the draws (2^-32 of a share below 2^32 things, 2^-53 above).
+class random_subset {
+public:
+    random_subset(key k, std::uint64_t all, std::uint64_t wanted) : random_(k), left_(all), wanted_(wanted) {}
+
+    // Whether the next one is among them.
+    bool takes() {
+        if (wanted_ == 0) return false;
+        if (wanted_ >= left_) return true;
+        bool const take = below(left_--) < wanted_;
+        wanted_ -= take ? 1 : 0;
+        return take;
+    }
+
+private:
+    std::uint64_t below(std::uint64_t n) {
+        if (n <= std::numeric_limits<std::uint32_t>::max()) return random_.below(static_cast<std::uint32_t>(n));
+        return static_cast<std::uint64_t>(std::floor(detail::uniform53(random_) * static_cast<double>(n)));
+    }
+
+    random_sequence random_;
+    std::uint64_t left_;
+    std::uint64_t wanted_;
+};
+
+}  // namespace calm
