@@ -2,6 +2,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
+
 #include "support/models.hpp"
 
 using namespace calm;
@@ -382,4 +384,15 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
     BOOST_TEST(table.find("17.50") != std::string::npos);
     BOOST_TEST(table.find("bigram") == std::string::npos);
     BOOST_TEST(!table.ends_with('\n'));
+}
+
+BOOST_AUTO_TEST_CASE(more_samples_than_can_be_compared_are_refused) {
+    random_model<> r;
+    context<> ctx(1, 1);
+    auto const blocks = random_blocks(1);
+    for (index_t const n : {std::numeric_limits<index_t>::max(), index_t{1} << 61, limits::samples + 1}) {
+        auto many = settings;
+        many.samples = n;
+        BOOST_TEST(code_of([&] { (void)evaluate(ctx, r.model, blocks, special, nullptr, many); }) == 2);
+    }
 }

@@ -60,6 +60,8 @@ using document_visitor = std::function<std::size_t(std::string_view document)>;
 class document_source {
 public:
     enum class kind { files, stories, markov };
+    // Tokens of stories or symbols of markov: they are held in memory.
+    static constexpr std::uint64_t most_generated = 1'000'000'000;
 
     // Reads a SPEC. Throws errc::usage for one that is none, else as files_of.
     [[nodiscard]] static document_source parse(std::string const& spec) {
@@ -116,8 +118,9 @@ private:
         std::uint64_t tokens = 0;
         auto const result = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
         std::string_view const name = std::string_view(spec).substr(0, spec.find(':'));
-        require(result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
-                "\"", spec, "\": expected ", name, ":N with N > 0 tokens to generate, e.g. ", name, ":400000");
+        bool const whole = result.ec == std::errc{} && result.ptr == digits.data() + digits.size();
+        require(whole && tokens > 0 && tokens <= most_generated, errc::usage, "\"", spec, "\": expected ", name,
+                ":N with N > 0 tokens to generate, at most ", most_generated, ", e.g. ", name, ":400000");
         return tokens;
     }
 

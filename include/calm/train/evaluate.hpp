@@ -13,6 +13,7 @@
 
 #include "calm/loss/brier.hpp"
 #include "calm/model/calm.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/train/branches.hpp"
@@ -211,8 +212,10 @@ evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id cons
     constexpr index_t K = Model::K;
     constexpr auto k = static_cast<std::size_t>(K);
     constexpr auto patches = brier_patches(k);
-    require(settings.samples >= 2 && settings.batch >= 1 && settings.positions >= 0, errc::usage,
-            "calm::evaluate: expected at least 2 samples a position and 1 block at a time");
+    require(settings.samples >= 2 && settings.samples <= limits::samples && settings.batch >= 1 &&
+                settings.positions >= 0,
+            errc::usage, "calm::evaluate: expected from 2 to ", limits::samples,
+            " samples a position and at least 1 block at a time, found ", settings.samples, " and ", settings.batch);
     require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
         return sentence("calm::evaluate: expected a bigram table of the model's vocabulary of ", model.vocabulary(),
                         ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");
@@ -250,7 +253,8 @@ evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id cons
                 places.push_back({ctx.random(stream::evaluation), (b0 * (P - 1) + ids[r]) * N});
             }
             if (objective) energy += model.loss_sum(ctx, hidden, labels, *objective, drawn);
-            std::vector<token_id> made(rows.size() * static_cast<std::size_t>(N) * k);
+            std::vector<token_id> made(
+                static_cast<std::size_t>(checked_count("sampled tokens", {R, N, K}, sizeof(token_id))));
             sample_many(ctx, model, std::span<token_id>(made),
                         matrix_view<typename Model::scalar const, Model::D, Backend>(hidden), N, settings.sampler,
                         places, took);
