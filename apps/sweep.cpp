@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
                               static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops,
                               r.generation_flops, r.seconds, (*r.found.brier)[0],
                               r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0, *r.found.brier_lm,
-                              r.found.brier_lm_se.value_or(0)));
+                              r.found.brier_lm_se ? formatted(" +- %.2f", *r.found.brier_lm_se).c_str() : ""));
         out.put("FLOPs are a token's, of matrix products; generation with one draw a patch. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", plot, "sweep.png")) + "\n");

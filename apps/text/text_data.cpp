@@ -12,10 +12,9 @@
 #include "calm/io/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/text/cached_corpus.hpp"
-#include "calm/text/packing.hpp"
-#include "program.hpp"
 #include "calm/text/document_ids.hpp"
 #include "calm/text/packed_blocks.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
@@ -68,7 +67,7 @@ std::optional<token_cache> cache_of(data_options const& data) {
     token_cache cache;
     cache.folder = data.cache;
     cache.makes = data.writes_cache;
-    cache.tell = [](std::string const& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); };
+    cache.tell = [](std::string const& sentence) { tell(sentence); };
     return cache;
 }
 
@@ -105,8 +104,7 @@ int train_tokenizer(tokenizer_options const& o) {
     selected const documents(o.data, split::train, seed);
     auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
     if (pieces.forgotten() > 0)
-        std::fprintf(stderr, "of much different text the rarest pieces were forgotten, %llu times one\n",
-                     static_cast<unsigned long long>(pieces.forgotten()));
+        tell(sentence("of much different text the rarest pieces were forgotten, ", pieces.forgotten(), " times one"));
     auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
     words.save(o.out);
     tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",

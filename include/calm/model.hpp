@@ -6,4 +6,5 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/heads/energy.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/model/resident.hpp"

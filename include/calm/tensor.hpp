@@ -3,6 +3,7 @@
 
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/backend.hpp"
+#include "calm/tensor/checked.hpp"
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/elementwise.hpp"
 #include "calm/tensor/error.hpp"

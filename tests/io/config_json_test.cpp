@@ -37,6 +37,34 @@ std::string with(std::string const& text, std::string const& key, std::string co
     return json.dump();
 }
 
+// Walks a description: every number of it has a range, and lies in it.
+struct range_checker {
+    std::size_t& numbers;
+
+    void operator()(std::string_view key, double value, bool = false) const { check(key, value); }
+    void operator()(std::string_view key, std::int64_t value, bool = false) const {
+        if (value != 0) check(key, value);  // 0: not filled in
+    }
+    void operator()(std::string_view key, std::optional<std::int64_t> const&, bool = false) const {
+        check(key, std::int64_t{0});
+    }
+    template <class T> void operator()(std::string_view, std::optional<T> const&, bool = false) const {
+        T const usual;
+        T::visit(usual, *this);
+    }
+    void operator()(std::string_view, std::uint64_t, bool = false) const {}  // seeds
+    void operator()(std::string_view, bool, bool = false) const {}
+    void operator()(std::string_view, std::string const&, bool = false) const {}
+    void operator()(std::string_view, std::vector<std::string> const&, bool = false) const {}
+    template <class T> void only(std::string_view, T, bool = false) const {}
+
+private:
+    template <class T> void check(std::string_view key, T value) const {
+        BOOST_TEST(calm::detail::range_of(key).holds(value), key);
+        ++numbers;
+    }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(published_files_are_read, *calm::test::with_fixtures) {
@@ -169,19 +197,28 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     auto const bad = [&](std::string const& key, std::string const& value, std::string const& sentence) {
         says(with(energy + "}", key, value), ", key '" + key + "': " + sentence);
     };
-    std::string const size = "expected an integer from 1 to 2147483647, found ";
+    auto const up_to = [](char const* most) {
+        return "expected an integer from 1 to " + std::string(most) + ", found ";
+    };
+    std::string const size = up_to("262144"), layers = up_to("1024"), vocabulary = up_to("16777216");
     bad("hidden_size", "", size + "no such key");
-    bad("vocab_size", "\"97\"", size + "\"97\"");
-    bad("vocab_size", "0", size + "0");
-    bad("vocab_size", "-5", size + "-5");
-    bad("vocab_size", "2147483648", size + "2147483648");
-    bad("patch_size", "4.0", size + "4");
-    bad("num_mlp_layers", "null", size + "null");
-    bad("beta", "\"one\"", "expected a number, found \"one\"");
+    bad("vocab_size", "\"97\"", vocabulary + "\"97\"");
+    bad("vocab_size", "0", vocabulary + "0");
+    bad("vocab_size", "-5", vocabulary + "-5");
+    bad("vocab_size", "16777217", vocabulary + "16777217");
+    bad("patch_size", "4.0", up_to("1024") + "4");
+    bad("num_mlp_layers", "null", layers + "null");
+    bad("num_mlp_layers", "1025", layers + "1025");
+    bad("num_samples", "1000000", up_to("4096") + "1000000");
+    bad("num_samples", "9223372036854775808", up_to("4096") + "9223372036854775808");
+    bad("max_position_embeddings", "2147483648", up_to("1073741824") + "2147483648");
+    bad("beta", "\"one\"", "expected a number above 0.0 and below 2.0, found \"one\"");
+    bad("beta", "2", "expected a number above 0.0 and below 2.0, found 2");
+    bad("beta", "1e308", "expected a number above 0.0 and below 2.0, found 1e+308");
     bad("use_cache", "1", "expected true or false, found 1");
     bad("ae_path", "{}", "expected a string, found {}");
-    bad("pad_token_id", "-1", "expected a token id or null, found -1");
-    bad("eos_token_id", "[1,2]", "expected a token id or null, found [1,2]");
+    bad("pad_token_id", "-1", "expected a token id from 0 to 16777215, or null, found -1");
+    bad("eos_token_id", "[1,2]", "expected a token id from 0 to 16777215, or null, found [1,2]");
     bad("architectures", "[\"EnergyTransformer\",3]", "expected a list of strings, found");
     bad("architectures", "[\"BertModel\"]", "expected a list whose first is Autoencoder, LlamaForCausalLM, or Energy-");
     bad("architectures", "", "expected a list whose first is Autoencoder");
@@ -195,25 +232,29 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     };
     inside("{}", ", key 'calm/format': expected 1, found no such key");
     inside("{\"format\":2}", ", key 'calm/format': expected 1, the one value that this library computes, found 2");
-    inside(R"({"format":1,"data":{"mode":"padded"}})", ", key 'calm/data/block_tokens': " + size + "no such key");
+    inside(R"({"format":1,"data":{"mode":"padded"}})",
+           ", key 'calm/data/block_tokens': " + up_to("1048576") + "no such key");
+    inside(R"({"format":1,"num_target_samples":2147483647})",
+           ", key 'calm/num_target_samples': " + up_to("10000") + "2147483647");
+    inside(R"({"format":1,"posterior_std":-1})", ", key 'calm/posterior_std': expected a number from 0.0 to 1e+39");
     inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"data_seed":-1}})",
            ", key 'calm/data/data_seed': expected an integer of at least 0, found -1");
     inside(R"({"format":1,"tokenizer":{"file":1}})", ", key 'calm/tokenizer/file': expected a string, found 1");
     inside(R"({"format":1,"format":1})", ", key 'calm/format': expected the key once, found it twice");
     says(energy + ",\"vocab_size\":98}", ", key 'vocab_size': expected the key once, found it twice");
-    bad("num_hidden_layers", "[2]", size + "[2]");
+    bad("num_hidden_layers", "[2]", layers + "[2]");
     bad("num_attention_heads", "0", size + "0");
     bad("num_key_value_heads", "-1", size + "-1");
     bad("latent_size", "1e3", size + "1000");
     bad("intermediate_size", "true", size + "true");
     bad("noise_size", "\"\"", size + "\"\"");
-    bad("rope_theta", "null", "expected a number, found null");
-    bad("rms_norm_eps", "\"1e-6\"", "expected a number, found \"1e-6\"");
+    bad("rope_theta", "null", "expected a number from 1.0 to 1000000000000.0, found null");
+    bad("rms_norm_eps", "\"1e-6\"", "expected a number from 0.0 to 1.0, found \"1e-6\"");
     bad("torch_dtype", "32", "expected a string, found 32");
     bad("pretraining_tp", "2", "expected 1, the one value that this library computes, found 2");
     bad("mlp_bias", "null", "expected false, the one value that this library computes, found null");
     bad("attention_dropout", "0.1", "expected 0.0, the one value that this library computes, found 0.1");
-    bad("bos_token_id", "2147483648", "expected a token id or null, found 2147483648");
+    bad("bos_token_id", "16777216", "expected a token id from 0 to 16777215, or null, found 16777216");
     inside(R"({"format":1,"autoencoder":{"hidden_size":8}})", ", key 'calm/autoencoder/intermediate_size': " + size);
     inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"sources":"x"}})",
            ", key 'calm/data/sources': expected a list of strings, found \"x\"");
@@ -223,4 +264,15 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     says(autoencoder + "x", ": expected a JSON object, found none: ");
     says("[1]", ": expected a JSON object, found none: ");
     says("", ": expected a JSON object, found none: ");
+}
+
+BOOST_AUTO_TEST_CASE(every_number_has_a_range_that_holds_what_is_usual) {
+    std::size_t numbers = 0;
+    range_checker const check{numbers};
+    for (auto const kind : {calm::model_kind::autoencoder, calm::model_kind::calm, calm::model_kind::autoregressive}) {
+        auto const usual = calm::model_description::of(kind);
+        calm::model_description::visit(usual, check);
+    }
+    BOOST_TEST(numbers > 40U);
+    for (auto const& range : calm::detail::number_ranges) BOOST_TEST(range.least < range.most, range.key);
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 
 #include "support/models.hpp"
 #include "support/sentences.hpp"
@@ -501,4 +502,51 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
         auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
         BOOST_TEST(sentence.find("replaced-by: expected the name of a directory inside") != std::string::npos, name);
     }
+}
+
+BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
+    temporary_folder const folder;
+    resident<calm_model<tiny>> own(7);
+    initialise(context<>(1, 1), own.model);
+    auto const path = folder.path("model");
+    save_calm(path, own.model, describe_tiny());
+    auto const before = folder.content("model/model.safetensors");
+    auto& weight = own.model.generative_head.hidden_embd.weight.value;  // (8, 8)
+    std::string const place = "tensor 'mlp_generator.hidden_embd.weight', element [2, 3]";
+    auto const code_of = [](auto const& call, std::string const& part) {
+        try {
+            call();
+        } catch (error const& e) {
+            BOOST_TEST(has(e.what(), part), e.what());
+            return static_cast<int>(e.code());
+        }
+        return 0;
+    };
+    for (float const bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+        weight[2 * 8 + 3] = bad;
+        BOOST_TEST(code_of([&] { save_calm(path, own.model, describe_tiny(), {}, if_exists::replace); },
+                           place + ": expected a finite number to write") == 8);
+        BOOST_TEST(folder.content("model/model.safetensors") == before);
+        BOOST_TEST(!std::filesystem::exists(path + ".partial"));
+        // In every precision that a file may have.
+        for (auto const type : {stored_type::f32, stored_type::f64, stored_type::bf16, stored_type::f16}) {
+            auto const broken = folder.path("broken");
+            std::filesystem::remove_all(broken);
+            std::filesystem::copy(path, broken);
+            std::vector<stored_tensor> tensors;
+            for (auto const& p : detail::whole_parameters(own.model))
+                tensors.push_back(to_store(p.name, p.shape, std::span<float const>(p.value.begin(), p.value.end())));
+            write_safetensors(broken + "/model.safetensors", tensors, {{"format", "pt"}}, type);
+            resident<calm_model<tiny>> other(7);
+            auto const stored = read_model_description(broken);
+            BOOST_TEST(code_of([&] { load_calm(stored, other.model); },
+                               "broken/model.safetensors, " + place + ": expected a finite number") == 8);
+            for (auto const& p : detail::whole_parameters(other.model))  // nothing was changed
+                BOOST_REQUIRE(std::all_of(p.value.begin(), p.value.end(), [](float x) { return x == 0; }));
+        }
+    }
+    weight[2 * 8 + 3] = std::numeric_limits<float>::max();
+    save_calm(path, own.model, describe_tiny(), {}, if_exists::replace);
+    load_calm(read_model_description(path), own.model);
 }

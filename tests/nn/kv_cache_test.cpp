@@ -64,3 +64,45 @@ BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
     BOOST_TEST(cache.length(0) == 0);
     BOOST_TEST(told([&] { cache.truncate(0, -1); }).find("at least 0, found -1") != std::string::npos);
 }
+
+BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
+    context<> ctx(1, 1);
+    constexpr index_t many = index_t{1} << 40;
+    kv_cache<float, 3> cache(2, many);
+    BOOST_TEST(cache.capacity() == many);
+    BOOST_TEST(cache.room() <= 64);
+    // Two texts that grow past it in turn keep what they had.
+    std::vector<float> first, second;
+    for (index_t n = 0; n < 40; ++n) {
+        auto const add = [&](index_t sequence, index_t count, std::vector<float>& all) {
+            auto const k = positions(count, static_cast<float>(100 * n + 10'000 * sequence));
+            auto v = k;
+            for (float& x : v) x = -x;
+            cache.append(ctx, sequence, k.data(), v.data(), count);
+            all.insert(all.end(), k.begin(), k.end());
+        };
+        add(0, 5, first);
+        add(1, n % 3, second);
+    }
+    auto const check = [&](index_t sequence, std::vector<float> const& want) {
+        BOOST_REQUIRE(3 * cache.length(sequence) == static_cast<index_t>(want.size()));
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            auto const at = sequence * cache.room() * 3 + static_cast<index_t>(i);
+            BOOST_REQUIRE(cache.keys[at] == want[i]);
+            BOOST_REQUIRE(cache.values[at] == -want[i]);
+        }
+    };
+    check(0, first);
+    check(1, second);
+    BOOST_TEST(cache.room() >= 200);
+    BOOST_TEST(cache.room() < 400);
+    // Never more than the capacity, and no more than memory holds.
+    kv_cache<float, 3> small(1, 65);
+    auto const all = positions(65, 1);
+    small.append(ctx, 0, all.data(), all.data(), 64);
+    small.append(ctx, 0, all.data(), all.data(), 1);
+    BOOST_TEST(small.room() == 65);
+    BOOST_CHECK_EXCEPTION((kv_cache<float, 3>(index_t{1} << 60, many)), error,
+                          [](error const& e) { return e.code() == errc::memory; });
+    BOOST_CHECK_EXCEPTION((kv_cache<float, 3>(1, -1)), error, [](error const& e) { return e.code() == errc::memory; });
+}

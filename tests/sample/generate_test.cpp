@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
 #include <set>
 
 #include "support/models.hpp"
@@ -329,4 +330,41 @@ BOOST_AUTO_TEST_CASE(noise_of_scale_nothing_writes_one_text_whatever_the_seed) {
     settings.sampler = sampler::exact(temperature::of(1));
     BOOST_TEST(run(u.model, settings).tokens == scaled.tokens, boost::test_tools::per_element());
     BOOST_TEST((scaled.tokens != one.tokens));
+}
+
+BOOST_AUTO_TEST_CASE(as_many_tokens_as_nobody_writes_take_no_memory) {
+    untrained const u;
+    context<> ctx(3, 1);
+    generation_settings long_text = at(1, 1, limits::text_tokens);
+    index_t told = 0;
+    auto const some = generate(ctx, u.model, prompt, {94, -1, 96}, long_text,
+                               [&](std::span<token_id const>) { return ++told < 100; });
+    BOOST_TEST(some.tokens.size() == static_cast<std::size_t>(100 * K));
+    // Longer than the cache was at first, and the same text.
+    BOOST_TEST(some.tokens == run(u.model, at(1, 1, 100 * K), {94, -1, 96}).tokens, boost::test_tools::per_element());
+    for (index_t const n : {limits::text_tokens + 1, std::numeric_limits<index_t>::max(), index_t{144115188075855872}})
+        BOOST_CHECK_EXCEPTION(run(u.model, at(1, 1, n)), error, [](error const& e) {
+            return e.code() == errc::usage && std::string(e.what()).find("max_tokens from 0 to") != std::string::npos;
+        });
+}
+
+BOOST_AUTO_TEST_CASE(latents_that_are_no_numbers_have_no_tokens) {
+    untrained u;
+    auto const code_of = [&](sampler const& rule) {
+        try {
+            static_cast<void>(run(u.model, {.sampler = rule, .max_tokens = 2 * K}));
+            return 0;
+        } catch (error const& e) {
+            BOOST_TEST(std::string(e.what()).find("finite latents") != std::string::npos, e.what());
+            return static_cast<int>(e.code());
+        }
+    };
+    auto hot = sampler::noise(temperature::of(1.0));
+    BOOST_TEST(code_of(hot) == 0);
+    hot.noise_scale = std::numeric_limits<double>::infinity();
+    BOOST_TEST(code_of(hot) == 8);
+    u.model.generative_head.noise_embd.bias.value[3] = std::numeric_limits<float>::quiet_NaN();
+    for (auto const& rule : {sampler::noise(temperature::of(1.0)), sampler::adaptive(temperature::of(0.5)),
+                             sampler::batch(temperature::of(0.5), 20), sampler::exact(temperature::of(0.4))})
+        BOOST_TEST(code_of(rule) == 8);
 }

@@ -422,6 +422,15 @@ BOOST_AUTO_TEST_CASE(the_noise_rule_takes_one_draw) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(noise_is_scaled_within_reason) {
+    BOOST_TEST(sampler::noise(temperature::of(sampler::hottest)).noise_scale == std::sqrt(1000.0));
+    for (double const T : {1000.5, 1e308})
+        BOOST_CHECK_EXCEPTION((void)sampler::noise(temperature::of(T)), error, [](error const& e) {
+            return e.code() == errc::usage &&
+                   std::string(e.what()).find("scaled noise needs T from 0 to 1000, found") != std::string::npos;
+        });
+}
+
 BOOST_AUTO_TEST_CASE(rounds_fit_the_machine) {
     BOOST_TEST(round_size(2, 0, 1) == 4);     // a few rows at the price of one
     BOOST_TEST(round_size(2, 0, 1, 2) == 8);  // on each thread

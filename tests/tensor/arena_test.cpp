@@ -22,6 +22,13 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t a) {
     return counted(bytes, static_cast<std::size_t>(a));
 }
+void* operator new(std::size_t bytes, std::align_val_t a, std::nothrow_t const&) noexcept {
+    try {
+        return operator new(bytes, a);
+    } catch (std::bad_alloc const&) {
+        return nullptr;
+    }
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
     std::free(p);
 }

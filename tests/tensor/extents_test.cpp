@@ -59,3 +59,24 @@ BOOST_AUTO_TEST_CASE(merging_keeps_every_static_size) {
     static_assert(!detail::merged<extents<3>, extents<4>>::possible);
     BOOST_TEST(m::possible);
 }
+
+BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_counted_are_told) {
+    constexpr index_t most = std::numeric_limits<index_t>::max();
+    static_assert(bytes_of_sizes({}, 4) == 4U);
+    constexpr std::array<index_t, 3> many{1 << 20, 1 << 20, 1 << 19};
+    static_assert(bytes_of_sizes(many, 1) == std::size_t{1} << 59);
+    static_assert(!bytes_of_sizes(many, 16));
+    for (auto const& shape : {extents<dyn, dyn>(most, 2), extents<dyn, dyn>(most / 2 + 1, 1), extents<dyn, dyn>(-1, 1),
+                              extents<dyn, dyn>(index_t{1} << 32, index_t{1} << 32)})
+        BOOST_CHECK_EXCEPTION(checked_size(shape), error, says(errc::usage, "can be counted", to_string(shape)));
+    BOOST_TEST(checked_size(extents<dyn, 3>(5)) == 15);
+    BOOST_TEST(checked_size(extents<dyn, dyn>(0, most)) == 0);
+    BOOST_TEST(checked_count("things", {3, 5}, 8) == 15);
+    BOOST_TEST(checked_count("things", {}) == 1);
+    // What 64 bits hold and no memory does; a product that comes round to 0.
+    BOOST_CHECK_EXCEPTION(checked_count("things", {most, 1}), error, says(errc::memory, "as many things", "x 1"));
+    BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 61}, 8), error, says(errc::memory, "as many things"));
+    BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 32, index_t{1} << 32}), error,
+                          says(errc::memory, "4294967296 x 4294967296"));
+    BOOST_CHECK_EXCEPTION(checked_count("things", {-3}), error, says(errc::memory, "found -3"));
+}

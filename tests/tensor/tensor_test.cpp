@@ -48,3 +48,10 @@ BOOST_AUTO_TEST_CASE(tensors_are_passed_as_views) {
     x = x * 2;
     BOOST_TEST(constant.view()[1] == 8.0F);
 }
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_no_memory_holds_are_refused, on, executors) {
+    using matrix = typename on::template tensor<extents<dyn, 4>>;
+    for (index_t const n : {index_t{1} << 62, index_t{1} << 60, index_t{1} << 57, (index_t{1} << 59) + 1, index_t{-1}})
+        BOOST_CHECK_EXCEPTION(matrix(extents<dyn, 4>(n)), error,
+                              says(errc::memory, "calm::tensor: expected memory for a shape of", std::to_string(n)));
+}

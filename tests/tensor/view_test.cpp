@@ -60,3 +60,14 @@ BOOST_AUTO_TEST_CASE(rows_of_the_leading_dimension) {
     for (auto const& [first, count] : {std::pair(3, 2), std::pair(-1, 2), std::pair(0, -1), std::pair(5, 0)})
         BOOST_CHECK_EXCEPTION(rows(x, first, count), error, says(errc::usage, "calm::rows", "(4, 2, 3)"));
 }
+
+BOOST_AUTO_TEST_CASE(sizes_whose_product_comes_round_are_refused) {
+    float memory[4] = {};
+    constexpr index_t most = std::numeric_limits<index_t>::max();
+    view<float, extents<dyn>> const x(memory, extents<dyn>(4));
+    view<float, extents<dyn>> const none(memory, extents<dyn>(0));
+    extents<dyn, dyn> const huge(index_t{1} << 32, index_t{1} << 32);  // 0 elements in 64 bits
+    BOOST_CHECK_EXCEPTION(reshape(none, huge), error, says(errc::usage, "can be counted", "(4294967296, 4294967296)"));
+    BOOST_CHECK_EXCEPTION(rows(x, 1, most), error, says(errc::usage, "calm::rows", "from row 1"));
+    BOOST_CHECK_EXCEPTION(rows(x, most, 1), error, says(errc::usage, "calm::rows", "1 rows"));
+}

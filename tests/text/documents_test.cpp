@@ -41,6 +41,15 @@ BOOST_AUTO_TEST_CASE(holdouts_are_read_or_refused) {
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("1:0"); }), "at least 2"));
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("0:0"); }), "at least 2"));
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)holdout::parse("6:6"); }), "less than the modulus 6"));
+    for (auto const* const many : {"1000001:0", "18446744073709551615:3"})
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)holdout::parse(many); }), "at most 1000000"));
+    BOOST_TEST(holdout::parse("1000000:999999").contains(999999));
+    for (std::string const name : {"stories:", "markov:"}) {
+        for (auto const* const many : {"1000000001", "9223372036854775808", "18446744073709551615"})
+            BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::document_source::parse(name + many); }),
+                           "at most 1000000000"));
+        BOOST_TEST(calm::document_source::parse(name + "1000000000").is_generated());
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_text_file_is_one_document) {

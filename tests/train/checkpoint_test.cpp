@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "calm/io/model_directory.hpp"
 #include "calm/train/run_directory.hpp"
@@ -278,6 +279,7 @@ BOOST_AUTO_TEST_CASE(a_state_that_cannot_be_is_refused) {
         return sentence_of<error>([&] { static_cast<void>(read_record(folder.path(""))); });
     };
     BOOST_TEST(has(complaint("\"step\": 0", "\"step\": -1"), "key 'step': expected a whole number"));
+    BOOST_TEST(has(complaint("\"step\": 0", "\"step\": 4294967296"), "from 0 to 4294967295, found 4294967296"));
     BOOST_TEST(has(complaint("\"step\"", "\"stop\""), "key 'step': is missing"));
     BOOST_TEST(has(complaint("\"format\": 1", "\"format\": 2"), "later version"));
     BOOST_TEST(has(complaint("\"seconds\": 0.0", "\"seconds\": -1"), "expected a time"));
@@ -358,4 +360,53 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
         {2, interval},  {4, interval},  {6, interval},  {7, evaluation}, {8, interval}, {10, interval},
         {12, interval}, {14, interval}, {16, interval}, {18, interval},  {20, end}};
     BOOST_CHECK(offered == expected);
+}
+
+BOOST_AUTO_TEST_CASE(a_moment_that_is_no_number_is_neither_written_nor_read) {
+    temporary_folder const folder;
+    std::filesystem::create_directory(folder.path("one"));
+    std::vector<float> moments{1, 2, 3};
+    checkpoint_record record;
+    record.state.moments = {{"exp_avg.w", sizeof(float), std::as_writable_bytes(std::span(moments))}};
+    auto const code_of = [](auto const& call, std::string const& part) {
+        try {
+            call();
+        } catch (error const& e) {
+            BOOST_TEST(has(e.what(), part), e.what());
+            return static_cast<int>(e.code());
+        }
+        return 0;
+    };
+    moments[1] = std::numeric_limits<float>::infinity();
+    BOOST_TEST(code_of([&] { write_training(folder.path("one"), record); }, "'exp_avg.w', element [1]") == 8);
+    BOOST_TEST(std::filesystem::is_empty(folder.path("one")));
+    moments[1] = 2;
+    write_training(folder.path("one"), record);
+    moments[1] = std::numeric_limits<float>::quiet_NaN();
+    write_safetensors(folder.path("one/training.safetensors"),
+                      std::vector{to_store("exp_avg.w", {3}, std::span<float const>(moments))});
+    moments = {7, 7, 7};
+    auto state = record.state;
+    BOOST_TEST(code_of([&] { restore_training(folder.path("one"), state); }, "'exp_avg.w', element [1]") == 8);
+    BOOST_TEST(moments == (std::vector<float>{7, 7, 7}));
+}
+
+BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_leave_the_last_checkpoint) {
+    temporary_folder const folder;
+    run_directory run(folder.path("run"));
+    autoencoder_run one(2);
+    auto const write = [&](std::string const& directory) { one.save(directory); };
+    checkpoint_record record;
+    record.state.step = 1;
+    run.save(record, write);
+    auto const good = folder.content("run/model.safetensors");
+    one.own.model.hidden_to_latent.bias.value[2] = std::numeric_limits<float>::infinity();
+    record.state.step = 2;
+    BOOST_CHECK_EXCEPTION(run.save(record, write), error, [](error const& e) {
+        return e.code() == errc::non_finite && has(e.what(), "'encoder.hidden_to_latent.bias', element [2]");
+    });
+    BOOST_TEST(run.newest()->record.state.step == 1);
+    BOOST_TEST(folder.content("run/model.safetensors") == good);
+    for (auto const& entry : std::filesystem::directory_iterator(folder.path("run/checkpoints")))
+        BOOST_TEST(entry.path().filename() == "step-00000001");
 }

@@ -2,6 +2,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
+
 #include "support/models.hpp"
 
 using namespace calm;
@@ -488,4 +490,15 @@ BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_says_which_score_is_not_positive) {
     BOOST_TEST(found.brier_se.has_value());
     BOOST_TEST(!found.brier_lm_se.has_value());
     BOOST_TEST(to_json(found).find("\"brier_lm\":0,\"brier_lm_se\":null") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(more_samples_than_can_be_compared_are_refused) {
+    random_model<> r;
+    context<> ctx(1, 1);
+    auto const blocks = random_blocks(1);
+    for (index_t const n : {std::numeric_limits<index_t>::max(), index_t{1} << 61, limits::samples + 1}) {
+        auto many = settings;
+        many.samples = n;
+        BOOST_TEST(code_of([&] { (void)evaluate(ctx, r.model, blocks, special, nullptr, many); }) == 2);
+    }
 }

@@ -212,3 +212,36 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {
         });
     BOOST_TEST(same_bits(weights_of(own.model), before));
 }
+
+BOOST_AUTO_TEST_CASE(sizes_beyond_what_can_be_counted_are_refused) {
+    constexpr index_t most = std::numeric_limits<index_t>::max();
+    auto const refused = [](auto&& change) {
+        auto r = calm_steps(2);
+        change(r);
+        try {
+            calm_after(r, 1);
+        } catch (error const& e) {
+            BOOST_TEST((e.code() == errc::usage || e.code() == errc::memory));
+            return std::string(e.what());
+        }
+        return std::string();
+    };
+    auto const says = [](std::string const& text, char const* part) {
+        BOOST_TEST(text.find(part) != std::string::npos, text << " lacks " << part);
+    };
+    says(refused([](auto& r) { r.sequences = most; }), "a step of at most 2147483647 tokens");
+    says(refused([](auto& r) { r.sequences = index_t{1} << 55; }), "a step of at most 2147483647 tokens");
+    says(refused([](auto& r) { r.block_tokens = most - 1; }), "a step of at most 2147483647 tokens");
+    says(refused([](auto& r) { r.accumulation = most; }),
+         "as many sequences as memory can hold, found 9223372036854775807 x 1");
+    says(refused([](auto& r) { r.objective.samples = most; }), "at most 4096 samples");
+    says(refused([](auto& r) { r.objective.targets = most; }), "10000 targets");
+    says(refused([](auto& r) { r.steps = most; }), "at most 4294967295 steps");
+    says(refused([](auto& r) { r.seconds = std::numeric_limits<double>::infinity(); }), "a time that ends");
+    auto a = autoencoder_steps(2);
+    a.accumulation = most;
+    BOOST_CHECK_EXCEPTION(autoencoder_after(a, 1), error, [](error const& e) { return e.code() == errc::memory; });
+    a.accumulation = 1;
+    a.batch_tokens = most / 2 * 2;
+    BOOST_CHECK_EXCEPTION(autoencoder_after(a, 1), error, [](error const& e) { return e.code() == errc::usage; });
+}

@@ -1,6 +1,7 @@
 #include "calm/train/optimizer.hpp"
 
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 #include "calm/tensor/fill.hpp"
@@ -174,6 +175,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
         model.draw_gradients(1);
         sentence = sentence_of([&] { optimizer.step(ctx, 1e-3, static_cast<double>(bad)); });
         BOOST_TEST(sentence.find("expected a finite loss") != std::string::npos, sentence);
+        for (double const rate : {0.2 * static_cast<double>(std::numeric_limits<T>::max()),
+                                  std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+            sentence = sentence_of([&] { optimizer.step(ctx, rate); });
+            BOOST_TEST(sentence.find("a rate that the weights can be changed by") != std::string::npos, sentence);
+        }
         BOOST_TEST(optimizer.updates() == 0);
         BOOST_TEST((before == std::vector<T>(model.matrix.value.begin(), model.matrix.value.end())));
         try {

@@ -6,27 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "calm/tensor/checked.hpp"
 #include "calm/tensor/error.hpp"
 
 namespace calm {
-
-// a + b, or nothing where 64 bits cannot hold it.
-constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
-    if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
-    return a + b;
-}
-// a * b, or nothing where 64 bits cannot hold it.
-constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
-    if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
-    return a * b;
-}
 
 // Walks over the bytes of one file. A read past the end throws the code given, naming the file, the byte, what was
 // expected there and how much was found. The bytes are not owned.

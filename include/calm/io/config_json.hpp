@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +17,8 @@
 #include "calm/io/file.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/model_description.hpp"
+#include "calm/io/number_range.hpp"
+#include "calm/io/simdjson.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
 
@@ -36,8 +37,9 @@ public:
     }
 
     template <class T> void operator()(std::string_view key, T& value, bool required = false) {
-        if (auto const found = take(key, required, expected(value)))
-            if (!read(*found, value, key)) fail(key, "expected " + expected(value) + ", found " + text(*found));
+        auto const wanted = expected(value, key);
+        if (auto const found = take(key, required, wanted))
+            if (!read(*found, value, key)) fail(key, "expected " + wanted + ", found " + text(*found));
     }
 
     // A key of which one value is computed here, and any other would be computed wrongly.
@@ -71,30 +73,44 @@ private:
 
     static std::string text(simdjson::dom::element value) { return printable(simdjson::minify(value)); }
 
-    static std::string expected(std::int64_t) { return "an integer from 1 to 2147483647"; }
-    static std::string expected(std::uint64_t) { return "an integer of at least 0"; }
-    static std::string expected(std::optional<std::int64_t> const&) { return "a token id or null"; }
-    static std::string expected(double) { return "a number"; }
-    static std::string expected(bool) { return "true or false"; }
-    static std::string expected(std::string const&) { return "a string"; }
-    static std::string expected(std::vector<std::string> const&) { return "a list of strings"; }
-    template <class T> static std::string expected(std::optional<T> const&) { return "an object"; }
-
-    static bool read(simdjson::dom::element from, std::int64_t& to, std::string_view) {
-        return !from.get(to) && to >= 1 && to <= std::numeric_limits<std::int32_t>::max();
+    static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
+    static std::string text(number_range const& range) {
+        auto const whole = [](double x) { return std::to_string(static_cast<std::int64_t>(x)); };
+        return " from " + whole(range.least) + " to " + whole(range.most);
     }
-    static bool read(simdjson::dom::element from, std::optional<std::int64_t>& to, std::string_view) {
+
+    static std::string expected(std::int64_t, std::string_view key) { return "an integer" + text(range_of(key)); }
+    static std::string expected(std::uint64_t, std::string_view) { return "an integer of at least 0"; }
+    static std::string expected(std::optional<std::int64_t> const&, std::string_view key) {
+        return "a token id" + text(range_of(key)) + ", or null";
+    }
+    static std::string expected(double, std::string_view key) {
+        auto const& range = range_of(key);
+        return range.without_ends ? "a number above " + text(range.least) + " and below " + text(range.most)
+                                  : "a number from " + text(range.least) + " to " + text(range.most);
+    }
+    static std::string expected(bool, std::string_view) { return "true or false"; }
+    static std::string expected(std::string const&, std::string_view) { return "a string"; }
+    static std::string expected(std::vector<std::string> const&, std::string_view) { return "a list of strings"; }
+    template <class T> static std::string expected(std::optional<T> const&, std::string_view) { return "an object"; }
+
+    static bool read(simdjson::dom::element from, std::int64_t& to, std::string_view key) {
+        return !from.get(to) && range_of(key).holds(to);
+    }
+    static bool read(simdjson::dom::element from, std::optional<std::int64_t>& to, std::string_view key) {
         std::int64_t id = 0;
         if (from.is_null())
             to.reset();
-        else if (from.get(id) || id < 0 || id > std::numeric_limits<std::int32_t>::max())
+        else if (from.get(id) || !range_of(key).holds(id))
             return false;
         else
             to = id;
         return true;
     }
     static bool read(simdjson::dom::element from, std::uint64_t& to, std::string_view) { return !from.get(to); }
-    static bool read(simdjson::dom::element from, double& to, std::string_view) { return !from.get(to); }
+    static bool read(simdjson::dom::element from, double& to, std::string_view key) {
+        return !from.get(to) && range_of(key).holds(to);
+    }
     static bool read(simdjson::dom::element from, bool& to, std::string_view) { return !from.get(to); }
     static bool read(simdjson::dom::element from, std::string& to, std::string_view) {
         std::string_view value;

@@ -141,11 +141,72 @@ inline std::optional<std::uint64_t> bytes_of(stored_type type, std::span<index_t
     return product;
 }
 
+// The number of the first element whose exponent has all its bits set, NaN or infinite; or how many there are.
+template <class Bits> std::size_t first_not_finite(std::span<std::byte const> bytes, Bits exponent) {
+    constexpr std::size_t block = 4096;
+    std::size_t const count = bytes.size() / sizeof(Bits);
+    auto const is_finite = [&](std::size_t i) {
+        Bits element;  // the bytes need not be aligned
+        std::memcpy(&element, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+        return (element & exponent) != exponent;
+    };
+    for (std::size_t begin = 0; begin < count; begin += block) {
+        std::size_t const end = std::min(count, begin + block);
+        bool all = true;
+        for (std::size_t i = begin; i < end; ++i) all &= is_finite(i);
+        for (std::size_t i = begin; i < end && !all; ++i)
+            if (!is_finite(i)) return i;
+    }
+    return count;
+}
+
 [[noreturn]] inline void fail_at(stored_tensor const& tensor, std::string const& path, std::string const& sentence) {
     throw error(errc::model_file, path, "tensor " + in_quotes(tensor.name), sentence);
 }
 
 }  // namespace detail
+
+namespace detail {
+
+// The first element of a floating-point tensor that is NaN or infinite, for sentences; nothing where none is.
+inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) {
+    auto const first = [&]() -> std::size_t {
+        switch (tensor.type) {
+        case stored_type::f16:
+            return first_not_finite<std::uint16_t>(tensor.bytes, 0x7C00);
+        case stored_type::bf16:
+            return first_not_finite<std::uint16_t>(tensor.bytes, 0x7F80);
+        case stored_type::f32:
+            return first_not_finite<std::uint32_t>(tensor.bytes, 0x7F80'0000);
+        case stored_type::f64:
+            return first_not_finite<std::uint64_t>(tensor.bytes, 0x7FF0'0000'0000'0000);
+        default:
+            return tensor.count();
+        }
+    }();
+    if (first == tensor.count()) return std::nullopt;
+    std::vector<index_t> place(tensor.shape.size());
+    auto rest = static_cast<index_t>(first);
+    for (std::size_t r = place.size(); r-- > 0; rest /= tensor.shape[r]) place[r] = rest % tensor.shape[r];
+    return "tensor " + in_quotes(tensor.name) + ", element " + text_of(place);
+}
+
+}  // namespace detail
+
+// A tensor of a file that was read. Throws errc::non_finite, naming path, tensor and element, for NaN and infinity.
+inline void require_finite(stored_tensor const& read, std::string const& path) {
+    if (auto const place = detail::place_not_finite(read))
+        throw error(errc::non_finite, path, *place,
+                    "expected a finite number, found NaN or infinity: the training that wrote it had failed, or the "
+                    "file is damaged; take another");
+}
+
+// A tensor that is to be written. Throws errc::non_finite, naming tensor and element.
+inline void require_finite(stored_tensor const& unwritten) {
+    if (auto const place = detail::place_not_finite(unwritten))
+        throw error(errc::non_finite, *place + ": expected a finite number to write, found NaN or infinity; it was not "
+                                               "written");
+}
 
 // All elements of a floating-point tensor, converted (F64 to float rounds to nearest). Throws errc::model_file, naming
 // the path, where the number of elements differs, the type is not F16, BF16, F32 or F64, or a finite F64 is too large.

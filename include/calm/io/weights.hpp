@@ -65,21 +65,24 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
 
 // Writes parameters in one file, each under its name and as the type `as`, or else in its own precision, with the
 // metadata of the published files; beside the path, flushed, renamed. Throws errc::storage, errc::usage for a name
-// given twice, and errc::non_finite where a value is too large for the type.
+// given twice, and errc::non_finite where a value is none, or is too large for the type: nothing is written then.
 template <class T>
 void save_weights(std::string const& path, std::vector<any_parameter<T>> const& parameters,
                   std::optional<stored_type> as = std::nullopt) {
     std::vector<stored_tensor> tensors;
     tensors.reserve(parameters.size());
-    for (auto const& p : parameters)
+    for (auto const& p : parameters) {
         tensors.push_back(
             to_store(p.name, p.shape, std::span<T const>(p.value.data(), static_cast<std::size_t>(p.value.size()))));
+        require_finite(tensors.back());
+    }
     write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
 // Reads every parameter, which must be there with its exact shape, as F16, BF16, F32 or F64. Tensors that nobody claims
 // are an error, but for second names (`ties`) of those that are read. Everything is checked before the first weight
-// changes. Throws errc::model_file, naming the file and the tensors.
+// changes. Throws errc::model_file, naming the file and the tensors, and errc::non_finite with the place of a value
+// that is not a finite number.
 template <class T>
 void load_weights(tensor_table const& file, std::span<tied_name const> ties,
                   std::vector<any_parameter<T>> const& parameters) {
@@ -100,6 +103,7 @@ void load_weights(tensor_table const& file, std::span<tied_name const> ties,
         if (!detail::is_float(tensor->type))
             detail::fail_at(*tensor, file.path(),
                             "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor->type)));
+        require_finite(*tensor, file.path());
     }
     if (!missing.empty())
         throw error(errc::model_file, file.path(), "",

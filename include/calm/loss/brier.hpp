@@ -213,7 +213,9 @@ struct brier_report {
     brier_scores brier{};                     // Brier-1 .. Brier-4
     double brier_lm = 0.0;                    // in 0 .. 100, higher is better
     std::optional<brier_scores> brier_error;  // one standard error each; nothing with a single sequence
-    std::optional<double> brier_lm_error;     // one standard error; nothing with a single sequence
+    // One standard error; nothing with a single sequence, nor where a score is not positive: how far BrierLM is from 0
+    // is not known.
+    std::optional<double> brier_lm_error;
     std::int64_t positions = 0;               // that were counted
     std::int64_t sequences = 0;               // those with a counted position
 };

@@ -3,6 +3,7 @@
 // stores neither targets nor differences.
 
 #include <array>
+#include <cmath>
 #include <complex>
 #include <limits>
 #include <vector>
@@ -147,7 +148,9 @@ void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targe
     constexpr index_t block = targets_at_once;
     double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
     double const crosses = static_cast<double>(N) * static_cast<double>(M);
-    index_t const grain = std::max<index_t>(1, 65536 / std::max<index_t>(1, N * (N + M) * width));
+    double const work =
+        static_cast<double>(N) * (static_cast<double>(N) + static_cast<double>(M)) * static_cast<double>(width);
+    auto const grain = static_cast<index_t>(std::max(1.0, std::floor(65536 / std::max(1.0, work))));
     ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end) {
         T* const samples = energy_workspace<T>((2 * rows + 2 + 2 * block) * width + block * rows);
         T* const g = samples + rows * width;
@@ -172,7 +175,7 @@ void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targe
             for (index_t m = 0; m < M; m += block) {
                 index_t const count = std::min(block, M - m);
                 if constexpr (drawn) {
-                    auto const element = static_cast<std::uint64_t>(((targets.first_position + r) * M + m) * L);
+                    auto const element = targets.element(r, M, m, L);
                     normals(eps, count * L, targets.key, element);
                 }
                 for (index_t i = 0; i < count; ++i) {

@@ -1,6 +1,8 @@
 #pragma once
 // Where the targets of the energy score come from: y_m = mean + exp(log_std) eps.
 
+#include <cstdint>
+
 #include "calm/tensor/random.hpp"
 #include "calm/tensor/view.hpp"
 
@@ -11,6 +13,13 @@ namespace calm {
 struct drawn_targets {
     calm::key key;               // seed, stream and step of the draws
     index_t first_position = 0;  // the number of x's position 0 in the step
+
+    // The number of element 0 of target m of M of position r.
+    [[nodiscard]] CALM_HD constexpr std::uint64_t element(index_t r, index_t M, index_t m, index_t L) const {
+        using number = std::uint64_t;
+        number const position = static_cast<number>(first_position) + static_cast<number>(r);
+        return (position * static_cast<number>(M) + static_cast<number>(m)) * static_cast<number>(L);
+    }
 };
 
 // eps is given, (M, R, L).

@@ -2,6 +2,7 @@
 // The language model: frozen autoencoder, backbone, generative head. Another head is another type with the same members
 // as energy_head; nothing here changes. Sizes: B sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -119,7 +120,7 @@ struct calm_model {
     }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
-    // their samples, times noise_scale.
+    // their samples, times noise_scale. Throws errc::non_finite where a latent is not a number: it has no tokens.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
                         std::span<noise_place const> places, double noise_scale = 1) const {
@@ -132,6 +133,7 @@ struct calm_model {
             generative_head.sample(ctx, zr, rows(hidden, r0, n),
                                    places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)),
                                    noise_scale);
+            require_finite(ctx, zr);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
         }
     }
@@ -156,8 +158,17 @@ struct calm_model {
             auto const zr = rows(z, r0 * samples, n * samples);
             generative_head.sample(ctx, zr, rows(hidden, r0, n),
                                    places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
+            require_finite(ctx, zr);
             ae_model.decode_alike(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, groups);
         }
+    }
+
+private:
+    // z 0 is 0, or not a number where some element is not finite.
+    static void require_finite(context<Backend>& ctx, matrix_view<T, L, Backend> const& z) {
+        require(ctx.rehearsing() || std::isfinite(detail::real_part(sum(ctx, z * 0.0))), errc::non_finite,
+                "calm::calm_model: expected finite latents, found one that is not: the weights or the temperature are "
+                "too large");
     }
 };
 

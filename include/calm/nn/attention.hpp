@@ -111,7 +111,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
         detail::attention_shape const a{count,     fresh, 0,         Heads,    KvHeads,
-                                        head_size, D,     fresh * D, kv_width, cache.capacity() * kv_width};
+                                        head_size, D,     fresh * D, kv_width, cache.room() * kv_width};
         detail::run_cached_attention(ctx, a, sequences, std::span<index_t const>(cache.lengths), mixed.data(),
                                      lse.data(), q.y.data(), cache.keys.data(), cache.values.data());
         return o_proj.forward(ctx, mixed).y;

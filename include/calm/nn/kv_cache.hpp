@@ -2,7 +2,9 @@
 // What attention keeps of the positions it has read, so that a text goes on without reading it again.
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "calm/tensor/rows.hpp"
@@ -10,20 +12,25 @@
 
 namespace calm {
 
-// Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size.
+// Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
+// follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
 template <class T, index_t Width, class Backend = cpu> struct kv_cache {
-    tensor<T, extents<dyn, dyn, Width>, Backend> keys;    // (B, capacity, Width)
-    tensor<T, extents<dyn, dyn, Width>, Backend> values;  // (B, capacity, Width)
-    std::vector<index_t> lengths;                         // (B): positions of each that are filled
+    using shape = extents<dyn, dyn, Width>;
+    static constexpr index_t least_room = 64;
 
-    // Empty, with memory for `capacity` positions of each of B = sequences; the cache owns it.
+    tensor<T, shape, Backend> keys;    // (B, room, Width)
+    tensor<T, shape, Backend> values;  // (B, room, Width)
+    std::vector<index_t> lengths;      // (B): positions of each that are filled
+
+    // Throws errc::memory.
     kv_cache(index_t sequences, index_t capacity) :
-        keys(extents<dyn, dyn, Width>(sequences, capacity)), values(extents<dyn, dyn, Width>(sequences, capacity)),
-        lengths(static_cast<std::size_t>(sequences), 0) {}
+        keys(shape(sequences, std::min(capacity, least_room))), values(keys.extents()),
+        lengths(static_cast<std::size_t>(sequences), 0), capacity_(capacity) {}
 
-    [[nodiscard]] index_t sequences() const { return keys.extent(0); }  // B, how many it has room for
-    [[nodiscard]] index_t capacity() const { return keys.extent(1); }   // positions that each sequence has memory for
-    // Filled positions of one of 0 .. B - 1.
+    [[nodiscard]] index_t sequences() const { return keys.extent(0); }
+    // How many positions a sequence may have, and how many it has memory for.
+    [[nodiscard]] index_t capacity() const { return capacity_; }
+    [[nodiscard]] index_t room() const { return keys.extent(1); }
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
     // 0 .. B - 1.
     [[nodiscard]] std::vector<index_t> all() const {
@@ -44,16 +51,34 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
         for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
     }
 
-    // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full.
+    // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full, and
+    // errc::memory.
     void append(context<Backend> const& ctx, index_t sequence, T const* key, T const* value, index_t count) {
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
-        require(now + count <= capacity(), errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
-                now + count, " were asked for; make it larger");
-        index_t const at = (sequence * capacity() + now) * Width;
+        auto const wanted = static_cast<std::uint64_t>(now) + static_cast<std::uint64_t>(count);
+        require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
+                wanted, " were asked for; make it larger");
+        if (count > room() - now) grow(ctx, std::max(now + count, std::min(capacity(), 2 * room())));
+        index_t const at = (sequence * room() + now) * Width;
         detail::run_copy(ctx, keys.data() + at, key, count * Width);
         detail::run_copy(ctx, values.data() + at, value, count * Width);
         now += count;
     }
+
+private:
+    void grow(context<Backend> const& ctx, index_t positions) {
+        tensor<T, shape, Backend> more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
+        for (index_t b = 0; b < sequences(); ++b) {
+            detail::run_copy(ctx, more_keys.data() + b * positions * Width, keys.data() + b * room() * Width,
+                             length(b) * Width);
+            detail::run_copy(ctx, more_values.data() + b * positions * Width, values.data() + b * room() * Width,
+                             length(b) * Width);
+        }
+        keys = std::move(more_keys);
+        values = std::move(more_values);
+    }
+
+    index_t capacity_;
 };
 
 }  // namespace calm

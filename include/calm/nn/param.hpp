@@ -117,9 +117,10 @@ template <class T, class Backend> struct parameter_list {
 private:
     [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, T* grad, role starts,
                                bool decays, bool* received, void* owner, void (*bind)(void*, T*, T*)) {
-        index_t count = 1;
-        for (index_t const size : sizes) count *= size;
-        extents<dyn> const all_of_them(count);
+        auto const bytes = bytes_of_sizes(sizes, sizeof(T));
+        require(bytes.has_value(), errc::memory, "expected a size of ", name,
+                " that memory can hold, found a larger one; is the vocabulary right?");
+        extents<dyn> const all_of_them(static_cast<index_t>(*bytes / sizeof(T)));
         all.push_back({name,
                        {sizes.begin(), sizes.end()},
                        {value, all_of_them},

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "calm/model/limits.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/session.hpp"
@@ -84,9 +85,9 @@ requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::
 generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
          special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
     constexpr auto K = static_cast<std::size_t>(Model::K);
-    require(settings.max_tokens >= 0 && settings.at_once >= 1, errc::usage,
-            "calm::generate: expected max_tokens of at least 0 and at least 1 text at once, found ",
-            settings.max_tokens, " and ", settings.at_once);
+    require(settings.max_tokens >= 0 && settings.max_tokens <= limits::text_tokens && settings.at_once >= 1,
+            errc::usage, "calm::generate: expected max_tokens from 0 to ", limits::text_tokens,
+            " and at least 1 text at once, found ", settings.max_tokens, " and ", settings.at_once);
     std::vector<generation_result> results(prompts.size());
     if (settings.max_tokens == 0 || prompts.empty()) return results;
     index_t const steps = (settings.max_tokens + Model::K - 1) / Model::K;

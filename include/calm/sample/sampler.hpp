@@ -32,6 +32,7 @@ inline constexpr std::string_view sampling_rule_names[] = {"adaptive", "batch", 
 struct sampler {
     static constexpr std::int64_t default_pool = 200;             // N, as published
     static constexpr std::int64_t default_cap = 100'000;          // draws of a patch by the exact rule
+    static constexpr double hottest = 1000;                       // of scaled noise
     static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws of a patch, whatever the rule
 
     sampling_rule rule = sampling_rule::adaptive;  // what decides
@@ -65,8 +66,14 @@ struct sampler {
                 1,
                 T.value};
     }
-    // Any T >= 0; 0 has no noise.
-    static sampler noise(temperature T) { return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value}; }
+    // 0 <= T <= hottest; throws errc::usage for another T.
+    static sampler noise(temperature T) {
+        require(T.value >= 0.0 && T.value <= hottest, errc::usage, [&] {
+            return "temperature: scaled noise needs T from 0 to " + detail::shortest(hottest) + ", found " +
+                   detail::shortest(T.value);
+        });
+        return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value};
+    }
     // As command lines name the rule.
     [[nodiscard]] std::string_view name() const { return sampling_rule_names[static_cast<std::size_t>(rule)]; }
 

@@ -33,7 +33,7 @@ public:
     static constexpr index_t K = Model::K;
     static constexpr index_t D = Model::D;
 
-    // B empty texts of at most `capacity` patches each.
+    // B empty texts of at most `capacity` patches each; memory follows what they have.
     generation_session(context<Backend>& ctx, Model const& model, index_t texts, index_t capacity) :
         ctx_(ctx), model_(model), cache_(model.transformer.make_cache(texts, capacity)),
         hidden_(extents<dyn, D>(texts)) {}

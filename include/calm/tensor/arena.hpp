@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,7 +18,6 @@ namespace calm {
 template <class Backend = cpu> class arena {
     using memory = detail::memory_of<Backend>;
     static constexpr std::size_t alignment = detail::memory_alignment;
-    static constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 2 - alignment;
 
 public:
     // The name is a literal, or outlives the arena: making an arena allocates nothing.
@@ -30,13 +28,9 @@ public:
     // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory where there is
     // not enough, and for a shape of more elements than can be counted.
     template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
-        std::size_t bytes = sizeof(T);
-        for (std::size_t r = 0; r < Extents::rank; ++r) {
-            auto const size = static_cast<std::size_t>(shape[r]);
-            if (size > 0 && bytes > most_bytes / size) fail_for(to_string(shape), sizeof(T));
-            bytes *= size;
-        }
-        return {static_cast<T*>(take_bytes(bytes)), shape};
+        auto const bytes = detail::bytes_of_shape<T>(shape);
+        if (!bytes) fail_for(to_string(shape), sizeof(T));
+        return {static_cast<T*>(take_bytes(*bytes)), shape};
     }
 
     // How far an arena was used; of that arena alone.

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "calm/tensor/checked.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/host_device.hpp"
 
@@ -84,6 +86,13 @@ private:
 };
 
 namespace detail {
+// Bytes of elements T under a shape: see bytes_of_sizes.
+template <class T, index_t... Sizes> constexpr std::optional<std::size_t> bytes_of_shape(extents<Sizes...> const& e) {
+    std::array<index_t, sizeof...(Sizes) + 1> sizes{};
+    for (std::size_t r = 0; r < sizeof...(Sizes); ++r) sizes[r] = e[r];
+    return bytes_of_sizes({sizes.data(), sizeof...(Sizes)}, sizeof(T));
+}
+
 [[gnu::cold]] inline std::string text_of_sizes(index_t const* sizes, std::size_t rank) {
     std::string text = "(";
     for (std::size_t r = 0; r < rank; ++r) text += (r > 0 ? ", " : "") + std::to_string(sizes[r]);
@@ -114,6 +123,13 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
         return To(sizes[I]...);
     }
     (std::make_index_sequence<To::rank_dynamic>{});
+}
+
+// The number of elements of a shape that nobody has checked. Throws errc::usage where it cannot be counted.
+template <index_t... Sizes> constexpr index_t checked_size(extents<Sizes...> const& e) {
+    auto const count = detail::bytes_of_shape<char>(e);
+    require(count.has_value(), errc::usage, "calm::extents: expected a shape whose elements can be counted, found ", e);
+    return static_cast<index_t>(*count);
 }
 
 namespace detail {

@@ -15,11 +15,7 @@ template <class Backend> struct memory_of {
 
     // Null where there is not as much.
     static void* allocate(std::size_t bytes) {
-        try {
-            return ::operator new (bytes, std::align_val_t{memory_alignment});
-        } catch (std::bad_alloc const&) {
-            return nullptr;
-        }
+        return ::operator new (bytes, std::align_val_t{memory_alignment}, std::nothrow);
     }
     static void release(void* p) noexcept { ::operator delete (p, std::align_val_t{memory_alignment}); }
     // Not inlined: g++ 12 otherwise warns of sizes that cannot be.

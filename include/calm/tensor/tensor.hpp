@@ -23,8 +23,7 @@ public:
     // Zeros of the shape. Throws errc::memory where there is not enough of it.
     explicit tensor(Extents const& shape = Extents()) :
         data_(static_cast<T*>(memory::allocate(bytes(shape)))), extents_(shape) {
-        require(data_ != nullptr, errc::memory, "calm::tensor: expected memory for a shape of ", shape,
-                "; use smaller shapes");
+        require_memory(data_ != nullptr, shape);
         memory::clear(data_.get(), bytes(shape));
     }
     tensor(tensor&&) noexcept = default;
@@ -66,9 +65,14 @@ public:
     operator calm::view<T const, Other, Backend>() const& { return view(); }
 
 private:
+    static void require_memory(bool there, Extents const& shape) {
+        require(there, errc::memory, "calm::tensor: expected memory for a shape of ", shape, "; use smaller shapes");
+    }
     static std::size_t bytes(Extents const& shape) {
         constexpr std::size_t unit = detail::memory_alignment;
-        return (static_cast<std::size_t>(shape.size()) * sizeof(T) + unit - 1) / unit * unit;
+        auto const least = detail::bytes_of_shape<T>(shape);
+        require_memory(least.has_value(), shape);
+        return (*least + unit - 1) / unit * unit;
     }
     struct release {
         void operator()(T* p) const { memory::release(p); }

@@ -59,8 +59,9 @@ private:
 // The same elements under another shape of equal size; throws errc::usage with both shapes.
 template <class Shape, class T, class E, class Backend>
 constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape const& shape) {
-    require(x.size() == shape.size(), errc::usage, "calm::reshape: ", x.extents(), " has ", x.size(), " elements, ",
-            shape, " has ", shape.size());
+    index_t const wanted = checked_size(shape);
+    require(x.size() == wanted, errc::usage, "calm::reshape: ", x.extents(), " has ", x.size(), " elements, ", shape,
+            " has ", wanted);
     return {x.data(), shape};
 }
 
@@ -69,8 +70,8 @@ constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape co
 template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {
-    require(first >= 0 && count >= 0 && first + count <= x.extent(0), errc::usage, "calm::rows: rows ", first, " to ",
-            first + count, " of a shape ", x.extents());
+    require(first >= 0 && count >= 0 && first <= x.extent(0) && count <= x.extent(0) - first, errc::usage,
+            "calm::rows: ", count, " rows from row ", first, " of a shape ", x.extents());
     index_t const stride = x.extent(0) > 0 ? x.size() / x.extent(0) : 0;
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
 }

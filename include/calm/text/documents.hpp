@@ -52,7 +52,7 @@ using document_parts = std::function<std::size_t(std::string_view part, bool end
 }
 
 // A document of more than 10,000 words is too long for training: passes on its pieces, split at every 10,000th U+0020,
-// which is dropped (spec 2). Text with few spaces is split before the character that would make a piece longer than
+// which is dropped. Text with few spaces is split before the character that would make a piece longer than
 // 1 MiB.
 class training_pieces {
 public:
@@ -98,6 +98,8 @@ class document_source {
 public:
     // What a SPEC names.
     enum class kind { files, stories, markov };
+    // Tokens of stories or symbols of markov: they are held in memory.
+    static constexpr std::uint64_t most_generated = 1'000'000'000;
 
     // Reads a SPEC. Throws errc::usage for one that is none, else as files_of.
     [[nodiscard]] static document_source parse(std::string const& spec) {
@@ -165,8 +167,9 @@ private:
         std::uint64_t tokens = 0;
         auto const result = std::from_chars(digits.data(), digits.data() + digits.size(), tokens);
         std::string_view const name = std::string_view(spec).substr(0, spec.find(':'));
-        require(result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && tokens > 0, errc::usage,
-                "\"", spec, "\": expected ", name, ":N with N > 0 tokens to generate, e.g. ", name, ":400000");
+        bool const whole = result.ec == std::errc{} && result.ptr == digits.data() + digits.size();
+        require(whole && tokens > 0 && tokens <= most_generated, errc::usage, "\"", spec, "\": expected ", name,
+                ":N with N > 0 tokens to generate, at most ", most_generated, ", e.g. ", name, ":400000");
         return tokens;
     }
 

@@ -17,7 +17,10 @@ enum class split : std::uint32_t { train = 0, heldout = 1 };
 // The documents whose number, counted from 0, is r modulo m: out of training, and exactly those in evaluation.
 class holdout {
 public:
-    // Reads "m:r", e.g. "6:5". Throws errc::usage unless m >= 2 and 0 <= r < m.
+    // The largest modulus: of fewer documents one in a million would be none.
+    static constexpr std::uint64_t most = 1'000'000;
+
+    // Reads "m:r", e.g. "6:5". Throws errc::usage unless 2 <= m <= most and 0 <= r < m.
     [[nodiscard]] static holdout parse(std::string_view text) {
         auto const fail = [&](std::string const& sentence) {
             throw error(errc::usage, "holdout \"" + std::string(text) + "\": " + sentence);
@@ -35,6 +38,8 @@ public:
         holdout const parsed(number(text.substr(0, colon)), number(text.substr(colon + 1)));
         if (parsed.modulus_ < 2)
             fail("the modulus must be at least 2, or nothing is left to train on; 10:0 holds out a tenth");
+        if (parsed.modulus_ > most)
+            fail("the modulus must be at most " + std::to_string(most) + ", or hardly anything is held out");
         if (parsed.remainder_ >= parsed.modulus_)
             fail("the remainder must be less than the modulus " + std::to_string(parsed.modulus_) +
                  ", or nothing is held out");

@@ -1,5 +1,5 @@
 #pragma once
-// The predictions of a language model in blocks of text, drawn and scored (spec 8). Sizes: P patches a block, K tokens
+// The predictions of a language model in blocks of text, drawn and scored (docs/mathematics.md). Sizes: P patches a block, K tokens
 // a patch, N samples, D hidden.
 
 #include <algorithm>
@@ -153,7 +153,8 @@ private:
         }
         if (loss_) energy_ += model_.loss_sum(ctx_, hidden, labels, *loss_, drawn_);
         drawn_ += R;
-        std::vector<token_id> made(rows.size() * static_cast<std::size_t>(settings_.samples) * k);
+        std::vector<token_id> made(
+            static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
                     settings_.samples, settings_.sampler, places, took_);
         return made;

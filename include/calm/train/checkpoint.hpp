@@ -11,10 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "calm/io/json_object.hpp"
 #include "calm/io/safetensors.hpp"
+#include "calm/io/simdjson.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/train/loop.hpp"
@@ -65,9 +68,9 @@ public:
         if (number<index_t>("format") != 1)
             fail("format", "expected 1, found another; it was written by a later version of this library");
         checkpoint_record r;
-        r.state.step = number<index_t>("step");
-        r.state.updates = number<index_t>("updates");
-        r.state.skipped = number<index_t>("skipped");
+        r.state.step = number<index_t>("step", limits::steps);
+        r.state.updates = number<index_t>("updates", limits::steps);
+        r.state.skipped = number<index_t>("skipped", limits::steps);
         if (root_["seconds"].get(r.state.seconds) || r.state.seconds < 0) fail("seconds", "expected a time");
         r.seed = number<std::uint64_t>("seed");
         r.data = {number<std::uint64_t>("epoch"), number<std::uint64_t>("block")};
@@ -96,11 +99,11 @@ private:
         if (root_[key].get(value)) fail(key, "is missing");
         return value;
     }
-    template <class T> T number(std::string_view key) const {
+    template <class T> T number(std::string_view key, T most = std::numeric_limits<T>::max()) const {
         T value = 0;
         if (at(key).get(value)) fail(key, "expected a whole number");
-        if constexpr (std::is_signed_v<T>)
-            if (value < 0) fail(key, "expected a whole number of at least 0");
+        if (std::cmp_less(value, 0) || value > most)
+            fail(key, sentence("expected a whole number from 0 to ", most, ", found ", value));
         return value;
     }
 
@@ -115,7 +118,8 @@ inline std::string in_directory(std::string const& directory, std::string_view f
 
 }  // namespace detail
 
-// Writes state.json and training.safetensors into a directory, flushed. Throws errc::storage.
+// Writes state.json and training.safetensors into a directory, flushed. Throws errc::storage, and errc::non_finite
+// before anything is written where a moment is none.
 inline void write_training(std::string const& directory, checkpoint_record const& record) {
     std::vector<stored_tensor> tensors;
     for (auto const& m : record.state.moments)
@@ -123,6 +127,7 @@ inline void write_training(std::string const& directory, checkpoint_record const
                            m.element == sizeof(double) ? stored_type::f64 : stored_type::f32,
                            {static_cast<index_t>(m.bytes.size() / m.element)},
                            m.bytes});
+    for (auto const& tensor : tensors) require_finite(tensor);
     write_safetensors(detail::in_directory(directory, moments_file), tensors);
     replace_file(detail::in_directory(directory, state_file), detail::state_text(record));
 }
@@ -139,7 +144,8 @@ inline checkpoint_record read_record(std::string const& directory) {
 }
 
 // Fills in a state to go on from: its numbers, and its moments from training.safetensors, which must be those of the
-// same parameters in the same precision. Throws errc::model_file before anything has changed.
+// same parameters in the same precision and finite. Throws errc::model_file and errc::non_finite before anything has
+// changed.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
     auto const file = safetensors_file::open(detail::in_directory(directory, moments_file));
@@ -151,6 +157,7 @@ inline void restore_training(std::string const& directory, training_state& state
                             sentence("expected ", m.bytes.size() / m.element, " elements of type ", name_of(type),
                                      ", found shape ", text_of(stored.shape), " of type ", name_of(stored.type),
                                      "; the checkpoint is of another model"));
+        require_finite(stored, file.path());
     }
     if (file.tensors().size() != state.moments.size())
         throw error(errc::model_file, file.path(), "",

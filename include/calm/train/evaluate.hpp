@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/model/limits.hpp"
 #include "calm/text/block_source.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/train/brier_scoring.hpp"
@@ -158,8 +159,12 @@ evaluation evaluate(context<Backend>& ctx, Model& model, block_source const& blo
                     bigram_table const* table, evaluation_settings const& settings,
                     std::optional<typename Model::objective> const& objective = {}) {
     constexpr index_t K = Model::K;
-    require(settings.samples >= 2 && settings.batch >= 1 && settings.positions >= 0, errc::usage,
-            "calm::evaluate: expected at least 2 samples a position and 1 block at a time");
+    constexpr auto k = static_cast<std::size_t>(K);
+    constexpr auto patches = brier_patches(k);
+    require(settings.samples >= 2 && settings.samples <= limits::samples && settings.batch >= 1 &&
+                settings.positions >= 0,
+            errc::usage, "calm::evaluate: expected from 2 to ", limits::samples,
+            " samples a position and at least 1 block at a time, found ", settings.samples, " and ", settings.batch);
     require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
         return sentence("calm::evaluate: expected a bigram table of the model's vocabulary of ", model.vocabulary(),
                         ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");

@@ -1,5 +1,5 @@
 #pragma once
-// How well an autoencoder gives back the tokens of text it has not seen (spec 3). Sizes: K tokens a patch, L latent.
+// How well an autoencoder gives back the tokens of text it has not seen (docs/mathematics.md). Sizes: K tokens a patch, L latent.
 
 #include <algorithm>
 #include <cmath>

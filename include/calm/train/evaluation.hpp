@@ -22,6 +22,7 @@ struct autoencoder_evaluation {
     double token_accuracy_posterior = 0;  // of a draw from the posterior
     double posterior_std = 0;             // mean of exp(log_std)
     double cross_entropy = 0;             // of that draw, mean over all tokens, PAD too, in nats
+    index_t patches = 0;                  // that were scored
 };
 
 // What does not apply is empty.
@@ -29,7 +30,7 @@ struct evaluation {
     std::optional<brier_scores> brier;               // Brier-1 .. Brier-4
     std::optional<brier_scores> brier_se;            // one standard error each; nothing with a single sequence
     std::optional<double> brier_lm;                  // in 0 .. 100, higher is better
-    std::optional<double> brier_lm_se;               // one standard error; nothing with a single sequence
+    std::optional<double> brier_lm_se;               // one standard error; nothing beside a BrierLM of 0
     index_t positions = 0;                           // scored
     index_t sequences = 0;                           // blocks with a scored position
     index_t skipped_pad = 0;                         // positions left out for PAD in their target
@@ -50,6 +51,7 @@ struct evaluation {
     std::string sampler = "adaptive";                // the name of the rule
     std::optional<double> draws_a_patch;             // that were drawn from the head to sample one
     index_t capped = 0;                              // patches at which the exact rule gave up
+    index_t patches = 0;                             // that the autoencoder was scored on
 };
 
 // Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" where all are.

@@ -5,6 +5,7 @@
 // were.
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -17,6 +18,7 @@
 
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/text/token.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
@@ -103,7 +105,7 @@ struct progress {
     double gradient_norm = none;      // before clipping
     double rate = none;               // of the step
     double tokens_per_second = none;  // over the last steps, at most throughput::window
-    double share_of_peak = none;      // products of a step over what measure_peak found
+    double share_of_peak = none;      // products of a step over what measure_peak found, at most 1
     std::size_t memory = 0;           // bytes
     double seconds = 0;               // of the run so far
     double seconds_left = none;       // as far as the speed of now lasts
@@ -143,6 +145,8 @@ inline schedule schedule_of(training_recipe const& r) {
 inline void check(training_recipe const& r) {
     require(r.steps >= 0 && r.seconds >= 0 && (r.steps > 0 || r.seconds > 0), errc::usage,
             "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
+    require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
+            limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
     require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
             "training: the cosine schedule falls towards the last step, so it needs a number of steps");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
@@ -174,7 +178,9 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
     auto const one_step = [&](double step_rate) {
         progress now;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
-        for (index_t m = 0; m < r.accumulation; ++m) micro(m, now);
+        // Micro-batches are alike: one tells what memory they take.
+        index_t const micro_batches = ctx.rehearsing() ? 1 : r.accumulation;
+        for (index_t m = 0; m < micro_batches; ++m) micro(m, now);
         now.rate = step_rate;
         now.gradient_norm = optimizer.step(ctx, step_rate, now.loss);
         return now;
@@ -197,8 +203,8 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
     training_state state;
     state.moments = optimizer.tensors();
     if (tell.resume) tell.resume(state);
-    require(state.step >= 0 && state.skipped >= 0 && state.seconds >= 0, errc::usage,
-            "training: expected a state to go on from without negative numbers");
+    require(state.step >= 0 && state.step <= limits::steps && state.skipped >= 0 && state.seconds >= 0, errc::usage,
+            "training: expected a state to go on from without negative numbers, of at most ", limits::steps, " steps");
     optimizer.go_on_after(state.updates);
     // A step with bad numbers has changed nothing: it can be left out.
     auto const step_or_skip = [&](std::optional<error>& why) {
@@ -253,13 +259,29 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
     }
 }
 
-// The micro-batches of a step are equal parts of it.
-inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what) {
-    require(batch > 0 && batch % (accumulation * unit) == 0, errc::usage,
-            "training: expected a batch that is a multiple of ", accumulation * unit, " ", what, " (", accumulation,
-            " micro-batches), found ", batch);
+// The micro-batches of a step are equal parts of it. A step has `tokens` tokens in each of the batch's sequences.
+inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what, index_t tokens = 1) {
+    index_t const part = checked_count(what, {accumulation, unit});
+    require(batch > 0 && batch % part == 0, errc::usage, "training: expected a batch that is a multiple of ", part, " ",
+            what, " (", accumulation, " micro-batches), found ", batch);
+    require(batch <= limits::step_tokens / tokens, errc::usage, "training: expected a step of at most ",
+            limits::step_tokens, " tokens, found ", batch, " ", what, tokens > 1 ? " of as many tokens as a block" : "",
+            "; use a smaller batch or shorter blocks");
     return batch / accumulation;
 }
+
+// Place for the ids of a micro-batch, which nothing touches before they are read.
+class batch_place {
+public:
+    explicit batch_place(index_t tokens) : ids_(memory_.take<token_id>(extents<dyn>(tokens))) {}
+
+    [[nodiscard]] std::span<token_id> ids() const { return {ids_.data(), static_cast<std::size_t>(ids_.size())}; }
+    [[nodiscard]] vector_view<token_id const> view() const { return ids_; }
+
+private:
+    arena<> memory_{"ids of a batch"};
+    vector_view<token_id> ids_;
+};
 
 // Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's
 // number `first`. Patch i draws elements i (K + 1) .. of the stream.
@@ -287,17 +309,17 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
-    std::vector<token_id> tokens(static_cast<std::size_t>(count));
+    detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](index_t m, progress& now) {
         index_t const first = m * (count / K);  // patches of the step before this micro-batch
         if (!ctx.rehearsing()) {
-            source(std::span<token_id>(tokens));
+            source(tokens.ids());
             if (recipe.random_patches > 0)
-                detail::put_random_patches(ctx, tokens, K, model.vocabulary(), recipe.random_patches, first);
+                detail::put_random_patches(ctx, tokens.ids(), K, model.vocabulary(), recipe.random_patches, first);
         }
         arena_scope const scope(ctx.saved);
-        vector_view<token_id const> const labels(tokens.data(), extents<dyn>(count));
+        auto const labels = tokens.view();
         auto const noise = model.draw(ctx, labels, recipe.objective.dropout, first);
         auto const losses = model.loss_and_gradient(ctx, labels, noise, recipe.objective, share);
         now.loss += share * losses.loss;
@@ -320,13 +342,14 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
             "training: expected blocks of at least 2 whole patches of ", K, " tokens, found ", recipe.block_tokens,
             " tokens");
-    index_t const sequences = detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences");
+    index_t const sequences =
+        detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences", recipe.block_tokens);
     index_t const patches = recipe.block_tokens / K;
-    std::vector<token_id> tokens(static_cast<std::size_t>(sequences * recipe.block_tokens));
+    detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](index_t m, progress& now) {
-        if (!ctx.rehearsing()) source(std::span<token_id>(tokens));
-        vector_view<token_id const> const blocks(tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size())));
+        if (!ctx.rehearsing()) source(tokens.ids());
+        auto const blocks = tokens.view();
         index_t const first = m * sequences * (patches - 1);
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "calm/nn/param.hpp"
+#include "calm/sample/temperature.hpp"
 #include "calm/tensor/elementwise.hpp"
 #include "calm/train/block/adamw.hpp"
 
@@ -225,7 +227,9 @@ private:
         if (!std::isfinite(norm))
             fail("expected a finite norm of all gradients together, found " + std::to_string(norm));
         if (!std::isfinite(loss)) fail("expected a finite loss, found " + std::to_string(loss));
-        if (!std::isfinite(rate)) fail("expected a finite rate, found " + std::to_string(rate));
+        // The first update is by rate / (1 - beta1), a number of the weights' type.
+        if (!(rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1)))
+            fail("expected a rate that the weights can be changed by, found " + detail::six_digits(rate));
     }
 
     void update(context<Backend> const& ctx, double rate, double norm) {

@@ -28,7 +28,7 @@ template <class T> struct drawn_noise {
     calm::key key;
     index_t first_position, M, L;
     CALM_HD T operator()(index_t r, index_t m, index_t l) const {
-        return normal<T>(key, static_cast<std::uint64_t>(((first_position + r) * M + m) * L + l));
+        return normal<T>(key, drawn_targets{key, first_position}.element(r, M, m, L) + static_cast<std::uint64_t>(l));
     }
 };
 template <class T> struct given_noise {

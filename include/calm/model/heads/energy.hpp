@@ -11,6 +11,7 @@
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/heads/noise.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
@@ -142,8 +143,8 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
 
 // Run-time settings of the loss.
 struct energy_objective {
-    index_t samples = 8;    // N, at least 2
-    index_t targets = 100;  // M, at least 1
+    index_t samples = 8;    // N, from 2 to limits::samples
+    index_t targets = 100;  // M, from 1 to limits::targets
     double beta = 1;        // in (0, 2)
 };
 
@@ -251,6 +252,9 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
                              matrix_view<T const, L, Backend> const& mean,
                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                              objective const& o, index_t first, double scale) {
+        require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
+                "calm::energy_head: expected at most ", limits::samples, " samples and ", limits::targets,
+                " targets a position, found ", o.samples, " and ", o.targets);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
         index_t const chunk = std::max<index_t>(1, chunk_rows / std::max<index_t>(1, o.samples));

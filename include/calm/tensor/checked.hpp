@@ -1,0 +1,52 @@
+#pragma once
+// Sizes that come from outside, options and files, are added and multiplied here: what cannot be counted is told.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+// a + b and a * b, or nothing where 64 bits cannot hold them.
+constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
+    if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
+    return a + b;
+}
+constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
+    if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
+    return a * b;
+}
+
+// Bytes of elements of `unit` bytes in an array of these sizes, or nothing where a size is negative or the array is
+// larger than any memory: so the number of its elements can be counted, and its bytes rounded up.
+constexpr std::optional<std::size_t> bytes_of_sizes(std::span<std::int64_t const> sizes, std::size_t unit) {
+    constexpr std::uint64_t most = std::numeric_limits<std::ptrdiff_t>::max() / 2;
+    std::uint64_t bytes = unit;
+    for (std::int64_t const size : sizes) {
+        auto const product = size < 0 ? std::nullopt : checked_multiply(bytes, static_cast<std::uint64_t>(size));
+        if (!product || *product > most) return std::nullopt;
+        bytes = *product;
+    }
+    return static_cast<std::size_t>(bytes);
+}
+
+// The product of sizes: how many there are of `what`, each of `unit` bytes. Throws errc::memory for more than any
+// memory holds, and for a negative size.
+inline std::int64_t checked_count(std::string_view what, std::initializer_list<std::int64_t> sizes,
+                                  std::size_t unit = 1) {
+    auto const bytes = bytes_of_sizes({sizes.begin(), sizes.size()}, unit);
+    require(bytes.has_value(), errc::memory, [&] {
+        std::string product;
+        for (std::int64_t const size : sizes) product += (product.empty() ? "" : " x ") + std::to_string(size);
+        return sentence("expected as many ", what, " as memory can hold, found ", product, "; ask for fewer");
+    });
+    return static_cast<std::int64_t>(*bytes / unit);
+}
+
+}  // namespace calm
