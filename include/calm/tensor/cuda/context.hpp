@@ -15,7 +15,8 @@ public:
     explicit context(std::uint64_t run_seed = 0, int device = 0) : seed(run_seed), queue_(open(device)) {}
 
     std::uint64_t seed;
-    std::uint32_t step = 0;  // of the run: part of every random key
+    std::uint32_t step = 0;   // of the run: part of every random key
+    index_t micro_batch = 0;  // of the step, whose micro-batches are equal parts of it
     arena<cuda> saved{"saved activations"};
     arena<cuda> scratch{"scratch"};
 
