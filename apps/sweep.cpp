@@ -85,7 +85,8 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     index_t const P = block / K;
     return {name,
             c,
-            calm::flops::train_calm_a_token(c, block, one.defaults.calm.objective.samples),
+            calm::flops::train_calm_a_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
+                                            one.defaults.calm.objective.samples),
             calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
             seconds_of(t.out),
             one.evaluate(e, model)};

@@ -327,8 +327,9 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
-    double const work = flops::train_calm(C, patches - 1, recipe.objective.samples) *
-                        static_cast<double>(recipe.sequences * (patches - 1));
+    double const work =
+        flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
+        static_cast<double>(recipe.sequences * (patches - 1));
     detail::train(ctx, parameters_of(model), recipe, tell, recipe.sequences * recipe.block_tokens, work,
                   detail::bytes_of_parameters(parameters_of(model.ae_model)), micro);
 }
