@@ -53,8 +53,9 @@ public:
             context<> ctx(o.seed, o.threads);
             resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
-            plan.flops_a_token =
-                flops::train_autoencoder(C.autoencoder, words.vocabulary_size(), recipe.batch_tokens / K) / double(K);
+            plan.flops_a_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
+                                                          recipe.batch_tokens / recipe.accumulation / K) /
+                                 double(K);
             calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }
@@ -115,7 +116,8 @@ public:
             context<> ctx(o.seed, o.threads);
             resident<calm_model<C>> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), step_tokens);
-            plan.flops_a_token = flops::train_calm_a_token(C, block, recipe.objective.samples);
+            plan.flops_a_token = flops::train_calm_a_token(
+                C, words.vocabulary_size(), recipe.sequences / recipe.accumulation, block, recipe.objective.samples);
             calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }

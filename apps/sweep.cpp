@@ -86,7 +86,8 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     index_t const P = block / K;
     return {name,
             c,
-            calm::flops::train_calm_a_token(c, block, one.defaults.calm.objective.samples),
+            calm::flops::train_calm_a_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
+                                            one.defaults.calm.objective.samples),
             calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
             seconds_of(t.out),
             one.evaluate(e, model)};
@@ -108,25 +109,35 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
     calm::replace_file(path, file.str());
 }
 
-constexpr char const* plot = R"(# gnuplot sweep.gp, in this folder
+// One colour a configuration, named in the keys: names beside points would overlap where scores are alike.
+std::string script_of(std::vector<row> const& rows) {
+    std::string names;
+    for (auto const& r : rows) names += (names.empty() ? "" : " ") + r.name;
+    std::string const each = "for [i=1:" + std::to_string(rows.size()) + "] \"sweep.tsv\" every ::i::i using ";
+    return R"(# gnuplot sweep.gp, in this folder
 set datafile separator "\t"
-set terminal pngcairo size 900,400
+set terminal pngcairo size 1000,420
 set output "sweep.png"
 set multiplot layout 1,2
+set grid
 set xlabel "K, tokens a patch"
 set logscale x 2
 set xrange [0.7:12]
+set tmargin 4
+set key above horizontal samplen 1
 set ylabel "BrierLM"
 set yrange [0:*]
-plot "sweep.tsv" every ::1 using 2:11:(valid(12) ? $12 : 0) with yerrorbars pointtype 7 notitle, \
-     "" every ::1 using 2:11:1 with labels offset 0,1 notitle
+names = ")" +
+           names + "\"\nplot " + each +
+           R"(2:11:(valid(12) ? $12 : 0) with yerrorbars pointtype 7 linecolor i title word(names, i)
 set ylabel "FLOPs a token"
 set logscale y
 set yrange [*:*]
-set key top right
-plot "sweep.tsv" every ::1 using 2:4 with points pointtype 7 title "training", \
-     "" every ::1 using 2:5 with points pointtype 5 title "generation"
+set format y "%.0s %c"
+plot "sweep.tsv" every ::1 using 2:4 with points pointtype 7 linecolor "black" title "training", \
+     "" every ::1 using 2:5 with points pointtype 6 linecolor "black" title "generation"
 )";
+}
 
 }  // namespace
 
@@ -152,7 +163,7 @@ int main(int argc, char** argv) {
                               r.found.brier_lm_se ? formatted(" +- %.2f", *r.found.brier_lm_se).c_str() : ""));
         out.put("FLOPs are a token's, of matrix products; generation with one draw a patch. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
-        out.put(calm::printable_line(plotted(options->out, "sweep", plot, "sweep.png")) + "\n");
+        out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png")) + "\n");
         return 0;
     });
 }

@@ -114,7 +114,9 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     double const seconds = median_step(ctx, model, o.repeats,
                                        [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
     double const positions = static_cast<double>(b.sequences * (b.patches - 1));
-    double const flops = calm::flops::train_calm(C, b.patches - 1, b.objective.samples) * positions;
+    double const flops =
+        calm::flops::train_calm(C, model.ae_model.vocabulary(), b.sequences, b.patches - 1, b.objective.samples) *
+        positions;
     report(o, name, "calm_step", seconds, count, flops, peak);
 }
 

@@ -49,12 +49,15 @@ inline constexpr configuration calm_m{.autoencoder = {.vocab_size = 128257},
                                       .num_key_value_heads = 16,
                                       .num_mlp_layers = 4};
 
-// tiny with patches of half the size: nearer to a token at a time, twice the steps.
-inline constexpr configuration tiny_k2 = [] {
+// tiny with patches of K tokens and as much latent a token.
+constexpr configuration tiny_of(index_t K) {
     auto c = tiny;
-    c.autoencoder.patch_size = 2;
-    c.autoencoder.latent_size = 16;
+    c.autoencoder.latent_size = tiny.autoencoder.latent_size / tiny.autoencoder.patch_size * K;
+    c.autoencoder.patch_size = K;
     return c;
-}();
+}
+inline constexpr configuration tiny_k1 = tiny_of(1);
+inline constexpr configuration tiny_k2 = tiny_of(2);  // nearer to a token at a time, twice the steps
+inline constexpr configuration tiny_k8 = tiny_of(8);
 
 }  // namespace calm::apps::sizes

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "calm/io/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/tensor/error.hpp"
+#include "run/report.hpp"
 
 namespace calm::apps {
 
@@ -15,6 +17,30 @@ std::string quoted(std::string const& word) {
     std::string text = "'";
     for (char const c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
     return text + "'";
+}
+
+std::string tick_text(double n) {
+    std::string unit;
+    for (auto const* const larger : {" k", " M", " G", " T"}) {
+        if (std::abs(n) < 1000) break;
+        n /= 1000;
+        unit = larger;
+    }
+    return formatted("%.4g", n) + unit;
+}
+
+std::string x_axis(double most) {
+    if (!(most > 0)) most = 1;
+    double const decade = std::pow(10, std::floor(std::log10(most)) - 1);
+    double step = decade;
+    for (double const times : {2, 5, 10, 20}) {
+        if (most / step <= 5) break;
+        step = times * decade;
+    }
+    std::string ticks;
+    for (int i = 0; i * step <= most * (1 + 1e-9); ++i)
+        ticks += (i > 0 ? ", \"" : "\"") + tick_text(i * step) + "\" " + formatted("%.9g", i * step);
+    return "set xrange [0:" + formatted("%.9g", most) + "]\nset xtics (" + ticks + ")\n";
 }
 
 std::string plotted(std::string const& folder, std::string const& name, std::string const& script,

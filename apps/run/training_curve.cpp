@@ -75,59 +75,80 @@ bool any(lines_by_step const& lines, char const* key) {
                        [&](auto const& each) { return !std::isnan(number_in(each.second, key)); });
 }
 
-std::string curve(std::string const& table, int x, int y, std::string const& style, std::string const& title) {
-    return "\"" + table + "\" every ::1 using " + std::to_string(x) + ":" + std::to_string(y) + " with " + style +
-           " title \"" + title + "\"";
-}
-
-// The axes are columns of the tables.
+// An x axis: a column of the tables, over a unit.
 struct axis {
     int column;
     char const* title;
+    double most;      // in the column
+    double unit = 1;  // of what the axis shows
 };
+
+axis time_axis(double seconds) {
+    if (seconds < 300) return {3, "seconds", seconds};
+    if (seconds < 3 * 3600) return {3, "minutes", seconds, 60};
+    return {3, "hours", seconds, 3600};
+}
+
+// A column of a table against an axis; y is a column or, in brackets, an expression of columns.
+std::string curve(std::string const& table, axis const& x, std::string const& y, std::string const& style,
+                  std::string const& title) {
+    return "\"" + table + "\" every ::1 using (column(" + std::to_string(x.column) + ")/" + formatted("%g", x.unit) +
+           "):" + y + " with " + style + " title \"" + title + "\"";
+}
 
 std::string script_of(run_metrics const& m, std::string const& format) {
     constexpr char const* steps = "curve-steps.tsv";
     constexpr char const* scores = "curve-evaluations.tsv";
-    std::vector<axis> axes{{1, "steps"}};
-    if (any(m.steps, "tokens")) axes.push_back({2, "tokens"});
-    axes.push_back({3, "seconds"});
+    double last = 0;  // an evaluation may follow the last step that was logged
+    for (auto const* const lines : {&m.steps, &m.evaluations})
+        if (!lines->empty()) last = std::max(last, lines->rbegin()->first);
+    point most{last, 0, 0};
+    for (auto const& [step, line] : m.steps) {
+        auto const at = point_of(line);
+        most.tokens = std::fmax(most.tokens, at.tokens);
+        most.seconds = std::fmax(most.seconds, at.seconds);
+    }
+    std::vector<axis> axes{{1, "steps", most.step}};
+    if (any(m.steps, "tokens")) axes.push_back({2, "tokens", most.tokens});
+    axes.push_back(time_axis(most.seconds));
     bool const of_autoencoder = any(m.steps, "cross_entropy");
     bool const has_scores = !m.evaluations.empty();
+    // Margins in characters, the same in all: what stands above another has its axis. Keys stand in the upper one.
     std::string text = "# gnuplot curve.gp, in this folder\nset datafile separator \"\\t\"\nset datafile missing \"" +
                        std::string(missing) + "\"\nset terminal " + (format == "svg" ? "svg" : "pngcairo") + " size " +
-                       std::to_string(450 * axes.size()) + "," + (has_scores ? "760" : "400") +
+                       std::to_string(480 * axes.size()) + "," + (has_scores ? "800" : "420") +
                        "\nset output \"curve." + format + "\"\nset multiplot layout " + (has_scores ? "2," : "1,") +
-                       std::to_string(axes.size()) + "\nset grid\nset key top right\nset xtics rotate by -30\n";
+                       std::to_string(axes.size()) +
+                       "\nset grid\nset lmargin 10\nset rmargin 4\nset tmargin 4\nset bmargin 4\n"
+                       "set key above horizontal samplen 1\n";
     for (auto const& x : axes) {
-        text += "set xlabel \"" + std::string(x.title) + "\"\nset ylabel \"" +
+        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit) + "set ylabel \"" +
                 (of_autoencoder ? "nats; divergence / 100\"\nset logscale y\n" : "loss\"\n") + "plot " +
-                curve(steps, x.column, 4, "lines linewidth 2", "loss");
+                curve(steps, x, "4", "lines linewidth 2", "loss");
         if (of_autoencoder)
-            text += ", " + curve(steps, x.column, 5, "lines", "cross-entropy") + ", \"" + steps +
-                    "\" every ::1 using " + std::to_string(x.column) + ":($6/100) with lines title \"divergence\", " +
-                    curve(steps, x.column, 7, "lines", "posterior std");
+            text += ", " + curve(steps, x, "5", "lines", "cross-entropy") + ", " +
+                    curve(steps, x, "($6/100)", "lines", "divergence") + ", " +
+                    curve(steps, x, "7", "lines", "posterior std");
         if (any(m.evaluations, "heldout_loss"))
-            text += ", " + curve(scores, x.column, 4, "linespoints pointtype 7", "held-out loss");
+            text += ", " + curve(scores, x, "4", "linespoints pointtype 7", "held-out loss");
         text += "\n";
     }
-    text += "unset logscale y\nset key bottom right\n";
+    text += "unset logscale y\n";
     for (auto const& x : axes) {
         if (!has_scores) break;
-        std::string const column = std::to_string(x.column);
-        text += "set xlabel \"" + std::string(x.title) + "\"\n";
+        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit);
         if (any(m.evaluations, "brier_lm")) {
             text += "set ylabel \"BrierLM on held-out text\"\nplot ";
             if (any(m.evaluations, "brier_lm_se"))
-                text += "\"" + std::string(scores) + "\" every ::1 using " + column +
-                        ":($5-$6):($5+$6) with filledcurves fillstyle transparent solid 0.25 linecolor 1 "
-                        "title \"standard error\", ";
-            text += curve(scores, x.column, 5, "linespoints pointtype 7 linecolor 1", "CALM") + ", " +
-                    curve(scores, x.column, 7, "lines dashtype 2", "bigram table") + "\n";
+                text += curve(scores, x, "($5-$6):($5+$6)", "filledcurves fillstyle transparent solid 0.25 linecolor 1",
+                              "standard error") +
+                        ", ";
+            text += curve(scores, x, "5", "linespoints pointtype 7 linecolor 1", "CALM") + ", " +
+                    curve(scores, x, "7", "lines dashtype 2", "bigram table") + "\n";
         } else {
             text += "set ylabel \"held-out tokens right\"\nplot " +
-                    curve(scores, x.column, 8, "linespoints pointtype 7", "from the mean") + ", " +
-                    curve(scores, x.column, 9, "linespoints pointtype 5", "with posterior noise") + "\n";
+                    curve(scores, x, "8", "linespoints pointtype 7", "from the mean") + ", " +
+                    curve(scores, x, "9", "linespoints pointtype 5", "with posterior noise") + "\n";
         }
     }
     return text;

@@ -162,6 +162,7 @@ bool training_run::changed(std::string const& option) const {
 bool training_run::begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
                          std::function<void()> const& fits) {
     settings_ = std::move(settings);
+    planned_ = recipe.steps;
     holds_out_ = holds_out;
     if (from_) changes_ = differences(from_->record.recipe, settings_);
     if (!changes_.empty() && !options_.take_changes)
@@ -266,6 +267,9 @@ void training_run::train(std::function<void()> const& loop) {
 int training_run::end() {
     int const signal = noted_signal();
     report_->say((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
+    if (signal == 0 && steps_ < planned_)
+        report_->say("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +
+                     " steps; the same command with a larger --minutes goes on with it");
     if (options_.plot && steps_ > 0) report_->say(plot_training(options_.out));
     if (signal == 0) return 0;
     report_->say(options_.record.words.empty() ? "the same command goes on with it"

@@ -83,6 +83,7 @@ private:
     std::optional<double> best_;
     block_position position_;  // after the last step
     index_t steps_ = 0;        // done
+    index_t planned_ = 0;      // or 0, where only time ends the run
     index_t kept_ = 0;         // step of the newest checkpoint
     bool holds_out_ = false;
 };

@@ -259,6 +259,18 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
     BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_its_time_cut_says_so) {
+    std::string const command =
+        "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --out timed";
+    auto const cut = shop().program(command + " --steps 1000000 --minutes 0.005");
+    BOOST_REQUIRE_MESSAGE(cut.status == 0, cut.err);
+    BOOST_TEST(has(cut.err, "the time was up after"));
+    BOOST_TEST(has(cut.err, "of 1,000,000 steps; the same command with a larger --minutes goes on with it"));
+    auto const whole = shop().program(command + " --fresh --steps 2 --minutes 5");
+    BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
+    BOOST_TEST(!has(whole.err, "the time was up"));
+}
+
 BOOST_AUTO_TEST_CASE(a_known_source_needs_no_tokenizer_and_has_an_optimum) {
     auto const ae = shop().program(
         "train autoencoder --config tiny --tokenizer markov --data markov:4000 --batch 256 --steps 3 --out mae");

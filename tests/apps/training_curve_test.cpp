@@ -2,11 +2,16 @@
 
 #include "run/training_curve.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "calm/tensor/error.hpp"
+#include "run/gnuplot.hpp"
 #include "run/metrics_lines.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
@@ -61,6 +66,50 @@ BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
     BOOST_TEST(has(script, "layout 1,2"));
     BOOST_TEST(!has(script, "\"tokens\""));
     BOOST_TEST(has(script, "divergence"));
+}
+
+// An evaluation begins later than the steps: its panel still has the axis of the panel above.
+BOOST_AUTO_TEST_CASE(the_axes_of_a_column_agree) {
+    temporary_folder const folder;
+    static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"tokens\":2048,\"seconds\":1,\"loss\":5.5}\n"
+                                                   "{\"step\":700,\"tokens\":1433600,\"seconds\":300,\"loss\":5}\n"
+                                                   "{\"step\":720,\"brier_lm\":4,\"heldout_loss\":5}\n"
+                                                   "{\"step\":1000,\"tokens\":2048000,\"seconds\":600,\"loss\":4}\n"));
+    static_cast<void>(plot_training(folder.path("")));
+    std::map<std::string, std::multiset<std::string>> axes;  // by title: ranges and ticks
+    std::istringstream script(folder.content("curve.gp"));
+    std::string title;
+    for (std::string line; std::getline(script, line);) {
+        if (line.starts_with("set xlabel ")) title = line.substr(11);
+        if (line.starts_with("set xrange ") || line.starts_with("set xtics ")) axes[title].insert(line);
+    }
+    BOOST_TEST(axes.size() == 3U);
+    for (auto const& [name, lines] : axes) {
+        BOOST_TEST(lines.size() == 4U, name << " has " << lines.size() << " lines");
+        for (auto const& line : lines) BOOST_TEST(lines.count(line) == 2U, name << ": " << line << " stands once");
+    }
+    BOOST_TEST(axes["\"tokens\""].count("set xrange [0:2048000]") == 2U);
+    BOOST_TEST(has(folder.content("curve.gp"), "\"1.5 M\" 1500000"));
+    BOOST_TEST(axes["\"minutes\""].count("set xrange [0:10]") == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(an_axis_has_few_round_ticks) {
+    for (auto const& [n, text] : {std::pair{0.0, "0"},
+                                  {0.25, "0.25"},
+                                  {200.0, "200"},
+                                  {1500.0, "1.5 k"},
+                                  {500000.0, "500 k"},
+                                  {1.5e6, "1.5 M"},
+                                  {2e9, "2 G"}})
+        BOOST_TEST(tick_text(n) == text);
+    BOOST_TEST(x_axis(2e6) == "set xrange [0:2000000]\nset xtics (\"0\" 0, \"500 k\" 500000, \"1 M\" 1000000, "
+                              "\"1.5 M\" 1500000, \"2 M\" 2000000)\n");
+    for (double most = 1; most < 1e9; most *= 1.37) {
+        auto const text = x_axis(most);
+        auto const ticks = std::count(text.begin(), text.end(), '"') / 2;
+        BOOST_TEST((ticks >= 3 && ticks <= 6), most << " has " << ticks << " ticks");
+    }
+    BOOST_TEST(has(x_axis(0), "[0:1]"));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_run_is_refused) {

@@ -216,8 +216,8 @@ struct brier_report {
     // One standard error; nothing with a single sequence, nor where a score is not positive: how far BrierLM is from 0
     // is not known.
     std::optional<double> brier_lm_error;
-    std::int64_t positions = 0;               // that were counted
-    std::int64_t sequences = 0;               // those with a counted position
+    std::int64_t positions = 0;  // that were counted
+    std::int64_t sequences = 0;  // those with a counted position
 };
 
 // Scores and delete-one-sequence jackknife standard errors, sqrt((S-1)/S sum_s (theta_(-s) - mean)^2), theta_(-s) being

@@ -2,7 +2,7 @@
 // Floating-point operations of the matrix products, counted from a configuration, a patch. Norms, activations and
 // random numbers are not counted. K tokens a patch: divide by it for a token.
 
-#include <algorithm>
+#include <cmath>
 
 #include "calm/model/config.hpp"
 
@@ -16,9 +16,15 @@ constexpr double product(index_t m, index_t k, index_t n) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
 }
 
+// How many of V ids so many tokens hold, on average, if all ids are equally likely: the most that any text has.
+inline double distinct_ids(double tokens, index_t V) {
+    auto const all = static_cast<double>(V);
+    return all * -std::expm1(tokens * std::log1p(-1 / all));
+}
+
 // ---- forward, a patch
 
-// `distinct`: for how many token ids the token half runs; K, where it runs for each token.
+// `distinct`: for how many token ids a patch the token half runs; K, where it runs for each token.
 constexpr double encoder(autoencoder_configuration const& c, double distinct) {
     double const layers =
         static_cast<double>(c.num_encoder_layers / 2) * product(3, c.hidden_size, c.intermediate_size);
@@ -28,6 +34,10 @@ constexpr double encoder(autoencoder_configuration const& c, double distinct) {
 // The same where the token half runs for each of the K tokens.
 constexpr double encoder(autoencoder_configuration const& c) {
     return encoder(c, static_cast<double>(c.patch_size));
+}
+// Of `patches` patches at once, for whose distinct ids the token half runs once each.
+inline double encoder_at_once(autoencoder_configuration const& c, index_t V, index_t patches) {
+    return encoder(c, distinct_ids(static_cast<double>(patches * c.patch_size), V) / static_cast<double>(patches));
 }
 // With the product by the vocabulary of V.
 constexpr double decoder(autoencoder_configuration const& c, index_t V) {
@@ -59,22 +69,20 @@ constexpr double head_sample(configuration const& c) {
 
 // ---- a training step, a patch: backward costs twice forward
 
-// On `patches` patches a step: the token half of the encoder runs once a distinct id, of which there are at most V.
-constexpr double train_autoencoder(autoencoder_configuration const& c, index_t V, index_t patches) {
-    auto const tokens = static_cast<double>(patches * c.patch_size);
-    double const distinct = std::min(tokens, static_cast<double>(V)) / static_cast<double>(patches);
-    return 3 * (encoder(c, distinct) + decoder(c, V));
+// Of an autoencoder, on `patches` patches at once.
+inline double train_autoencoder(autoencoder_configuration const& c, index_t V, index_t patches) {
+    return 3 * (encoder_at_once(c, V, patches) + decoder(c, V));
 }
-// In sequences of P positions with N samples a position; the frozen encoder runs forward only.
-constexpr double train_calm(configuration const& c, index_t P, index_t N) {
-    return (c.input != input_kind::tokens ? 2 : 1) * encoder(c.autoencoder) +
+// Of `sequences` sequences of P positions at once, with N samples a position; the frozen encoder runs forward only.
+inline double train_calm(configuration const& c, index_t V, index_t sequences, index_t P, index_t N) {
+    return (c.input != input_kind::tokens ? 2 : 1) * encoder_at_once(c.autoencoder, V, sequences * P) +
            3 * (backbone(c, static_cast<double>(P + 1) / 2) + head_shared(c) + static_cast<double>(N) * head_sample(c));
 }
 
 // A token of blocks of so many, of which the patches but the last are positions with a loss.
-constexpr double train_calm_a_token(configuration const& c, index_t block, index_t N) {
+inline double train_calm_a_token(configuration const& c, index_t V, index_t sequences, index_t block, index_t N) {
     index_t const P = block / c.autoencoder.patch_size;
-    return train_calm(c, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
+    return train_calm(c, V, sequences, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
 }
 
 // ---- generation, a patch with so many draws, after `past` positions

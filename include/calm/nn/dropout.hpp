@@ -1,5 +1,6 @@
 #pragma once
-// Dropout: y = x * keep / (1 - rate), keep drawn from a keyed stream or given. Srivastava et al. 2014.
+// Dropout: y = x * keep / (1 - rate), keep drawn from a keyed stream. Srivastava et al. 2014. Every layer of a model
+// has a number and so a mask of its own; the equal micro-batches of a step draw what they would as one batch.
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/expr.hpp"
@@ -13,6 +14,7 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
     static constexpr index_t outputs = D;
 
     double rate = 0;                 // the probability that an element is dropped, in [0, 1)
+    index_t number = -1;             // of the model's dropout layers, from 0: those of one number share their mask
     stream draws = stream::dropout;  // decides, with the context's seed and step, what is dropped
     bool training = true;            // otherwise y = x
 
@@ -25,9 +27,9 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         require(rate >= 0 && rate < 1, errc::usage, "calm::dropout: expected a rate in [0, 1), found ", rate);
         saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
-        if (training)
+        if (training && rate > 0)
             fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate),
-                                static_cast<T>(1 / (1 - rate)));
+                                static_cast<T>(1 / (1 - rate)), first_of(s.scale.size(), ctx.micro_batch));
         else
             fill(ctx, s.scale, T{1});
         evaluate(ctx, s.y, x * s.scale);
@@ -38,6 +40,20 @@ template <index_t D, class T = float, class Backend = cpu> struct dropout {
         evaluate(ctx, dx, dy * s.scale);
     }
     template <class Visitor> void visit(Visitor&) {}
+
+private:
+    static constexpr int bits = 40;  // a step of a layer draws at most 2^bits elements of the stream
+
+    // Where this layer's mask of a micro-batch begins in the stream: behind those of the step's earlier ones.
+    [[nodiscard]] std::uint64_t first_of(index_t size, index_t micro_batch) const {
+        constexpr index_t numbers = index_t{1} << (64 - bits);
+        require(number >= 0 && number < numbers, errc::usage, "calm::dropout: expected a number from 0 to ",
+                numbers - 1, ", another one for each dropout layer of a model, found ", number, "; set .number");
+        require(micro_batch >= 0 && size <= (index_t{1} << bits) / (micro_batch + 1), errc::usage,
+                "calm::dropout: expected a step of at most 2^", bits, " elements, found micro-batch ", micro_batch,
+                " of ", size, " elements");
+        return (static_cast<std::uint64_t>(number) << bits) + static_cast<std::uint64_t>(micro_batch * size);
+    }
 };
 
 }  // namespace calm

@@ -84,6 +84,7 @@ public:
 
     std::uint64_t seed;                            // of every random key
     std::uint32_t step = 0;                        // of the run: part of every random key
+    index_t micro_batch = 0;                       // of the step, whose micro-batches are equal parts of it
     thread_order order = thread_order::ascending;  // of `emulated`
     arena<Backend> saved{"saved activations"};     // what backward needs of forward
     arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs

@@ -1,6 +1,6 @@
 #pragma once
-// The predictions of a language model in blocks of text, drawn and scored (docs/mathematics.md). Sizes: P patches a block, K tokens
-// a patch, N samples, D hidden.
+// The predictions of a language model in blocks of text, drawn and scored (docs/mathematics.md). Sizes: P patches a
+// block, K tokens a patch, N samples, D hidden.
 
 #include <algorithm>
 #include <cstddef>

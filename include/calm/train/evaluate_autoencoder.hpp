@@ -1,5 +1,6 @@
 #pragma once
-// How well an autoencoder gives back the tokens of text it has not seen (docs/mathematics.md). Sizes: K tokens a patch, L latent.
+// How well an autoencoder gives back the tokens of text it has not seen (docs/mathematics.md). Sizes: K tokens a patch,
+// L latent.
 
 #include <algorithm>
 #include <cmath>

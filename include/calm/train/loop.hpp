@@ -167,12 +167,12 @@ inline double share_done(training_recipe const& r, index_t steps, double seconds
     return std::min(done, 1.0);
 }
 
-// Runs steps of `micro(m, losses)`, which adds the gradients of micro-batch m of the step, and its share of the losses.
+// Runs steps of `micro(losses)`, which adds the gradients of ctx.micro_batch of the step, and its share of the losses.
 // It knows parameters and no model: it is compiled once for all of a scalar.
 template <class T>
 void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
            training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
-           std::function<void(index_t, progress&)> const& micro) {
+           std::function<void(progress&)> const& micro) {
     auto const rate = schedule_of(r);
     adamw<T, cpu> optimizer(parameters, r.optimizer);
     auto const one_step = [&](double step_rate) {
@@ -180,7 +180,8 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx.rehearsing() ? 1 : r.accumulation;
-        for (index_t m = 0; m < micro_batches; ++m) micro(m, now);
+        for (ctx.micro_batch = 0; ctx.micro_batch < micro_batches; ++ctx.micro_batch) micro(now);
+        ctx.micro_batch = 0;
         now.rate = step_rate;
         now.gradient_norm = optimizer.step(ctx, step_rate, now.loss);
         return now;
@@ -311,8 +312,8 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    auto const micro = [&](index_t m, progress& now) {
-        index_t const first = m * (count / K);  // patches of the step before this micro-batch
+    auto const micro = [&](progress& now) {
+        index_t const first = ctx.micro_batch * (count / K);  // patches of the step before this micro-batch
         if (!ctx.rehearsing()) {
             source(tokens.ids());
             if (recipe.random_patches > 0)
@@ -347,15 +348,16 @@ void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& 
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    auto const micro = [&](index_t m, progress& now) {
+    auto const micro = [&](progress& now) {
         if (!ctx.rehearsing()) source(tokens.ids());
         auto const blocks = tokens.view();
-        index_t const first = m * sequences * (patches - 1);
+        index_t const first = ctx.micro_batch * sequences * (patches - 1);
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
-    double const work = flops::train_calm(C, patches - 1, recipe.objective.samples) *
-                        static_cast<double>(recipe.sequences * (patches - 1));
+    double const work =
+        flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
+        static_cast<double>(recipe.sequences * (patches - 1));
     detail::train(ctx, parameters_of(model), recipe, tell, recipe.sequences * recipe.block_tokens, work,
                   detail::bytes_of_parameters(parameters_of(model.ae_model)), micro);
 }

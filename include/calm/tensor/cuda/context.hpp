@@ -18,6 +18,7 @@ public:
 
     std::uint64_t seed;                      // of every random key
     std::uint32_t step = 0;                  // of the run: part of every random key
+    index_t micro_batch = 0;                 // of the step, whose micro-batches are equal parts of it
     arena<cuda> saved{"saved activations"};  // what backward needs of forward, on the device
     arena<cuda> scratch{"scratch"};          // what a verb or layer needs while it runs, on the device
 

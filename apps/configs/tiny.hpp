@@ -1,0 +1,25 @@
+#pragma once
+// What training tiny does by default, at any patch size.
+
+#include "registry.hpp"
+
+namespace calm::apps {
+
+// The same patches a step at every K; tokens are K times as many.
+inline recipes tiny_recipes(index_t K) {
+    recipes r;
+    r.autoencoder.steps = 1000;
+    r.autoencoder.rate = 2e-3;
+    r.autoencoder.objective.kl_weight = 5e-3;  // a wider posterior is easier to predict
+    r.autoencoder.warmup = 50;
+    r.autoencoder.batch_tokens = 4096;
+    r.calm.steps = 2000;
+    r.calm.rate = 1e-3;  // at 1.5e-3 real text failed silently: docs/results.md
+    r.calm.warmup = 200;
+    r.calm.sequences = 4 * K;
+    r.calm.block_tokens = 256;
+    r.calm.objective = {.samples = 8, .targets = 32};
+    return r;
+}
+
+}  // namespace calm::apps
