@@ -12,26 +12,55 @@ namespace calm::apps {
 
 namespace {
 
-constexpr int deepest = 64;
+// Walks over a text and refuses what the parser takes: depth, and a key twice. As the parser's callback it would cost
+// quadratic time, for that looks at all neighbours of every value.
+class judge : public nlohmann::json_sax<nlohmann::json> {
+public:
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, string_t const&) override { return true; }
+    bool string(string_t&) override { return true; }
+    bool binary(binary_t&) override { return true; }
+    bool start_object(std::size_t) override { return open(); }
+    bool end_object() override { return close(); }
+    bool start_array(std::size_t) override { return open(); }
+    bool end_array() override { return close(); }
+    bool key(string_t& name) override {
+        if (!keys_.back().insert(name).second)
+            throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " stands twice");
+        return true;
+    }
+    // The parser says what is wrong.
+    bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const&) override { return false; }
+
+private:
+    static constexpr std::size_t deepest = 64;
+
+    bool open() {
+        if (keys_.size() == deepest)
+            throw error(errc::data, sentence("expected values at most ", deepest, " deep, found more"));
+        keys_.emplace_back();
+        return true;
+    }
+    bool close() {
+        keys_.pop_back();
+        return true;
+    }
+
+    std::vector<std::set<std::string>> keys_;  // of the values that are open
+};
 
 }  // namespace
 
 nlohmann::json strict_json(std::string const& text) {
     if (text.size() > longest_json)
         throw error(errc::data, sentence("expected JSON of at most ", longest_json, " bytes, found more"));
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
-    auto const no_key_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json const& value) {
-        if (depth > deepest)
-            throw error(errc::data, sentence("expected values at most ", deepest, " deep, found more"));
-        using event_of = nlohmann::json::parse_event_t;
-        if (event == event_of::object_start) keys.emplace_back();
-        if (event == event_of::object_end) keys.pop_back();
-        if (event == event_of::key && !keys.back().insert(value.get<std::string>()).second)
-            throw error(errc::data, "the key " + json_line(value) + " stands twice");
-        return true;
-    };
     try {
-        return nlohmann::json::parse(text, no_key_twice);
+        judge all;
+        static_cast<void>(nlohmann::json::sax_parse(text, &all));
+        return nlohmann::json::parse(text);
     } catch (nlohmann::json::exception const& wrong) {
         throw error(errc::data, std::string("no valid JSON: ") + wrong.what());
     }

@@ -10,7 +10,7 @@
 namespace calm::apps {
 
 // The most bytes of a JSON that the programs parse: a file of options, run.json, a line of metrics.jsonl, samples.jsonl
-// or --jsonl. None needs a tenth of it; to be held it takes up to 30 times as many. calm::json_limit has the library's.
+// or --jsonl. None needs a tenth of it; to be held it takes up to 45 times as many. calm::json_limit has the library's.
 inline constexpr std::size_t longest_json = 1'000'000;
 
 // The value of a text. Throws errc::data for a text that is longer, no JSON, or more than 64 values deep, or has an

@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_line_has_its_answer) {
 }
 
 BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
-    std::vector<std::pair<std::string, std::string>> const bad{
+    std::vector<std::pair<std::string, std::string>> bad{
         {"{\"id\": 1", "no valid JSON"},
         {"[1]", "expected an object"},
         {"{\"prompt\": \"x\"}", "expected an \\\"id\\\""},
@@ -69,6 +69,9 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {std::string(100'000, '['), "at most 64 deep"},
         {"{\"id\": 3, \"prompt\": \"" + std::string(longest_json, 'x') + "\"}", "at most 1000000 bytes"},
         {"{\"id\": 3, \"prompt\": " + std::string(900'000, '['), "at most 64 deep"}};
+    std::string wide = "{\"id\": 3, \"prompt\": [0";  // of many neighbours, in no more than linear time
+    while (wide.size() < 900'000) wide += ",{}";
+    bad.emplace_back(wide + "]}", "expected a \\\"prompt\\\"");
     for (auto const& [line, why] : bad) {
         echo const e("{\"id\": 0, \"prompt\": \"a\"}\n\n" + line + "\n{\"id\": 2, \"prompt\": \"b\"}\n");
         BOOST_REQUIRE(e.answers.size() == 3U);
