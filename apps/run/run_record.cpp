@@ -47,7 +47,8 @@ nlohmann::ordered_json calls_of(std::string const& path) {
 std::string lines_until(std::string const& path, index_t step) {
     std::string kept;
     each_json_line(path, [&](std::string_view line, nlohmann::json const& at) {
-        if (at.contains("step") && at["step"].is_number() && at["step"].get<index_t>() <= step) (kept += line) += '\n';
+        if (at.contains("step") && at["step"].is_number_integer() && at["step"].get<index_t>() <= step)
+            (kept += line) += '\n';
     });
     return kept;
 }
