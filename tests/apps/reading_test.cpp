@@ -10,9 +10,7 @@
 
 #include "calm/tensor/random.hpp"
 #include "support/programs.hpp"
-#include "support/sentences.hpp"
 
-using calm::test::has;
 using calm::test::run_in;
 using calm::test::temporary_folder;
 
@@ -64,13 +62,12 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_is_learned_of_text_that_is_never_held) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(text_without_a_break_is_refused_before_it_takes_memory) {
+BOOST_AUTO_TEST_CASE(text_without_a_break_takes_no_more) {
     temporary_folder const folder;
     std::ofstream file(folder.path("a.txt"), std::ios::binary);
     for (int i = 0; i < 64; ++i) file << std::string(megabyte, static_cast<char>('a' + i % 26));
     file.close();
-    auto const refused = run_in(folder, "train tokenizer --vocabulary 300 --out words --data a.txt");
-    BOOST_TEST(refused.status == 4, refused.err);
-    BOOST_TEST(has(refused.err, "a.txt: expected text with a break"), refused.err);
+    auto const made = run_in(folder, "train tokenizer --vocabulary 300 --out words --data a.txt");
+    BOOST_TEST(made.status == 0, made.err);
     BOOST_TEST(most_taken() < most);
 }
