@@ -56,7 +56,8 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_is_learned_of_text_that_is_never_held) {
     write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");
     write_large(folder, "a.txt", "", "");
     for (auto const* const name : {"a.jsonl", "a.txt"}) {
-        auto const made = run_in(folder, std::string("train tokenizer --vocabulary 1000 --out words --data ") + name);
+        auto const made =
+            run_in(folder, std::string("train tokenizer --vocabulary 1000 --data ") + name + " --out words-of-" + name);
         BOOST_TEST(made.status == 0, made.err);
         BOOST_TEST(most_taken() < most, name);
     }
