@@ -1,0 +1,313 @@
+// Whole programs whose n-th call to the system is disturbed (tests/faults): killed before it, or it fails, or writes
+// half. Whatever happened, the program gave a documented exit status and a sentence, what stood at --out is as it was
+// or whole and new, and the same command again gives the bytes of a run that nobody disturbed.
+//
+// CI takes a sample. FAULTS=all takes every call with every kind of trouble, FAULTS=NAME the same of one scenario, and
+// FAULTS=NAME/7 of every seventh call.
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "calm/io/file.hpp"
+
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char const* kinds[] = {"kill", "EIO", "short", "ENOSPC", "EINTR"};
+
+struct noted_call {
+    std::string name, path, other;
+};
+
+struct scenario {
+    std::string name;
+    std::string command;
+    std::vector<std::string> results;  // files and folders that it writes
+    std::string check = "true";        // holds before, and after every disturbed run
+    std::size_t stride = 1;            // of the sample that CI takes
+};
+
+std::string const few = "--config tiny --threads 1 --seed 3 --steps 2 --save-every 1 ";
+std::string const autoencoder = "train autoencoder " + few + "--tokenizer words --batch 16 --out ae --data ";
+
+// A folder `start` with what the scenarios begin with, and `work`, where one of them takes place.
+class workshop {
+public:
+    workshop() {
+        std::string lines;
+        for (int i = 0; i < 12000; ++i)
+            lines += "{\"text\": \"line " + std::to_string(i * i) + std::string(90, ' ') + "\"}\n";
+        fs::create_directory(folder.path("start"));
+        static_cast<void>(folder.with("start/lines.jsonl", lines));
+        shell("cd start && seq 1 900 >text.txt && "
+              "train tokenizer --vocabulary 266 --data text.txt --out words && "
+              "train tokenizer --vocabulary 265 --data text.txt --out other && " +
+              autoencoder + "text.txt");
+    }
+    // What it says goes into the message of a failure.
+    ran shell(std::string const& line) const {
+        auto r = run_in(folder, line);
+        BOOST_REQUIRE_MESSAGE(r.status == 0, line << ": " << r.err);
+        return r;
+    }
+    // The command in a folder as at the start, with the n-th call disturbed; 0: none is.
+    ran disturbed(std::string const& command, std::size_t n, std::string const& kind) const {
+        return again("env LD_PRELOAD='" CALM_PROGRAMS_DIR "/../tests/faults/libcalm_faults.so' FAULTS_UNDER='" +
+                     fs::canonical(folder.path("work")).string() + "/' FAULTS_LOG='" + folder.path("calls") +
+                     "' FAULTS_AT=" + std::to_string(n) + " FAULTS_KIND=" + kind + " " + command);
+    }
+    void begin(std::string const& prepare) const { shell("rm -rf work && cp -a start work && cd work && " + prepare); }
+    ran again(std::string const& command) const { return run_in(folder, "cd work && " + command); }
+
+    [[nodiscard]] std::vector<noted_call> calls() const {
+        std::vector<noted_call> all;
+        std::istringstream lines(folder.content("calls"));
+        for (std::string number, name, path, other; std::getline(lines, number, '\t') &&
+                                                    std::getline(lines, name, '\t') &&
+                                                    std::getline(lines, path, '\t') && std::getline(lines, other);)
+            all.push_back({name, path, other});
+        return all;
+    }
+
+    temporary_folder folder;
+};
+
+workshop const& shop() {
+    static workshop const one;
+    return one;
+}
+
+// A line of a log without what differs from run to run.
+std::string without_times(std::string line) {
+    for (std::string const key : {"\"seconds\":", "\"rate\":", "\"tokens_per_second\":", "\"share_of_peak\":"})
+        if (auto const at = line.find(key); at != std::string::npos)
+            line.erase(at, std::min(line.find_first_of(",}", at), line.size()) - at);
+    return line;
+}
+
+// Names and bytes of all files of the results, but for dates and times.
+std::map<std::string, std::string> bytes_of(scenario const& s) {
+    std::map<std::string, std::string> all;
+    auto const take = [&](fs::path const& path) {
+        auto const name = path.lexically_relative(shop().folder.path("work")).string();
+        auto const file = path.filename().string();
+        if (file == "run.lock" || file.ends_with(".png") || !fs::is_regular_file(path)) return;
+        std::string content(calm::mapped_file::open(path.string()).text());
+        if (file == "run.json" || file == "state.json" || file == "manifest.json" || file == "sweep.tsv" ||
+            file.ends_with(".calm-tokens"))
+            content = content.empty() ? "" : "there";
+        if (file.ends_with(".jsonl")) {
+            std::istringstream lines(std::exchange(content, ""));
+            for (std::string line; std::getline(lines, line);) content += without_times(line) + "\n";
+        }
+        all[name] = content;
+    };
+    for (auto const& result : s.results) {
+        fs::path const path = shop().folder.path("work/" + result);
+        for (auto const* const rest : {"", ".partial", ".new", ".old", ".previous"})
+            if (fs::is_regular_file(path.string() + rest)) take(path.string() + rest);
+        if (fs::is_directory(path.string() + ".partial")) all[result + ".partial"] = "a folder";
+        if (fs::is_directory(path))
+            for (auto const& entry : fs::recursive_directory_iterator(path)) take(entry.path());
+    }
+    return all;
+}
+
+std::string names_of_differences(std::map<std::string, std::string> const& a,
+                                 std::map<std::string, std::string> const& b) {
+    std::string names;
+    for (auto const& [name, content] : a)
+        if (!b.contains(name) || b.at(name) != content) names += name + " ";
+    for (auto const& [name, content] : b)
+        if (!a.contains(name)) names += "+" + name + " ";
+    return names;
+}
+
+// What of a disk a cut of the power would take, by the calls of a program: bytes that were written and names that were
+// entered since they were last flushed.
+class unflushed {
+public:
+    void apply(noted_call const& c) {
+        if (has(c.path, ".calm-tokens")) return;  // made anew where it is not intact
+        auto const entered = [&](std::string const& path) { names_.insert(fs::path(path).parent_path().string()); };
+        if (c.name == "write" || c.name == "truncate") bytes_.insert(c.path);
+        if (c.name == "fsync") bytes_.erase(c.path), names_.erase(c.path);
+        if (c.name == "mkdir") entered(c.path);
+        if (c.name == "link") entered(c.other);
+        if (c.name == "rename" || c.name == "exchange") {
+            move(c.path, c.other);
+            entered(c.path), entered(c.other);
+        }
+    }
+    [[nodiscard]] bool has_bytes_of(std::string const& path) const {
+        return std::any_of(bytes_.begin(), bytes_.end(),
+                           [&](auto const& each) { return each == path || each.starts_with(path + "/"); });
+    }
+    [[nodiscard]] bool has_names_in(std::string const& folder) const { return names_.contains(folder); }
+
+private:
+    // A file or a folder with all that is in it.
+    void move(std::string const& from, std::string const& to) {
+        for (auto* const all : {&bytes_, &names_}) {
+            std::set<std::string> moved;
+            for (auto const& each : *all) {
+                bool const goes = each == from || each.starts_with(from + "/");
+                moved.insert(goes ? to + each.substr(from.size()) : each);
+            }
+            *all = moved;
+        }
+    }
+
+    std::set<std::string> bytes_, names_;
+};
+
+// What is renamed to its place is on the disk before, and its name before anything else relies on it.
+void check_that_all_is_flushed(std::string const& scenario, std::vector<noted_call> const& calls) {
+    unflushed disk;
+    std::size_t renamed = 0, checkpoints = 0;
+    std::string published;  // the folder whose model is being replaced
+    for (auto const& c : calls) {
+        auto const where = scenario + ": " + c.name + " " + c.path + " " + c.other;
+        bool const takes_its_place = c.name == "rename" || c.name == "exchange";
+        if (takes_its_place && !c.other.ends_with(".old")) {
+            BOOST_TEST(!disk.has_bytes_of(c.path), where);
+            BOOST_TEST(!disk.has_names_in(c.path), where);
+            ++renamed;
+        }
+        fs::path const to = c.other;
+        if (takes_its_place && to.parent_path().filename() == "checkpoints" && !to.has_extension()) {
+            auto const run = to.parent_path().parent_path();
+            BOOST_TEST(!disk.has_bytes_of((run / "metrics.jsonl").string()), where);
+            for (auto const& above : {run, run.parent_path()}) BOOST_TEST(!disk.has_names_in(above.string()), where);
+            ++checkpoints;
+        }
+        if (takes_its_place && to.filename() == "replaced-by") {
+            published = to.parent_path().string();
+            BOOST_TEST(!disk.has_names_in(published + "/checkpoints"), where);
+        }
+        if (c.name == "unlink" && c.path == published + "/replaced-by")
+            BOOST_TEST(!disk.has_names_in(published), where);
+        disk.apply(c);
+    }
+    BOOST_TEST(renamed > 0U, scenario);
+    if (has(scenario, "calm") || has(scenario, "autoencoder")) BOOST_TEST(checkpoints == 2U, scenario);
+}
+
+std::vector<scenario> scenarios() {
+    auto const readable = [](std::string const& model) {
+        return "[ ! -e " + model + "/config.json ] || inspect " + model;
+    };
+    std::string const small = few + "--batch 16 --data text.txt ";
+    return {
+        {.name = "tokenizer",
+         .command = "train tokenizer --vocabulary 270 --data text.txt --out new/words",
+         .results = {"new/words"},
+         .stride = 4},
+        {.name = "autoencoder",
+         .command = "train autoencoder " + small + "--tokenizer words --out new/ae",
+         .results = {"new/ae"},
+         .check = readable("new/ae"),
+         .stride = 41},
+        {.name = "fresh",
+         .command = "train autoencoder " + small + "--tokenizer other --out ae --fresh",
+         .results = {"ae"},
+         .check = "inspect ae",
+         .stride = 37},
+        {.name = "calm",
+         .command = "train calm " + few + "--autoencoder ae --batch 2 --block 16 --data text.txt --out new/calm",
+         .results = {"new/calm"},
+         .check = readable("new/calm"),
+         .stride = 97},
+        {.name = "cache",
+         .command = autoencoder + "lines.jsonl --fresh",
+         .results = {"ae", "lines.jsonl.calm-tokens"},
+         .check = "inspect ae",
+         .stride = 73},
+        {.name = "convert",
+         .command = "convert --model ae --out half --dtype bf16",
+         .results = {"half"},
+         .check = "[ ! -e half ] || inspect half",
+         .stride = 9},
+        {.name = "sweep",
+         .command = "sweep --configs tiny --tokenizer words --data stories:3000 --autoencoder-tokens 64 --tokens 64 "
+                    "--block 16 --positions 10 --samples 2 --threads 1 --out swept",
+         .results = {"swept"},
+         .check = readable("swept/tiny/calm"),
+         .stride = 307},
+    };
+}
+
+bool is_documented(int status) {
+    return std::set<int>{0, 2, 3, 4, 5, 6, 7, 8, 10}.contains(status);
+}
+
+void try_one(scenario const& s, std::map<std::string, std::string> const& whole, std::size_t n,
+             std::string const& kind) {
+    auto const what = s.name + ", " + kind + " at call " + std::to_string(n);
+    shop().begin("true");
+    auto const first = shop().disturbed(s.command, n, kind);
+    auto const calls = shop().calls();
+    auto const place = what + (n <= calls.size() ? " (" + calls[n - 1].name + " " + calls[n - 1].path + ")" : "");
+    if (kind == "kill")
+        BOOST_TEST(first.status == 137, place << ": " << first.err);
+    else
+        BOOST_TEST((is_documented(first.status) && (first.status == 0 || !first.err.empty())),
+                   place << ": status " << first.status << ", " << first.err);
+    auto const check = shop().again(s.check);
+    BOOST_TEST(check.status == 0, place << ": " << check.err);
+    auto const second = shop().again(s.command);
+    // What is never replaced may have been put there before the trouble.
+    bool const refused = has(second.err, "is there already") || has(second.err, "where nothing stands yet");
+    BOOST_TEST((second.status == 0 || refused), place << ": " << second.err);
+    auto const found = bytes_of(s);
+    BOOST_TEST((found == whole), place << ": differs in " << names_of_differences(found, whole));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_disturbed_program_is_undisturbed_by_the_same_command_again) {
+    char const* const chosen = std::getenv("FAULTS");
+    std::string const asked = chosen != nullptr ? chosen : "";
+    auto const only = asked.substr(0, asked.find('/'));
+    std::size_t const every = asked == only ? 1 : std::stoul(asked.substr(only.size() + 1));
+    std::size_t tried = 0;
+    for (auto const& s : scenarios()) {
+        if (!only.empty() && only != "all" && only != s.name) continue;
+        shop().begin("true");
+        auto const undisturbed = shop().disturbed(s.command, 0, "none");
+        BOOST_REQUIRE_MESSAGE(undisturbed.status == 0, s.name << ": " << undisturbed.err);
+        auto const whole = bytes_of(s);
+        for (auto const& result : s.results)
+            BOOST_TEST(fs::exists(shop().folder.path("work/" + result)), s.name << ": " << result << " is missing");
+        auto const calls = shop().calls();
+        check_that_all_is_flushed(s.name, calls);
+        auto const count = calls.size();
+        BOOST_TEST_MESSAGE(s.name << ": " << count << " calls");
+        BOOST_TEST(count > 3U);
+        for (std::size_t n = 1; n <= count; n += only.empty() ? s.stride : every)
+            for (std::size_t k = 0; k < std::size(kinds); ++k)
+                if (!only.empty() || k == n / s.stride % std::size(kinds)) {
+                    try_one(s, whole, n, kinds[k]);
+                    ++tried;
+                }
+    }
+    BOOST_TEST_MESSAGE(tried << " programs were disturbed");
+}
