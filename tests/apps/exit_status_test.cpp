@@ -58,6 +58,12 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause) {
     BOOST_TEST(status_of("train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 --dry-run "
                          "--out no >/dev/full") == 10);
     BOOST_TEST(status_of("inspect ae >/dev/full") == 10);
+    for (std::string const program :
+         {"train", "train calm", "generate", "evaluate", "sweep", "plot", "convert", "inspect"})
+        for (std::string const option : {" --help", " --version", " --completion bash"})
+            BOOST_TEST(status_of(program + option + " >/dev/full") == 10, program + option);
+    BOOST_TEST(status_of("generate --model ae --print-config >/dev/full") == 10);
+    BOOST_TEST(status_of("generate --help >&-") == 10);
 }
 
 BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
