@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <cstdio>
 
 #include "calm/tensor/utf8.hpp"
 #include "calm/version.hpp"
@@ -13,6 +12,7 @@
 #include "command/completion.hpp"
 #include "command/settings_file.hpp"
 #include "command/suggest.hpp"
+#include "text/text_output.hpp"
 
 namespace calm::apps {
 
@@ -69,7 +69,7 @@ std::string toml_number(std::string const& text) {
 
 std::string toml_value(declared_option const& option, std::string const& text) {
     if (option.count == declared_option::value_count::none) return *truth_of(text) ? "true" : "false";
-    return option.is_number ? toml_number(text) : toml_string(text);
+    return !option.most.empty() ? toml_number(text) : toml_string(text);
 }
 
 }  // namespace
@@ -327,17 +327,17 @@ void command::use_values() {
 bool command::read(int argc, char const* const* argv) {
     take_words({argv, argv + std::max(argc, 0)});
     if (asks_for_help_) {
-        std::fputs(help().c_str(), stdout);
+        text_output().put(help());
         return false;
     }
     if (auto const& asked = named(print_version).given; !asked.empty() && truth_of(asked.front()) == true) {
-        std::fputs(version_line(name_.substr(0, name_.find(' '))).c_str(), stdout);
+        text_output().put(version_line(name_.substr(0, name_.find(' '))));
         return false;
     }
     if (auto const& shell = named(completion).given; !shell.empty()) {
         require_completed_shell(shell.front());
         completed_command const whole{"", options_};
-        std::fputs(bash_completion(name_, {&whole, 1}).c_str(), stdout);
+        text_output().put(bash_completion(name_, {&whole, 1}));
         return false;
     }
     take_environment();
@@ -345,7 +345,7 @@ bool command::read(int argc, char const* const* argv) {
     take_file(file.empty() ? "" : file.front());
     use_values();
     if (problems_.empty()) {
-        if (asks_for_resolved_) std::fputs(resolved().c_str(), stdout);
+        if (asks_for_resolved_) text_output().put(resolved());
         return !asks_for_resolved_;
     }
     bool const single = problems_.size() == 1;

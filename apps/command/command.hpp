@@ -32,7 +32,7 @@ struct declared_option {
     std::function<void(std::string const&)> take;
     std::function<std::string()> otherwise = {};  // its default, empty where it has none
     std::vector<std::string> choices = {};
-    bool is_number = false;
+    std::string least = {}, most = {};    // of a number
     bool is_kept = true;                  // belongs to what --print-config prints
     std::vector<std::string> given = {};  // by one origin
     std::string origin = {};              // flag, environment, file or empty
@@ -53,10 +53,11 @@ public:
         auto& one = add(option, type, help, need, [&to](std::string const& value) { to = value; });
         if (!to.empty()) one.otherwise = [standard = to] { return standard; };
     }
-    // A number from `least` to `most`; what the place holds is the default where it lies between.
+    // A number from `least` to `most`; what the place holds is the default where it lies between. A number whose least
+    // is the smallest positive one is told as one above 0.
     template <class To, class Value = double>
     void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
-                Value most = std::numeric_limits<Value>::max(), needed need = needed::no) {
+                Value most, needed need = needed::no) {
         auto& one = add(option, type, help, need, [this, &to, option, least, most](std::string const& text) {
             Value value{};
             auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -65,7 +66,8 @@ public:
             else
                 problem(option + ": expected " + range(least, most) + ", found '" + text + "'");
         });
-        one.is_number = true;
+        one.least = text_of(least);
+        one.most = text_of(most);
         if constexpr (std::is_integral_v<To>) {
             if (need == needed::no && std::cmp_greater_equal(to, least))
                 one.otherwise = [standard = to] { return std::to_string(standard); };
@@ -140,16 +142,19 @@ private:
     // The last word of its name: its table in a file.
     [[nodiscard]] std::string table() const { return name_.substr(name_.rfind(' ') + 1); }
 
+    template <class Value> static std::string text_of(Value value) {
+        if constexpr (std::is_integral_v<Value>)
+            return std::to_string(value);
+        else
+            return detail::shortest(value);
+    }
     template <class Value> static std::string range(Value least, Value most) {
-        std::string const kind = std::is_integral_v<Value> ? "a whole number" : "a number";
-        bool const open =
-            std::is_floating_point_v<Value> && least == std::numeric_limits<Value>::min();  // above 0, below most
-        if (open)
-            return kind + " above 0" +
-                   (most < std::numeric_limits<Value>::max() ? " and below " + detail::six_digits(double(most)) : "");
-        if (most < std::numeric_limits<Value>::max())
-            return kind + " from " + detail::shortest(double(least)) + " to " + detail::shortest(double(most));
-        return kind + " of at least " + detail::shortest(double(least));
+        if constexpr (std::is_integral_v<Value>)
+            return "a whole number from " + text_of(least) + " to " + text_of(most);
+        else if (least == std::numeric_limits<Value>::min())
+            return "a number above 0 and at most " + detail::six_digits(most);
+        else
+            return "a number from " + text_of(least) + " to " + text_of(most);
     }
 
     void guarded(std::function<void()> const& f);

@@ -1,7 +1,5 @@
 #include "command/command_line.hpp"
 
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/model/limits.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "command/command.hpp"
@@ -21,6 +20,7 @@
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
+#include "text/text_output.hpp"
 #include "text/writing.hpp"
 
 namespace calm::apps {
@@ -31,10 +31,19 @@ constexpr char const* spec_help =
     "text: files (.txt, .jsonl, .json, each also .gz or .zst), folders or patterns of them, stories:N, about N tokens "
     "of generated stories, or markov:N, N symbols of a Markov chain";
 
+constexpr double above_zero = std::numeric_limits<double>::min();
+constexpr auto any_seed = std::numeric_limits<std::uint64_t>::max();
+// What no run that ends well is given more of.
+constexpr double most_minutes = 60.0 * 24 * 365 * 10;
+constexpr double most_rate = 10;                        // above it weight decay alone would turn weights around
+constexpr index_t most_tokens = 1'000'000'000'000'000;  // to train on
+constexpr index_t most_kept = 100'000;                  // checkpoints
+constexpr index_t most_at_once = 65'536;                // texts
+
 void add_data(command& c, data_options& data) {
     c.list("--data", data.sources, "SPEC", spec_help);
     c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S", "seed of generated text",
-                                                          0);
+                                                          0, any_seed);
     c.parsed("--holdout", "M:R", "keep every document whose number modulo M is R for evaluation",
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
     c.flag("--skip-bad", data.skip_bad, "leave malformed documents out and count them, instead of ending");
@@ -72,8 +81,8 @@ void add_sampler(command& c, std::string& temperature, std::string& rule, index_
     c.otherwise("--temperature", [standard = temperature] { return standard; });
     c.text(
         "--sampler", rule, "NAME",
-        "adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: any T, by scaled "
-        "noise (adaptive)");
+        "adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: T up to 1000, by "
+        "scaled noise (adaptive)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
@@ -81,8 +90,8 @@ void add_sampler(command& c, std::string& temperature, std::string& rule, index_
 }
 
 void add_threads(command& c, std::uint64_t& seed, int& threads) {
-    c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed of everything random (1)", 0);
-    c.number<int, int>("--threads", threads, "N", "threads; 0 takes the machine's (0)", 0, 4096);
+    c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed of everything random (1)", 0, any_seed);
+    c.number<int, int>("--threads", threads, "N", "threads; 0 takes the machine's (0)", 0, 1024);
 }
 
 // Nothing may be where a result goes.
@@ -150,8 +159,6 @@ std::vector<std::string> configuration_names() {
     return names;
 }
 
-constexpr double above_zero = std::numeric_limits<double>::min();
-
 void add_training(command& c, train_options& o) {
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
     c.check([&] {
@@ -160,13 +167,14 @@ void add_training(command& c, train_options& o) {
     c.suggest("--config", configuration_names());
     c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
     require_file(c, "--init", o.init, true);
-    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1);
+    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1, limits::steps);
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X",
-                                            "stop after so many minutes, if that is earlier", above_zero);
+                                            "stop after so many minutes, if that is earlier", above_zero, most_minutes);
     c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
-                                              "micro-batches a step: less memory, the same result", 1);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero);
-    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0);
+                                              "micro-batches a step: less memory, the same result", 1,
+                                              limits::step_tokens);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, most_rate);
+    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0, limits::steps);
     c.choice("--schedule", {"constant", "cosine"}, "after the warm-up: constant, or cosine (needs --steps)",
              [&o](std::string const& name) {
                  o.schedule = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant;
@@ -178,12 +186,14 @@ void add_training(command& c, train_options& o) {
             c.problem("--schedule cosine: expected more --steps than --warmup");
     });
     c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
-                                              "steps between evaluations on held-out text (a tenth of the run)", 1);
+                                              "steps between evaluations on held-out text (a tenth of the run)", 1,
+                                              limits::steps);
     c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
-                                              "steps between checkpoints (a tenth of the run)", 1);
-    c.number<index_t, index_t>("--keep", o.keep, "N", "checkpoints that are kept, besides the best (2)", 1);
+                                              "steps between checkpoints (a tenth of the run)", 1, limits::steps);
+    c.number<index_t, index_t>("--keep", o.keep, "N", "checkpoints that are kept, besides the best (2)", 1, most_kept);
     c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
-                               "steps to leave out at most for a loss or gradient that is not finite (0)", 0);
+                               "steps to leave out at most for a loss or gradient that is not finite (0)", 0,
+                               limits::steps);
     c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");
     c.only_as_flag("--fresh");
     c.flag("--override", o.take_changes, "go on with other settings than the run was started with");
@@ -286,7 +296,7 @@ template <> struct described<generate_options> {
 
 void declare(command& c, tokenizer_options& o) {
     c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V", "tokens, the 256 bytes and 3 specials among them",
-                               259, 1 << 24, needed::yes);
+                               259, limits::vocabulary, needed::yes);
     add_data(c, o.data);
     add_out(c, o.out, "the vocabulary");
 }
@@ -302,8 +312,9 @@ void declare(command& c, train_autoencoder_command& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out);
-    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss", 0);
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1, limits::step_tokens);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss", 0,
+                                            limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens, 0.15 for real text", 0, 1);
     add_training(c, o);
@@ -320,12 +331,13 @@ void declare(command& c, train_calm_command& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out);
-    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1);
-    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1);
-    c.number<std::optional<index_t>, index_t>("--samples", o.samples, "N", "model samples a position, in the loss", 2);
-    c.number<std::optional<index_t>, index_t>("--targets", o.targets, "M", "target samples a position, in the loss", 1);
-    c.number<std::optional<double>, double>("--beta", o.beta, "X", "exponent of the energy score", above_zero,
-                                            std::nextafter(2.0, 0.0));
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
+    c.number<std::optional<index_t>, index_t>("--samples", o.samples, "N", "model samples a position, in the loss", 2,
+                                              limits::samples);
+    c.number<std::optional<index_t>, index_t>("--targets", o.targets, "M", "target samples a position, in the loss", 1,
+                                              limits::targets);
+    c.number<std::optional<double>, double>("--beta", o.beta, "X", "exponent of the energy score", above_zero, 1.99);
     add_training(c, o);
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
@@ -342,9 +354,11 @@ void declare(command& c, evaluate_options& o) {
     c.text("--model", o.model, "DIR", "model that train wrote", needed::yes);
     require_file(c, "--model", o.model, true);
     add_data(c, o.data);
-    c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1);
-    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position (8)", 2);
-    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
+    c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1,
+                               limits::block_tokens);
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position (8)", 2, limits::samples);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
+                               most_tokens);
     add_mode(c, o.data);
     add_sampler(c, o.temperature, o.sampler, o.pool, "--pool", "1");
     add_threads(c, o.seed, o.threads);
@@ -372,36 +386,41 @@ void declare(command& c, sweep_options& o) {
             c.problem("--out: " + o.out + " holds the run of one model; choose another path");
     });
     c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
-                                            "minutes of training an autoencoder", above_zero);
-    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero);
+                                            "minutes of training an autoencoder", above_zero, most_minutes);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero,
+                                            most_minutes);
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
-                                              "tokens to train an autoencoder on", 1);
-    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1);
+                                              "tokens to train an autoencoder on", 1, most_tokens);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1, most_tokens);
     c.check_whole([&] {
         if (o.minutes.has_value() == o.tokens.has_value())
             c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
         if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
             c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
     });
-    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak",
-                                            above_zero);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0);
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1,
+                                              limits::block_tokens);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak", above_zero,
+                                            most_rate);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
+                                            limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens", 0, 1);
-    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2);
-    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1);
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2, limits::samples);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
+                               most_tokens);
     add_threads(c, o.seed, o.threads);
 }
 
 void declare(command& c, convert_options& o) {
+    constexpr std::uint64_t most_shard = 1'000'000'000'000'000;
     c.text("--model", o.model, "DIR", "model in any published layout", needed::yes);
     require_file(c, "--model", o.model, true);
     add_out(c, o.out, "the model");
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
     c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
-                                           "most bytes of tensors in one file (5000000000)", 1);
+                                           "most bytes of tensors in one file (5000000000)", 1, most_shard);
 }
 
 void declare(command& c, inspect_options& o) {
@@ -449,8 +468,10 @@ void declare(command& c, generate_options& o) {
     c.choice("--padding", {"left", "right"}, "where a prompt is filled up to whole patches: right as published (left)",
              [&o](std::string const& side) { o.pad_left = side == "left"; });
     c.otherwise("--padding", [] { return std::string("left"); });
-    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most, of a text (200)", 1);
-    c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1);
+    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most, of a text (200)", 1,
+                               limits::text_tokens);
+    c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1,
+                               most_at_once);
     add_threads(c, o.seed, o.threads);
 }
 
@@ -486,6 +507,10 @@ using all_commands =
 
 }  // namespace
 
+std::vector<completed_command> every_command() {
+    return all_commands::all();
+}
+
 std::vector<std::string> names_of_all_commands() {
     return all_commands::names();
 }
@@ -502,11 +527,11 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     auto const kinds = commands_of_train::names();
     std::string const kind = argc > 1 ? argv[1] : "";
     if (kind == "--help" || kind == "-h") {
-        std::fputs(train_usage, stdout);
+        text_output().put(train_usage);
         return std::nullopt;
     }
     if (kind == "--version") {
-        std::fputs(version_line("train").c_str(), stdout);
+        text_output().put(version_line("train"));
         return std::nullopt;
     }
     // Wherever it stands: a shell completes the whole program.
@@ -514,7 +539,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         std::string const word = argv[i];
         if (word != "--completion" && !word.starts_with("--completion=")) continue;
         require_completed_shell(word == "--completion" && i + 1 < argc ? argv[i + 1] : word.substr(word.find('=') + 1));
-        std::fputs(bash_completion("train", commands_of_train::all()).c_str(), stdout);
+        text_output().put(bash_completion("train", commands_of_train::all()));
         return std::nullopt;
     }
     auto const read = [&]<class Options>(Options const&) {

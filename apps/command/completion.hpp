@@ -15,6 +15,9 @@ struct completed_command {
     std::vector<declared_option> options;
 };
 
+// Every command of every program, by its last word. What its options take is nobody's: they are to be read only.
+std::vector<completed_command> every_command();
+
 // A script for bash: options by their names, values that are files, folders or one of some names. Load it by
 // source <(program --completion bash).
 std::string bash_completion(std::string const& program, std::span<completed_command const> commands);

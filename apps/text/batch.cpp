@@ -29,7 +29,7 @@ bool next_line(std::istream& in, std::string& text) {
 struct batch_line {
     std::size_t number;   // in the file, from 1
     std::uint32_t place;  // among those that are not blank, from 0
-    json id;
+    std::string id;       // JSON as it came, empty where it is not known
     std::string prompt;
     std::vector<token_id> tokens;
     std::string problem;
@@ -42,7 +42,7 @@ void read_line(batch_line& line, std::string const& text) {
     auto const id = object.find("id");
     if (id == object.end() || !(id->is_string() || id->is_number()))
         throw error(errc::data, "expected an \"id\" that is a string or a number");
-    line.id = *id;
+    line.id = raw_value(text, "id");
     auto const prompt = object.find("prompt");
     if (prompt == object.end() || !prompt->is_string())
         throw error(errc::data, "expected a \"prompt\" that is a string");
@@ -62,20 +62,18 @@ batch_line line_of(std::string const& text, std::size_t number, std::uint32_t pl
 }
 
 std::string answer_of(batch_line const& line, generation_result const& made, tokenizer const& words) {
-    return json_line(json{{"id", line.id},
-                          {"prompt", line.prompt},
-                          {"text", words.decode(made.tokens)},
-                          {"tokens", made.tokens.size()},
-                          {"patches", made.patches},
-                          {"draws", made.draws},
-                          {"stopped_at_eos", made.stopped_at_eos}});
+    auto const rest = json_line(json{{"prompt", line.prompt},
+                                     {"text", words.decode(made.tokens)},
+                                     {"tokens", made.tokens.size()},
+                                     {"patches", made.patches},
+                                     {"draws", made.draws},
+                                     {"stopped_at_eos", made.stopped_at_eos}});
+    return "{\"id\":" + line.id + "," + rest.substr(1);
 }
 
 std::string refusal_of(batch_line const& line) {
-    json answer{{"line", line.number}};
-    if (!line.id.is_null()) answer["id"] = line.id;
-    answer["error"] = line.problem;
-    return json_line(answer);
+    auto const id = line.id.empty() ? "" : "\"id\":" + line.id + ",";
+    return "{\"line\":" + std::to_string(line.number) + "," + id + json_line(json{{"error", line.problem}}).substr(1);
 }
 
 // Good lines that follow one another are written together: their numbers follow one another too.

@@ -26,10 +26,10 @@ struct batch_count {
 };
 
 // Answers every line {"id": string or number, "prompt": "..."} of `in` with one of its own by `put`, in their order:
-// {"id", "prompt", "text", "tokens", "patches", "draws", "stopped_at_eos"}, or {"line", "id" where it is known,
-// "error"} for a line that is bad. Blank lines are skipped, other fields ignored. Lines are read and answered some at a
-// time; a text depends on its prompt and on the number of its line among those that are not blank. K tokens are a
-// patch, and a prompt has at most so many patches as there are positions.
+// {"id", "prompt", "text", "tokens", "patches", "draws", "stopped_at_eos"}, the id byte for byte as it came, or
+// {"line", "id" where it is known, "error"} for a line that is bad. Blank lines are skipped, other fields ignored.
+// Lines are read and answered some at a time; a text depends on its prompt and on the number of its line among those
+// that are not blank. K tokens are a patch, and a prompt has at most so many patches as there are positions.
 batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
                          std::function<void(std::string const&)> const& put,
                          index_t positions = model_description{}.max_position_embeddings);

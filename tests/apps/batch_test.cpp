@@ -57,6 +57,21 @@ BOOST_AUTO_TEST_CASE(a_line_has_its_answer) {
     BOOST_TEST(e.count.bad == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(an_id_comes_back_byte_for_byte) {
+    for (std::string const id :
+         {"123456789012345678901234567890", "1.10", "-0", "-0.0", "1E+2", "0.1e-400", "18446744073709551616",
+          "\"\\u0041\\/\"", "\"\"", "\"},[]{\\\"\\\\\"", "\"id\"", "\"Gr\u00fc\u00dfe\""})
+        for (auto const& line :
+             {"{\"id\":" + id + ",\"prompt\":\"a\"}", "\t{ \"prompt\" : \"a\" , \"id\" : " + id + " }\r",
+              "{\"x\":{\"id\":[1,{\"id\":2}]},\"y\":\"\\\"id\\\":3\",\"z\":[],\"id\":" + id + ",\"prompt\":\"a\"}",
+              "{\"\\u0069d\":" + id + ",\"prompt\":\"a\"}"}) {
+            BOOST_TEST(has(echo(line).answers.at(0), "{\"id\":" + id + ",\"prompt\":\"a\",\"text\":"), line);
+            auto bad = line;
+            bad.replace(bad.find("\"a\""), 3, "4");
+            BOOST_TEST(has(echo(bad).answers.at(0), "{\"line\":1,\"id\":" + id + ",\"error\":\""), bad);
+        }
+}
+
 BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
     std::vector<std::pair<std::string, std::string>> bad{
         {"{\"id\": 1", "no valid JSON"},

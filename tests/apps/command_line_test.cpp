@@ -171,8 +171,8 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
                                           "tinny"});
     for (auto const* const part :
          {"absent", "stories:0", "no.txt", "is there already", "'three'", "--minutes needs a value",
-          "no option --bacth", "mean --batch?", "--beta: expected a number above 0 and below 2,",
-          "--samples: expected a whole number of at least 2", "--rate is given 2 times", "holdout \"6\"",
+          "no option --bacth", "mean --batch?", "--beta: expected a number above 0 and at most 1.99,",
+          "--samples: expected a whole number from 2 to 4096", "--rate is given 2 times", "holdout \"6\"",
           "mean cosine?", "'tinny' is not compiled", "-DCALM_CONFIGS="})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, {"tokenizer"}), "3 problems"));

@@ -109,7 +109,9 @@ std::vector<ending> const endings{
      "flock ae/run.lock train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --steps 1 "
      "--out ae",
      "another process"},
+    {129, interrupted_by("HUP"), "to go on: "},
     {130, interrupted_by("INT"), "to go on: "},
+    {141, interrupted_by("PIPE"), "to go on: "},
     {143, interrupted_by("TERM"), "to go on: "},
 };
 
@@ -134,9 +136,9 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
         auto const r = shop().run(line);
         BOOST_TEST(r.status == status, line << ": " << r.status << ", " << r.err);
         BOOST_TEST(has(r.err, part), line << ": " << r.err);
-        BOOST_TEST((status == 130 || status == 143 || !std::filesystem::exists(shop().folder.path("no"))), line);
+        BOOST_TEST((status > 128 || !std::filesystem::exists(shop().folder.path("no"))), line);
     }
-    for (auto const* const run : {"INT", "TERM"})
+    for (auto const* const run : {"HUP", "INT", "PIPE", "TERM"})
         BOOST_TEST(!shop().folder.content(std::string(run) + "/model.safetensors").empty());
     // A GPU is the library's alone: no program asks for one yet.
     using calm::errc;
@@ -170,6 +172,15 @@ BOOST_AUTO_TEST_CASE(a_reader_that_is_gone_ends_a_program_quietly) {
         BOOST_TEST(r.err == "");
         BOOST_TEST(shop().folder.content("status") == "141\n");
     }
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_printed_ends_with_10) {
+    for (std::string const program :
+         {"train", "train calm", "generate", "evaluate", "sweep", "plot", "convert", "inspect"})
+        for (std::string const option : {" --help", " --version", " --completion bash"})
+            BOOST_TEST(status_of(program + option + " >/dev/full") == 10, program + option);
+    BOOST_TEST(status_of("generate --model ae --print-config >/dev/full") == 10);
+    BOOST_TEST(status_of("generate --help >&-") == 10);
 }
 
 BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {

@@ -1,0 +1,237 @@
+// Every number that an option takes, at its ends and far beyond: a sentence with exit status 2, or what was asked for.
+// Nothing here takes long, so it is worth its time under the sanitizers.
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "command/command_line.hpp"
+#include "command/completion.hpp"
+#include "registry.hpp"
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using namespace calm::apps;
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace {
+
+// What has to be given so that a command complains of nothing else.
+class workshop {
+public:
+    workshop() {
+        auto const text = " --data stories:100";
+        static_cast<void>(folder.with("words", "x"));
+        std::filesystem::create_directory(folder.path("model"));
+        needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);
+        needed_["autoencoder"] = "--tokenizer words --out new --config " + configuration() + text;
+        needed_["calm"] = "--autoencoder model --out new --config " + configuration() + text;
+        needed_["evaluate"] = "--model model" + std::string(text);
+        needed_["sweep"] =
+            "--tokenizer words --out new --minutes 1 --autoencoder-minutes 1 --configs " + configuration() + text;
+        needed_["generate"] = "--model model";
+        needed_["convert"] = "--model model --out new";
+        needed_["inspect"] = "--model model";
+        needed_["plot"] = "";
+    }
+    static std::string configuration() { return compiled_configurations().front().name; }
+
+    // What a command says of an option with a value, empty where it takes it.
+    std::string refusal(std::string const& command, std::string const& option, std::string const& value) const {
+        std::vector<std::string> words{"program"};
+        if (command == "tokenizer" || command == "autoencoder" || command == "calm") words.push_back(command);
+        std::string last;
+        for (std::string rest = needed_.at(command) + " "; !rest.empty(); rest.erase(0, rest.find(' ') + 1)) {
+            auto word = rest.substr(0, rest.find(' '));
+            if (word.starts_with("--")) last = word;
+            bool const path = word == "words" || word == "model" || word == "new";
+            // An option of a pair gives way to the one that is tried.
+            bool const other = last == option || (option == "--tokens" && last == "--minutes") ||
+                               (option == "--autoencoder-tokens" && last == "--autoencoder-minutes");
+            if (!word.empty() && !other) words.push_back(path ? folder.path(word) : word);
+        }
+        words.push_back(option + "=" + value);
+        std::vector<char const*> argv;
+        for (auto const& word : words) argv.push_back(word.c_str());
+        try {
+            readers_.at(command)(static_cast<int>(argv.size()), argv.data());
+        } catch (calm::error const& e) {
+            BOOST_TEST((e.code() == calm::errc::usage), e.what());
+            return e.what();
+        }
+        return "";
+    }
+
+    temporary_folder folder;
+
+private:
+    using reader = std::function<void(int, char const* const*)>;
+    template <auto Read> static void call(int argc, char const* const* argv) { static_cast<void>(Read(argc, argv)); }
+
+    std::map<std::string, std::string> needed_;
+    std::map<std::string, reader> const readers_{
+        {"tokenizer", call<read_train>},   {"autoencoder", call<read_train>}, {"calm", call<read_train>},
+        {"evaluate", call<read_evaluate>}, {"sweep", call<read_sweep>},       {"generate", call<read_generate>},
+        {"convert", call<read_convert>},   {"inspect", call<read_inspect>},   {"plot", call<read_plot>}};
+};
+
+// The next whole number above a text of digits.
+std::string plus_one(std::string digits) {
+    auto at = digits.size();
+    while (at > 0 && digits[at - 1] == '9') digits[--at] = '0';
+    if (at == 0) return "1" + digits;
+    ++digits[at - 1];
+    return digits;
+}
+
+bool is_whole(declared_option const& option) {
+    return option.least.find_first_not_of("0123456789") == std::string::npos &&
+           option.most.find_first_not_of("0123456789") == std::string::npos;
+}
+
+double number(std::string const& text) {
+    double value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
+    workshop const shop;
+    std::size_t numbers = 0;
+    for (auto const& command : every_command())
+        for (auto const& option : command.options) {
+            if (option.most.empty()) continue;
+            ++numbers;
+            auto const who = command.word + " " + option.name;
+            auto const says = [&](std::string const& value) { return shop.refusal(command.word, option.name, value); };
+            auto const refused = [&](std::string const& value) {
+                auto const said = says(value);
+                BOOST_TEST(has(said, option.name + ": expected a "), who << " " << value << ": '" << said << "'");
+                BOOST_TEST(has(said, "found '" + value + "'"), who << " " << value << ": '" << said << "'");
+            };
+            auto const taken = [&](std::string const& value) { BOOST_TEST(says(value) == "", who << " " << value); };
+            taken(option.least);
+            taken(option.most);
+            for (auto const* const no_number :
+                 {"-1", "nan", "inf", "-inf", "1e309", "0x10", "1,5", "", " 1", "1 ", "--"})
+                refused(no_number);
+            refused("18446744073709551616");  // 2^64
+            refused("1e308");
+            refused(std::string(60, '9'));
+            bool const seed = option.name.ends_with("seed");
+            BOOST_TEST(seed == (option.most == "18446744073709551615"), who);
+            for (auto const* const large : {"9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
+                if (seed)
+                    taken(large);
+                else
+                    refused(large);
+            }
+            if (is_whole(option)) {
+                refused("1.5");
+                refused(plus_one(option.most));
+                if (option.least != "0") refused(std::to_string(std::stoull(option.least) - 1));
+            } else {
+                refused("-1e-300");
+                refused("1e-400");  // no double is as small
+                if (number(option.least) > 0)
+                    refused("5e-324");
+                else
+                    taken("5e-324");
+                BOOST_TEST(number(option.most) <= 1e7, who);
+                refused(std::to_string(std::nextafter(number(option.most), 1e300) * 1.001));
+            }
+        }
+    BOOST_TEST(numbers > 50U);
+}
+
+BOOST_AUTO_TEST_CASE(texts_that_hold_numbers_have_ends_too) {
+    workshop const shop;
+    std::vector<std::string> const large{
+        "9223372036854775807", "18446744073709551615", "18446744073709551616", "1e308", "-1", std::string(60, '9')};
+    for (std::string const command : {"tokenizer", "autoencoder", "calm", "evaluate", "sweep"})
+        for (auto const& n : large) {
+            BOOST_TEST(has(shop.refusal(command, "--data", "stories:" + n), "stories:N with N > 0 tokens"), n);
+            BOOST_TEST(has(shop.refusal(command, "--data", "markov:" + n), "markov:N with N > 0 tokens"), n);
+            BOOST_TEST(has(shop.refusal(command, "--holdout", n + ":0"), "holdout \"" + n), n);
+            BOOST_TEST(has(shop.refusal(command, "--holdout", "6:" + n), "holdout \"6:" + n), n);
+        }
+    for (std::string const command : {"generate", "evaluate"}) {
+        for (auto const& n : large)
+            if (n != "9223372036854775807")
+                BOOST_TEST(has(shop.refusal(command, "--temperature", "1/" + n), "temperature: expected"), n);
+        for (auto const* const T : {"-1", "nan", "inf", "1e309", "1e308", "4e-324"})
+            BOOST_TEST(has(shop.refusal(command, "--temperature", T), "temperature: "), T);
+        BOOST_TEST(shop.refusal(command, "--temperature", "1/9223372036854775807") == "");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
+    temporary_folder const folder;
+    // A sanitizer's allocator answers as others do where there is not as much memory.
+    auto const run = [&](std::string const& line) {
+        return run_in(folder, "export ASAN_OPTIONS=\"allocator_may_return_null=1:$ASAN_OPTIONS\"; " + line);
+    };
+    auto const config = " --config " + workshop::configuration();
+    auto const made =
+        run("train tokenizer --vocabulary 300 --data stories:4000 --out words && train autoencoder" + config +
+            " --tokenizer words --data stories:4000 --batch 64 --steps 1 --out ae && train calm" + config +
+            " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --out lm");
+    BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
+    // 0 for a plan or a text, 2 for what cannot be, 4 for too little text, 7 for too little memory: never another, and
+    // never without a sentence.
+    auto const tried = [&](std::string const& line, std::vector<int> const& allowed) {
+        auto const r = run(line);
+        BOOST_TEST((std::find(allowed.begin(), allowed.end(), r.status) != allowed.end()),
+                   line << " ended with " << r.status << ": " << r.err);
+        BOOST_TEST(!has(r.err, "unexpected error"), r.err);
+        BOOST_TEST((r.status == 0 || r.err.size() > 20), line);
+        return r;
+    };
+    std::string const ae = "train autoencoder --tokenizer words --data stories:4000 --dry-run --out no" + config;
+    std::string const calm = "train calm --autoencoder ae --data stories:4000 --dry-run --out no" + config;
+    for (auto const* const size : {"--batch 2147483640", "--batch 2147483647", "--batch 4 --accumulation 2147483647",
+                                   "--batch 2147483640 --accumulation 536870910"})
+        tried(ae + " --steps 1 " + size, {0, 2, 7});
+    for (auto const* const size : {"--batch 2147483647 --block 16", "--batch 134217727 --block 16",
+                                   "--batch 2147483647 --block 1048576", "--batch 2 --block 1048576"})
+        tried(calm + " --steps 1 " + size, {2, 4, 7});
+    auto const small = calm + " --batch 2 --block 16 ";
+    for (auto const* const most :
+         {"--steps 4294967295", "--minutes 5256000", "--steps 1 --samples 4096", "--steps 1 --targets 10000",
+          "--steps 1 --beta 1e-300 --rate 10", "--minutes 2.3e-308", "--steps 1 --keep 100000 --threads 1024",
+          "--steps 4294967295 --warmup 4294967295", "--steps 1 --holdout 1000000:999999"})
+        BOOST_TEST(has(tried(small + most, {0}).out, "memory"), most);
+    BOOST_TEST(has(tried(small + "--minutes 1e308", {2}).err, "--minutes: expected a number above 0 and at most"));
+
+    std::string const write = "generate --model lm --prompt Mia --threads 1 ";
+    for (auto const* const most : {"144115188075855872", "9223372036854775807"})
+        BOOST_TEST(has(tried(write + "--max-tokens " + most, {2}).err, "--max-tokens: expected a whole number from 1"));
+    BOOST_TEST(has(tried(write + "--max-tokens 9 --sampler noise --temperature 1e308", {2}).err, "from 0 to 1000"));
+    tried(write + "--max-tokens 9 --sampler noise --temperature 1000 --at-once 65536", {0});
+    tried(write + "--max-tokens 9 --temperature 1/9223372036854775807", {0});
+    // The most that may be asked for: memory follows what is written, until the reader has had enough.
+    BOOST_TEST(has(run(write + "--max-tokens 1073741824 | head -c 300 | wc -c").out, "300"));
+}
+
+BOOST_AUTO_TEST_CASE(a_rate_at_which_weights_are_lost_writes_nothing) {
+    temporary_folder const folder;
+    std::string const train = "train autoencoder --tokenizer words --data stories:4000 --batch 64 --out ae --config " +
+                              workshop::configuration();
+    auto const refused = run_in(folder, "train tokenizer --vocabulary 300 --data stories:4000 --out words && " + train +
+                                            " --steps 3 --rate 1e300");
+    BOOST_TEST(refused.status == 2);
+    BOOST_TEST(has(refused.err, "--rate: expected a number above 0 and at most 10, found '1e300'"), refused.err);
+    BOOST_TEST(!std::filesystem::exists(folder.path("ae")));
+}
