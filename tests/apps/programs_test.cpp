@@ -14,6 +14,7 @@
 
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
+#include "support/torch_file.hpp"
 
 using calm::test::has;
 using calm::test::ran;
@@ -312,6 +313,43 @@ BOOST_AUTO_TEST_CASE(the_published_mode_is_kept_from_stage_to_stage) {
     BOOST_TEST(has(e.out, "\"skipped_pad\":0"));
     BOOST_TEST(has(shop().program("evaluate --model pcalm --data stories:1500 --samples 2 --mode padded").out,
                    "\"mode\":\"padded\""));
+}
+
+// Weights count, and not how they lie in files; rounded ones are those that the rounded file has.
+BOOST_AUTO_TEST_CASE(a_run_begins_with_the_weights_of_every_layout) {
+    auto const good = [](std::string const& command) {
+        auto const r = shop().program(command);
+        BOOST_REQUIRE_MESSAGE(r.status == 0, command << ": " << r.err);
+    };
+    auto const& folder = shop().folder();
+    for (std::string const model : {"ae", "calm"}) {
+        good("convert --model " + model + " --out " + model + ".shards --shard-size 100000");
+        BOOST_TEST(!std::filesystem::exists(folder.path(model + ".shards/model.safetensors")));
+        std::filesystem::create_directory(folder.path(model + ".torch"));
+        for (auto const* const file : {"/config.json", "/tokenizer.model"})
+            std::filesystem::copy(folder.path(model + file), folder.path(model + ".torch" + file));
+        static_cast<void>(folder.with(model + ".torch/pytorch_model.bin",
+                                      calm::test::as_torch_file(folder.path(model + "/model.safetensors"))));
+
+        std::string const step = model == "ae"
+                                     ? "train autoencoder --config tiny --tokenizer tokenizer.model --batch 64"
+                                     : "train calm --config tiny --autoencoder ae --batch 1 --block 32";
+        auto const after_a_step = [&](std::string const& from) {
+            good(step + " --data stories:400 --steps 1 " + (from.empty() ? "" : "--init " + from) + " --out from." +
+                 (from.empty() ? model + ".none" : from));
+            return shop().content("from." + (from.empty() ? model + ".none" : from) + "/model.safetensors");
+        };
+        auto const want = after_a_step(model);
+        BOOST_TEST((after_a_step(model + ".shards") == want), model);
+        BOOST_TEST((after_a_step(model + ".torch") == want), model);
+        if (model == "calm") break;
+        good("convert --model ae --out ae.bf16 --dtype bf16");
+        good("convert --model ae.bf16 --out ae.wide --dtype f32");
+        auto const rounded = after_a_step("ae.bf16");
+        BOOST_TEST((rounded == after_a_step("ae.wide")));
+        BOOST_TEST((rounded != want));
+        BOOST_TEST((after_a_step("") != want));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(configurations_are_compared) {
