@@ -159,8 +159,6 @@ evaluation evaluate(context<Backend>& ctx, Model& model, block_source const& blo
                     bigram_table const* table, evaluation_settings const& settings,
                     std::optional<typename Model::objective> const& objective = {}) {
     constexpr index_t K = Model::K;
-    constexpr auto k = static_cast<std::size_t>(K);
-    constexpr auto patches = brier_patches(k);
     require(settings.samples >= 2 && settings.samples <= limits::samples && settings.batch >= 1 &&
                 settings.positions >= 0,
             errc::usage, "calm::evaluate: expected from 2 to ", limits::samples,
