@@ -46,7 +46,7 @@ struct trial {
     trial() {
         c.list("--data", data, "SPEC", "text");
         c.number<double, double>("--minutes", minutes, "X", "time", 0.5, 100);
-        c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed", 0);
+        c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed", 0, ~std::uint64_t{0});
         c.text("--run-name", name, "NAME", "a name");
         c.choice("--side", {"left", "right"}, "a side", [this](std::string const& to) { side = to; });
         c.repeated("--prompt", prompts, "TEXT", "a prompt");

@@ -32,7 +32,7 @@ public:
 
     // Moves to a byte of the file, 0 <= position <= size().
     void seek(std::uint64_t position, std::string_view what) {
-        if (position > size()) fail(position, std::string(what) + " lies past the end of " + bytes_in(size()));
+        if (position > size()) fail(position, sentence(what, " lies past the end of ", bytes_in(size())));
         position_ = position;
     }
 
