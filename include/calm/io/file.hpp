@@ -237,6 +237,7 @@ public:
 
     // Appends bytes. Throws errc::storage with the system's reason (a full disk, ...).
     void write(std::span<std::byte const> bytes) { detail::write_all(fd_, partial_, bytes); }
+    // Appends a text. Throws as above.
     void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
     // Makes the new file the file. Throws errc::storage; then the old file still stands, or, where only the directory

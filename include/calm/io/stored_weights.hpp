@@ -21,6 +21,7 @@
 
 namespace calm {
 
+// The layouts: one file, or several that an index lists, of safetensors or of PyTorch.
 enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
 
 namespace detail {

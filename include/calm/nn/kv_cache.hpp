@@ -15,8 +15,8 @@ namespace calm {
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
 // follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
 template <class T, index_t Width, class Backend = cpu> struct kv_cache {
-    using shape = extents<dyn, dyn, Width>;
-    static constexpr index_t least_room = 64;
+    using shape = extents<dyn, dyn, Width>;    // (B, room, Width)
+    static constexpr index_t least_room = 64;  // room at first, but at most the capacity
 
     tensor<T, shape, Backend> keys;    // (B, room, Width)
     tensor<T, shape, Backend> values;  // (B, room, Width)
@@ -27,10 +27,13 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
         keys(shape(sequences, std::min(capacity, least_room))), values(keys.extents()),
         lengths(static_cast<std::size_t>(sequences), 0), capacity_(capacity) {}
 
+    // B.
     [[nodiscard]] index_t sequences() const { return keys.extent(0); }
-    // How many positions a sequence may have, and how many it has memory for.
+    // How many positions a sequence may have.
     [[nodiscard]] index_t capacity() const { return capacity_; }
+    // How many positions each sequence has memory for.
     [[nodiscard]] index_t room() const { return keys.extent(1); }
+    // How many positions of a sequence, 0 .. B - 1, are filled.
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
     // 0 .. B - 1.
     [[nodiscard]] std::vector<index_t> all() const {

@@ -13,11 +13,12 @@
 
 namespace calm {
 
-// a + b and a * b, or nothing where 64 bits cannot hold them.
+// a + b, or nothing where 64 bits cannot hold it.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
     if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
     return a + b;
 }
+// a * b, or nothing where 64 bits cannot hold it.
 constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
     if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
     return a * b;

@@ -21,10 +21,11 @@ namespace calm {
 // by the text.
 class bigram_counts {
 public:
+    // Two neighbours and how often they occur.
     struct pair {
-        token_id first;
-        token_id second;
-        std::uint64_t count;
+        token_id first;       // comes before
+        token_id second;      // comes right after
+        std::uint64_t count;  // at least 1
     };
 
     // Of tokens 0..V-1. Pairs of a large vocabulary wait, so many at most, to be sorted: speed, not results.
@@ -45,6 +46,7 @@ public:
         }
     }
 
+    // (V): how often each token occurs.
     [[nodiscard]] std::vector<std::uint64_t> const& unigram() const { return unigram_; }
     // Ordered by first, then second.
     [[nodiscard]] std::vector<pair> pairs() {

@@ -10,6 +10,7 @@
 
 namespace calm {
 
+// Takes a block, whose tokens live until it returns.
 using block_visitor = std::function<void(std::span<token_id const> block)>;
 
 // Gives a visitor blocks of equal length, one after another; the same ones whenever it is called.

@@ -30,6 +30,7 @@ public:
     void add_part(std::string_view part) {
         cutter_.push(part, [&](std::string_view piece) { pieces_.add(piece); });
     }
+    // Ends the document that came in parts; then another may begin. Throws as piece_stream.
     void end_document() {
         cutter_.finish([&](std::string_view piece) { pieces_.add(piece); });
     }

@@ -33,16 +33,16 @@ public:
         std::forward<Append>(append)(open());
         return close();
     }
-    // The same by and by: the ids of the document go to the end of open(), and close() ends it and returns their
-    // number.
+    // The same by and by: the ids of the document go to the end of open(), and close() ends it.
     [[nodiscard]] std::vector<token_id>& open() { return ids_; }
+    // Ends the document; returns the number of ids appended.
     std::size_t close() {
         std::size_t const before = ends_.empty() ? 0 : ends_.back();
         if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
         ends_.push_back(ids_.size());
         return ids_.size() - before;
     }
-    // The same from ids.
+    // Adds a document of these ids; returns how many they are.
     std::size_t add(std::span<token_id const> ids) {
         return add([&](std::vector<token_id>& all) { all.insert(all.end(), ids.begin(), ids.end()); });
     }

@@ -19,15 +19,17 @@ namespace calm {
 
 // Some ids of a document: those from number `first` on, of `size`. A document without ids is one empty portion.
 struct document_portion {
+    // Ids a portion at most, where document_ids cuts a document: one of a token file, or of markov's symbols.
     static constexpr std::size_t most = std::size_t{1} << 20;
 
-    std::size_t size = 0;
-    std::size_t first = 0;
-    std::span<token_id const> ids;
+    std::size_t size = 0;           // ids of the whole document
+    std::size_t first = 0;          // the number in it of the first of these
+    std::span<token_id const> ids;  // live until the visitor returns
 
-    [[nodiscard]] bool is_first() const { return first == 0; }
-    [[nodiscard]] bool is_last() const { return first + ids.size() == size; }
+    [[nodiscard]] bool is_first() const { return first == 0; }                 // whether the document begins with it
+    [[nodiscard]] bool is_last() const { return first + ids.size() == size; }  // whether it ends with it
 };
+// Takes the portions of a document in their order, then those of the next.
 using portion_visitor = std::function<void(document_portion const&)>;
 
 // The documents that build_corpus makes of the same arguments, in the same order. Files that a cache keeps are mapped,
@@ -50,6 +52,7 @@ public:
         }
     }
 
+    // Those of the tokenizer, for packing; the documents have none.
     [[nodiscard]] special_tokens specials() const { return words_->specials(); }
 
     // Visits the portions of all documents in their order. Malformed documents are counted at the first visit. Throws

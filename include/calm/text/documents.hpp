@@ -56,8 +56,8 @@ using document_parts = std::function<std::size_t(std::string_view part, bool end
 // 1 MiB.
 class training_pieces {
 public:
-    static constexpr std::size_t most_spaces = 10'000;
-    static constexpr std::size_t longest = std::size_t{1} << 20;
+    static constexpr std::size_t most_spaces = 10'000;            // with the last of them the piece ends
+    static constexpr std::size_t longest = std::size_t{1} << 20;  // bytes of a piece
 
     // The visitor outlives it.
     explicit training_pieces(document_parts const& visitor) : visitor_(visitor) {}
@@ -120,6 +120,7 @@ public:
     void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
         visit(selection, number, joined_for(visitor));
     }
+    // The same for a visitor of parts.
     void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
@@ -143,6 +144,7 @@ public:
                            document_visitor const& visitor) {
         visit_file(path, selection, number, joined_for(visitor));
     }
+    // The same for a visitor of parts.
     static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
                            document_parts const& visitor) {
         bool inside = false;
@@ -223,6 +225,7 @@ inline void visit_documents(std::span<std::string const> specs, document_selecti
     require_documents(any, number, selection);
 }
 
+// The same for a visitor of whole documents, each of which is held in memory while it is visited.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
                             document_visitor const& visitor) {
     visit_documents(specs, selection, joined_for(visitor));

@@ -19,6 +19,7 @@ public:
     // Of a key that is known: for tests.
     constexpr keyed_hash(std::uint64_t k0, std::uint64_t k1) : k0_(k0), k1_(k1) {}
 
+    // Of bytes, which may be none.
     [[nodiscard]] std::size_t operator()(std::string_view bytes) const {
         state s(k0_, k1_);
         char const* at = bytes.data();
@@ -26,6 +27,7 @@ public:
         for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(word_of<std::uint64_t>(at));
         return s.finish(std::uint64_t{size} << 56 | tail_of(at, size % 8));
     }
+    // Of a number: the hash of its eight bytes.
     [[nodiscard]] std::size_t operator()(std::uint64_t word) const {
         state s(k0_, k1_);
         s.take(word);

@@ -19,9 +19,11 @@ namespace calm {
 // Packs documents for epoch 0, in the order in which they come, and gives the tokens on as it has them.
 template <std::invocable<std::span<token_id const>> Sink> class packer {
 public:
+    // The sink is called with tokens that live until it returns, of which there may be none.
     packer(packing_rule const& rule, special_tokens const& specials, Sink sink) :
         rule_(rule), specials_(specials), sink_(std::move(sink)) {}
 
+    // The portions of a document come in their order, with no other's between.
     void add(document_portion const& portion) {
         if (portion.is_first()) {
             around_.clear();
@@ -59,8 +61,8 @@ inline void visit_portions(corpus const& documents, portion_visitor const& visit
 
 // How much text there is.
 struct text_size {
-    std::size_t documents = 0;
-    std::size_t tokens = 0;
+    std::size_t documents = 0;  // each piece of an over-long one is one
+    std::size_t tokens = 0;     // of the documents, before packing
 };
 
 // Of documents that fill a block in every epoch, whatever the offsets. Throws as evaluation_blocks where they do not.

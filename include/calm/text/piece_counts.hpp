@@ -19,8 +19,10 @@ public:
     // forgotten, all of a count alike, until half is free; one that comes again begins at 1.
     static constexpr std::size_t most_bytes = std::size_t{8} << 20;
 
+    // Keeps at most `most` bytes of pieces, but always the piece that came last.
     explicit piece_counts(std::size_t most = most_bytes) : most_(most) {}
 
+    // Counts a piece once more; one of fewer than two bytes is left out.
     void add(std::string_view piece) {
         if (piece.size() < 2) return;
         if (token_id const found = pieces_.find(piece); found >= 0) {
@@ -33,8 +35,11 @@ public:
         bytes_ += piece.size();
     }
 
+    // How many distinct pieces are kept.
     [[nodiscard]] std::size_t size() const { return counts_.size(); }
+    // Piece 0 <= i < size(), until the next add.
     [[nodiscard]] std::string_view piece(std::size_t i) const { return pieces_.bytes(static_cast<token_id>(i)); }
+    // How often piece i was added since it was last forgotten.
     [[nodiscard]] std::int64_t count(std::size_t i) const { return counts_[i]; }
     // Of all pieces.
     [[nodiscard]] std::size_t bytes() const { return bytes_; }

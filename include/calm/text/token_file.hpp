@@ -101,9 +101,11 @@ public:
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
 
+    // Its header.
     [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
     // Who wrote the file that is open, and when, as the system has it.
     [[nodiscard]] struct stat const& origin() const noexcept { return file_.facts(); }
+    // How many documents it has, with the pieces of over-long ones.
     [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
     // What entry i is for.
     [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }

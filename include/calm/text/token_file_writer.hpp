@@ -39,15 +39,17 @@ public:
     // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
     [[nodiscard]] bool is_late() const noexcept { return waited_; }
 
-    // An entry: its ids, in any number of parts, then its end.
+    // Ids of an entry, in any number of parts; then comes its end. Throws errc::storage.
     void add(std::span<token_id const> ids) {
         append(std::as_bytes(ids));
         tokens_ += ids.size();
     }
+    // Ends the entry, and says what it is for.
     void end(entry_use use) {
         ends_.push_back(tokens_ | static_cast<std::uint64_t>(use) << 62);
         documents_ += use != entry_use::training;
     }
+    // An entry as a whole. Throws errc::storage.
     void add(std::span<token_id const> ids, entry_use use) {
         add(ids);
         end(use);

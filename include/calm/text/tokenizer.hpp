@@ -191,6 +191,7 @@ private:
 // one piece. The tokenizer outlives it.
 class token_stream {
 public:
+    // At the beginning of a text. Throws errc::memory.
     explicit token_stream(tokenizer const& words) :
         words_(words), merger_(words.merging()), pieces_(*words.v_.pattern) {}
 

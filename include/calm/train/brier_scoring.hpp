@@ -21,6 +21,7 @@
 
 namespace calm {
 
+// How a text is cut, how much of it is scored, and with which samples.
 struct evaluation_settings {
     index_t block_tokens = 256;                           // P K; BrierLM depends on it
     index_t samples = 8;                                  // N, at least 2
@@ -64,10 +65,11 @@ inline std::vector<token_id> rows_to_draw(std::span<scored_block const> blocks, 
 // has the seed of the evaluation and step 0.
 template <class Model, class Backend> class brier_scoring {
 public:
-    using T = typename Model::scalar;
-    using objective = typename Model::objective;
+    using T = typename Model::scalar;             // of the model's numbers
+    using objective = typename Model::objective;  // what the energy loss depends on
     static constexpr index_t K = Model::K;
 
+    // Without a table the references are not scored, without `loss` there is no energy loss.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
                   std::optional<objective> const& loss) :
         ctx_(ctx),

@@ -190,6 +190,7 @@ evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& mod
                     special_tokens const& special, evaluation_settings const& settings) {
     return evaluate(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special, settings);
 }
+// The same for a language model.
 template <class Model, class Backend>
 evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                     special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,

@@ -19,10 +19,11 @@ namespace calm {
 // stream::posterior, whichever others are scored. Context and model outlive it.
 template <autoencoder_configuration C, class T, class Backend> class autoencoder_scoring {
 public:
-    using model_type = autoencoder<C, T, Backend>;
+    using model_type = autoencoder<C, T, Backend>;  // what is scored
     static constexpr index_t K = model_type::K;
     static constexpr index_t L = model_type::L;
 
+    // The accuracies leave out tokens `pad`; the seed is that of the noise.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, token_id pad,
                         std::uint64_t seed) :
         ctx_(ctx),

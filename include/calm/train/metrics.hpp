@@ -90,6 +90,7 @@ inline std::string to_json(std::span<metric const> metrics) {
 // Appends lines to a file, e.g. metrics.jsonl; each is on its way to the disk before write() returns.
 class metrics_log {
 public:
+    // To keep the whole file.
     static constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
 
     // Opens or creates the file, cut to its first `keep` bytes where it has more: a run that goes on from a checkpoint
@@ -117,6 +118,7 @@ public:
     // What was written is on the disk. Throws errc::storage.
     void flush() const { detail::flush(file_, path_); }
 
+    // The path that it was opened by.
     [[nodiscard]] std::string const& path() const { return path_; }
 
 private:

@@ -14,6 +14,7 @@ namespace calm {
 // to the precision of the draws (2^-32 of a share below 2^32 things, 2^-53 above).
 class random_subset {
 public:
+    // The draws are those of the key: with the same one the subset is the same.
     random_subset(key k, std::uint64_t all, std::uint64_t wanted) : random_(k), left_(all), wanted_(wanted) {}
 
     // Whether the next one is among them.

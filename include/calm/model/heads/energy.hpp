@@ -143,8 +143,8 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
 
 // Run-time settings of the loss.
 struct energy_objective {
-    index_t samples = 8;    // N, from 2 to limits::samples
-    index_t targets = 100;  // M, from 1 to limits::targets
+    index_t samples = 8;    // N, at least 2 and at most limits::samples
+    index_t targets = 100;  // M, at least 1 and at most limits::targets
     double beta = 1;        // in (0, 2)
 };
 
