@@ -40,7 +40,8 @@ std::string x_axis(double most) {
     std::string ticks;
     for (int i = 0; i * step <= most * (1 + 1e-9); ++i)
         ticks += (i > 0 ? ", \"" : "\"") + tick_text(i * step) + "\" " + formatted("%.9g", i * step);
-    return "set xrange [0:" + formatted("%.9g", most) + "]\nset xtics (" + ticks + ")\n";
+    // Exactly to the last point: gnuplot fails where a range leaves the only one out.
+    return "set xrange [0:" + formatted("%.17g", most) + "]\nset xtics (" + ticks + ")\n";
 }
 
 std::string plotted(std::string const& folder, std::string const& name, std::string const& script,

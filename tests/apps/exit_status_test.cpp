@@ -16,6 +16,7 @@
 
 #include "calm/tensor/error.hpp"
 #include "support/programs.hpp"
+#include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 
 using calm::test::has;
@@ -116,11 +117,7 @@ std::vector<ending> const endings{
     {143, interrupted_by("TERM"), "to go on: "},
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool is_sanitized = true;  // it takes more addresses than any limit leaves
-#else
-constexpr bool is_sanitized = false;
-#endif
+using calm::test::is_sanitized;
 
 }  // namespace
 

@@ -72,3 +72,21 @@ BOOST_AUTO_TEST_CASE(text_without_a_break_takes_no_more) {
     BOOST_TEST(made.status == 0, made.err);
     BOOST_TEST(most_taken() < most);
 }
+
+BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
+    temporary_folder const folder;
+    write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");
+    static_cast<void>(folder.with("b.jsonl", "{\"text\": \"" + words_of(20'000) + "\"}\n"));
+    for (std::string const line : {
+             "train tokenizer --vocabulary 300 --data b.jsonl --out words",
+             "train autoencoder --config tiny --tokenizer words --data a.jsonl --steps 1000 --dry-run --out ae",
+             "train autoencoder --config tiny --tokenizer words --data b.jsonl --batch 64 --steps 1 --out ae",
+             "train calm --config tiny --autoencoder ae --data b.jsonl --batch 2 --block 64 --steps 1 --out lm",
+             "evaluate --model lm --data a.jsonl --block 64 --positions 100",  // it makes the cache
+             "train calm --config tiny --autoencoder ae --data a.jsonl --batch 2 --block 64 --steps 1 --out lm2",
+         }) {
+        auto const ran = run_in(folder, line);
+        BOOST_TEST(ran.status == 0, line << ": " << ran.err);
+        BOOST_TEST(most_taken() < most, line << ": " << most_taken() << " MB");
+    }
+}

@@ -14,6 +14,7 @@
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/model/resident.hpp"
+#include "support/sanitized.hpp"
 #include "support/small.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/torch_file.hpp"
@@ -22,12 +23,6 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool is_sanitized = true;  // it has memory of its own, without bounds
-#else
-constexpr bool is_sanitized = false;
-#endif
 
 // 80 MiB of F32: what is held twice does not fit.
 constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 18;

@@ -58,7 +58,7 @@ inline std::string checkpoint(char const* variant, char const* name) {
 }
 
 // BOOST_AUTO_TEST_CASE(name, *calm::test::with_fixtures): the case is skipped, saying why, where the folder is absent.
-inline boost::unit_test::precondition const with_fixtures(
+boost::unit_test::precondition const with_fixtures(
     static_cast<boost::test_tools::assertion_result (*)(boost::unit_test::test_unit_id)>(fixtures_present));
 
 // One file of fixtures, e.g. fixture("base", "energy_score"). A name or key that is not there throws.

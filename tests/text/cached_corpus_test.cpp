@@ -10,17 +10,14 @@
 
 #include "calm/text/block_reader.hpp"
 #include "calm/text/packed_blocks.hpp"
+#include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
 
 using strings = std::vector<std::string>;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool is_sanitized = true;  // which is slow, and takes memory of its own
-#else
-constexpr bool is_sanitized = false;
-#endif
+using calm::test::is_sanitized;
 
 // Peak of memory in MiB of a process that makes the call, and whether it returned true.
 template <class Call> std::pair<long, bool> peak_of(Call const& call) {

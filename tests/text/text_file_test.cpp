@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
     BOOST_TEST((read("a.txt", text) == strings{text}));
     BOOST_TEST((read("a.txt.zst", zstd(text)) == strings{text}));
     BOOST_TEST((read("a.jsonl", line(text) + line("b")) == strings{text, "b"}));
-    for (std::size_t const size : {131'071, 131'072, 131'073, 262'144})  // around a block
+    for (auto const size : {131'071U, 131'072U, 131'073U, 262'144U})  // around a block
         for (auto const* const end : {"", "é", "中", "😀"}) {
             auto const one = std::string(size, 'x') + end + "y";
             BOOST_TEST((read("a.txt", one) == strings{one}));

@@ -105,10 +105,10 @@ BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
 // The gradient of the weights counts which rows were kept: masks that repeat count otherwise.
 BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
     auto const weights_after = [](index_t accumulation) {
-        using model_type = chain<dropout<4>, linear<4, 4>>;
+        using dropped_type = chain<dropout<4>, linear<4, 4>>;
         arena<> values("values");
         arena<> gradients("gradients");
-        model_type model;
+        dropped_type model;
         model.layer<0>() = {.rate = 0.5, .number = 0};
         allocate(model, values, &gradients);
         context<> ctx(3, 1);

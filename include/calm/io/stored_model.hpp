@@ -183,7 +183,7 @@ namespace detail {
 inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
     namespace fs = std::filesystem;
     fs::path const named = m.description.ae_path;
-    auto const there = (fs::path(m.directory) / named).lexically_normal();
+    auto there = (fs::path(m.directory) / named).lexically_normal();
     std::error_code absent;
     auto const above = fs::canonical(m.directory, absent).parent_path().string();
     if (named.is_absolute() || leads_outside(above, there.string()))

@@ -25,7 +25,7 @@ inline std::string whole_directory(std::string const& directory) {
     if (!detail::is_there(mark)) return directory;
     auto const file = mapped_file::open(mark, errc::model_file);
     fs::path const name(file.text().substr(0, 4096));
-    auto const inside = (fs::path(directory) / name).string();
+    auto inside = (fs::path(directory) / name).string();
     if (name.empty() || name.is_absolute() || name != name.lexically_normal() || *name.begin() == ".." ||
         detail::leads_outside(directory, inside))
         throw error(errc::model_file, mark, "", "expected the name of a directory inside; remove this file");

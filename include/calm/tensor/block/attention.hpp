@@ -176,7 +176,8 @@ template <class T> struct attention_slopes {
                 int const column = t % tile::keys;
                 bool const seen = row < rows && column < count && k0 + column <= a.keys - a.queries + q0 + row;
                 index_t const at = head * a.queries + q0 + row;
-                T const weight = seen ? math::exp(score[t].of[i] * scale - lse[at]) : T{};
+                // At most 1, also where a huge score is not rounded as in the forward pass.
+                T const weight = seen ? math::exp(math::min(score[t].of[i] * scale - lse[at], T{})) : T{};
                 s.weight[row][column] = weight;
                 s.slope[row][column] = seen ? weight * (slope[t].of[i] - delta[at]) * scale : T{};
             }
