@@ -31,7 +31,7 @@ std::string date_text() {
 
 // The calls before; none where the file is not one of ours.
 nlohmann::ordered_json calls_of(std::string const& path) {
-    auto const none = nlohmann::ordered_json::array();
+    auto none = nlohmann::ordered_json::array();
     if (!calm::detail::is_there(path)) return none;
     auto const file = mapped_file::open(path);
     try {
