@@ -206,8 +206,7 @@ public:
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         std::optional<bigram_table> counts;
-        if (auto const path = stored.path(bigram_file); std::filesystem::exists(path))
-            counts = bigram_table::load(path);
+        if (auto const path = stored.path(bigram_file); detail::is_there(path)) counts = bigram_table::load(path);
         return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
                                        energy_objective_of(d)));
     }

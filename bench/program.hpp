@@ -30,7 +30,7 @@ template <class F> double measure(benchmark::State& state, F const& f) {
 
 inline void report_flops(benchmark::State& state, double flops, double seconds, double peak) {
     state.counters["GFLOP/s"] = flops / seconds / 1e9;
-    state.counters["%peak"] = 100 * flops / seconds / peak;
+    state.counters["%peak"] = 100 * calm::share_of_peak(flops, seconds, peak);  // NaN where the peak was none
 }
 inline void report_bytes(benchmark::State& state, double bytes, double seconds) {
     state.counters["GB/s"] = bytes / seconds / 1e9;

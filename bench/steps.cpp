@@ -6,6 +6,7 @@
 // --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak
 // added.
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -16,6 +17,7 @@
 #include "calm/model/flops.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
+#include "calm/train/throughput.hpp"
 #include "configurations.hpp"
 #include "machine.hpp"
 
@@ -46,16 +48,17 @@ std::vector<calm::token_id> random_tokens(index_t count, index_t vocabulary) {
 void report(options const& o, char const* configuration, char const* work, double seconds, index_t tokens, double flops,
             double peak) {
     double const speed = static_cast<double>(tokens) / seconds;
+    double const share = calm::share_of_peak(flops, seconds, peak);
     if (o.json)
         std::printf("{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"threads\": %d, "
                     "\"seconds\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, \"gflop_per_s\": %.2f, "
-                    "\"peak_gflop_per_s\": %.2f, \"share_of_peak\": %.4f}\n",
+                    "\"peak_gflop_per_s\": %.2f, \"share_of_peak\": %s}\n",
                     configuration, work, o.threads, seconds, static_cast<long long>(tokens), speed,
-                    flops / seconds / 1e9, peak / 1e9, flops / seconds / peak);
+                    flops / seconds / 1e9, peak / 1e9, (std::isnan(share) ? "null" : std::to_string(share)).c_str());
     else
         std::printf("%-6s %-17s %d threads %9.2f ms %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of %.0f\n",
-                    configuration, work, o.threads, seconds * 1e3, speed, flops / seconds / 1e9,
-                    100 * flops / seconds / peak, peak / 1e9);
+                    configuration, work, o.threads, seconds * 1e3, speed, flops / seconds / 1e9, 100 * share,
+                    peak / 1e9);
     std::fflush(stdout);
 }
 

@@ -150,7 +150,7 @@ training_run::training_run(train_options const& options) : options_(options) {
     from_ = directory_->newest(
         [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is taken: " + damage); });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
-    if (!from_ && std::filesystem::exists(directory_->path(weights_file)))
+    if (!from_ && detail::is_there(directory_->path(weights_file)))
         throw error(errc::storage, options.out, "",
                     "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
 }

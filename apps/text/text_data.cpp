@@ -129,7 +129,7 @@ std::string tokenizer_path(stored_model const& model) {
     // A published directory says nothing, and has either form.
     auto const lines = model.path(tokenizer_description{}.file);
     auto const json = model.path("tokenizer.json");
-    return !std::filesystem::exists(lines) && std::filesystem::exists(json) ? json : lines;
+    return !detail::is_there(lines) && detail::is_there(json) ? json : lines;
 }
 
 tokenizer tokenizer_of(stored_model const& model) {

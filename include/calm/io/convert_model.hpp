@@ -20,6 +20,7 @@
 #include "calm/io/stored_model.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
+#include "calm/io/whole_directory.hpp"
 #include "calm/io/write_weights.hpp"
 
 namespace calm {
@@ -73,15 +74,12 @@ inline void convert_model(std::string const& from, std::string const& to, conver
     replaced_directory target(to);
     std::string const tokenizer =
         model.description.calm && model.description.calm->tokenizer ? model.description.calm->tokenizer->file : "";
-    std::error_code failed;
-    std::filesystem::directory_iterator entry(model.directory, failed);
-    for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
-        auto const name = entry->path().filename().string();
+    for (auto const& name : detail::names_in(model.directory)) {
         std::error_code unknown;
-        if (!detail::belongs_to_model(name, tokenizer) || !entry->is_regular_file(unknown)) continue;
-        target.write(name, mapped_file::open(entry->path().string()).text());
+        auto const path = detail::in_directory(model.directory, name);
+        if (detail::belongs_to_model(name, tokenizer) && std::filesystem::is_regular_file(path, unknown))
+            target.write(name, mapped_file::open(path).text());
     }
-    if (failed) throw error(errc::storage, from, "", "its files cannot be listed: " + failed.message());
     auto description = model.description;
     if (c.as) description.torch_dtype = torch_name_of(*c.as);
     target.write(config_file, config_json_text(description));

@@ -1,9 +1,13 @@
 #pragma once
 // The names of a model directory's files, and where they are whole while they are being replaced.
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
@@ -34,6 +38,27 @@ inline std::string whole_directory(std::string const& directory) {
 
 namespace detail {
 
+inline std::string in_directory(std::string const& directory, std::string_view file) {
+    return (std::filesystem::path(directory) / file).string();
+}
+
+// The names in a directory, in order; where it cannot be read to its end, `failed` says why.
+inline std::vector<std::string> names_in(std::filesystem::path const& directory, std::error_code& failed) {
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator entry(directory, failed);
+    for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed))
+        names.push_back(entry->path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+// Throws errc::storage where it cannot be read.
+inline std::vector<std::string> names_in(std::filesystem::path const& directory) {
+    std::error_code failed;
+    auto names = names_in(directory, failed);
+    if (failed) throw error(errc::storage, directory.string(), "", "its files cannot be listed: " + failed.message());
+    return names;
+}
+
 // Throws errc::model_file where a file of a model directory is a link that leads out of it: only what somebody names
 // is followed anywhere. In a cache of Hugging Face's hub the links of snapshots/REVISION lead to the blobs beside.
 inline void refuse_links_to_outside(std::string const& directory) {
@@ -42,11 +67,12 @@ inline void refuse_links_to_outside(std::string const& directory) {
     auto const real = fs::canonical(directory, failed);
     auto const above = real.parent_path();
     auto const root = above.filename() == "snapshots" ? above.parent_path() : real;
-    for (fs::directory_iterator entry(real, failed), end; !failed && entry != end; entry.increment(failed)) {
+    for (auto const& name : failed ? std::vector<std::string>{} : names_in(real, failed)) {
         std::error_code unknown;
-        auto const path = entry->path().string();
-        if (entry->is_symlink(unknown) && !entry->is_directory(unknown) && leads_outside(root.string(), path))
-            throw error(errc::model_file, (fs::path(directory) / entry->path().filename()).string(), "",
+        auto const path = real / name;
+        if (fs::is_symlink(path, unknown) && !fs::is_directory(path, unknown) &&
+            leads_outside(root.string(), path.string()))
+            throw error(errc::model_file, (fs::path(directory) / name).string(), "",
                         "is a link to a file outside of the model's directory, which is not followed; to use such a "
                         "model, copy it with the files themselves (cp -rL)");
     }

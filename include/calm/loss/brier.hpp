@@ -22,8 +22,10 @@ inline constexpr std::size_t brier_orders = 4;
 using brier_scores = std::array<double, brier_orders>;  // of Brier-1 .. Brier-4, in [-1, 1] for exact probabilities
 using brier_counts = std::array<std::int64_t, brier_orders>;  // agreements of the first 1 .. 4 tokens
 
-// How many patches of K tokens hold the first four: for K < 4 a position is scored by several.
+// How many patches of K tokens hold the first four: for K < 4 a position is scored by several. Throws errc::usage for
+// K = 0.
 constexpr std::size_t brier_patches(std::size_t K) {
+    if (K == 0) throw error(errc::usage, "calm::brier_patches: expected patches of at least one token, found K = 0");
     return (brier_orders + K - 1) / K;
 }
 

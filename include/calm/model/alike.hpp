@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "calm/tensor/error.hpp"
 #include "calm/text/token.hpp"
 
 namespace calm {
@@ -43,9 +44,10 @@ struct by_tokens {
 };
 
 // The patches (R, K) whose token k is to be decoded, where it is not yet: those of which the k tokens before are
-// decoded, and the same for groups.least or more of the group. O(R log size).
+// decoded, and the same for groups.least or more of the group. O(R log size). Throws errc::usage for groups of 0.
 inline std::vector<token_id> alike_so_far(std::span<token_id const> patches, std::size_t K, std::size_t k,
                                           alike_groups groups) {
+    require(groups.size > 0, errc::usage, "calm::alike_so_far: expected groups of at least one patch, found size 0");
     std::size_t const R = patches.size() / K;
     by_tokens const so_far{patches, K, k};
     std::vector<token_id> alike;

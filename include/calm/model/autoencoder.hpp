@@ -204,8 +204,10 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     };
 
     // Noise of patches first .. first + R of the step, tokens (R K) with the dropout `rate` in [0, 1); all from keyed
-    // streams, in ctx.saved.
+    // streams, in ctx.saved. Throws errc::usage for another rate.
     noise draw(context<Backend>& ctx, token_view const& tokens, double rate, index_t first = 0) const {
+        require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a rate of dropout in [0, 1), found ",
+                rate);
         index_t const patches = tokens.size() / K;
         auto const shown = ctx.saved.template take<token_id>(tokens.extents());
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));

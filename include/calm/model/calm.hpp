@@ -120,12 +120,13 @@ struct calm_model {
     }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
-    // their samples, times noise_scale. Throws errc::non_finite where a latent is not a number: it has no tokens.
+    // their samples, times noise_scale. Throws errc::usage for no samples, errc::non_finite where a latent is not a
+    // number: it has no tokens.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
                         std::span<noise_place const> places, double noise_scale = 1) const {
         arena_scope const scope(ctx.scratch);
-        index_t const chunk = std::max<index_t>(1, 2048 / samples);
+        index_t const chunk = rows_at_once(samples);
         auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
@@ -152,7 +153,7 @@ struct calm_model {
                       matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& hidden,
                       index_t samples, std::span<noise_place const> places, alike_groups groups) const {
         std::fill_n(tokens.data(), tokens.size(), not_decoded);
-        index_t const chunk = std::max<index_t>(1, 2048 / samples);
+        index_t const chunk = rows_at_once(samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, r0 * samples, n * samples);
@@ -164,6 +165,11 @@ struct calm_model {
     }
 
 private:
+    // Hidden states whose samples are drawn together: a working set of bounded size.
+    static index_t rows_at_once(index_t samples) {
+        require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
+        return std::max<index_t>(1, 2048 / samples);
+    }
     // z 0 is 0, or not a number where some element is not finite.
     static void require_finite(context<Backend>& ctx, matrix_view<T, L, Backend> const& z) {
         require(ctx.rehearsing() || std::isfinite(detail::real_part(sum(ctx, z * 0.0))), errc::non_finite,

@@ -58,9 +58,9 @@ public:
     }
 
     // Texts, named once each, go on by the same number of whole patches: (S, T, K). Throws errc::usage where they are
-    // more than was planned for.
+    // more than was planned for, or no texts are named.
     void append(std::span<index_t const> texts, std::span<token_id const> patches) {
-        require(patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage,
+        require(!texts.empty() && patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage,
                 "calm::generation_session: expected whole patches of ", K, " tokens for each of ", texts.size(),
                 " texts, found ", patches.size(), " tokens");
         auto const count = static_cast<index_t>(patches.size());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -32,8 +33,10 @@ public:
         seek({});
     }
 
-    // The order of n documents in an epoch: Fisher-Yates by stream::document_order.
+    // The order of n documents in an epoch: Fisher-Yates by stream::document_order. Throws errc::data for 2^32 or more.
     [[nodiscard]] static std::vector<std::size_t> order_of(std::size_t n, std::uint64_t seed, std::uint64_t epoch) {
+        require(n <= std::numeric_limits<std::uint32_t>::max(), errc::data, "a corpus has at most ",
+                std::numeric_limits<std::uint32_t>::max(), " documents, found ", n, ": join some of them");
         std::vector<std::size_t> order(n);
         std::iota(order.begin(), order.end(), std::size_t{0});
         random_sequence random({seed, stream::document_order, static_cast<std::uint32_t>(epoch)});

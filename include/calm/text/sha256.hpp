@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -61,23 +60,28 @@ private:
         if (filled_ == block_.size()) compress();
     }
 
+    // Pointers and a rotation of its own: most of a checkpoint's time in a build without inlining.
+    [[gnu::always_inline]] static std::uint32_t rotated(std::uint32_t x, int n) { return x >> n | x << (32 - n); }
+
     void compress() {
-        std::array<std::uint32_t, 64> w{};
+        std::array<std::uint32_t, 64> schedule{};
+        std::uint32_t* const w = schedule.data();
+        std::uint8_t const* const bytes = block_.data();
         for (std::size_t i = 0; i < 16; ++i)
-            w[i] = std::uint32_t{block_[4 * i]} << 24 | std::uint32_t{block_[4 * i + 1]} << 16 |
-                   std::uint32_t{block_[4 * i + 2]} << 8 | block_[4 * i + 3];
+            w[i] = std::uint32_t{bytes[4 * i]} << 24 | std::uint32_t{bytes[4 * i + 1]} << 16 |
+                   std::uint32_t{bytes[4 * i + 2]} << 8 | bytes[4 * i + 3];
         for (std::size_t i = 16; i < 64; ++i) {
             std::uint32_t const a = w[i - 15];
             std::uint32_t const b = w[i - 2];
-            w[i] = w[i - 16] + w[i - 7] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ a >> 3) +
-                   (std::rotr(b, 17) ^ std::rotr(b, 19) ^ b >> 10);
+            w[i] = w[i - 16] + w[i - 7] + (rotated(a, 7) ^ rotated(a, 18) ^ a >> 3) +
+                   (rotated(b, 17) ^ rotated(b, 19) ^ b >> 10);
         }
         auto [a, b, c, d, e, f, g, h] = state_;
+        std::uint32_t const* const k = constants.data();
         for (std::size_t i = 0; i < 64; ++i) {
-            std::uint32_t const t = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) +
-                                    constants[i] + w[i];
-            std::uint32_t const u =
-                (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+            std::uint32_t const t =
+                h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & f) ^ (~e & g)) + k[i] + w[i];
+            std::uint32_t const u = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
             h = g, g = f, f = e, e = d + t, d = c, c = b, b = a, a = t + u;
         }
         std::array<std::uint32_t, 8> const round{a, b, c, d, e, f, g, h};

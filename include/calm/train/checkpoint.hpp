@@ -112,10 +112,6 @@ private:
     simdjson::dom::object root_;
 };
 
-inline std::string in_directory(std::string const& directory, std::string_view file) {
-    return (std::filesystem::path(directory) / file).string();
-}
-
 }  // namespace detail
 
 // Writes state.json and training.safetensors into a directory, flushed. Throws errc::storage, and errc::non_finite

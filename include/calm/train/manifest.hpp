@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "calm/io/file.hpp"
+#include "calm/io/whole_directory.hpp"
 #include "calm/text/sha256.hpp"
 #include "calm/train/metrics.hpp"
 
@@ -30,12 +30,9 @@ inline std::string sha256_of_file(std::string const& path) {
 // the files alone, so nothing that a damaged manifest says is ever believed. Throws errc::storage for a directory that
 // cannot be read, or holds anything but files.
 inline std::string manifest_of(std::string const& directory) {
-    std::vector<std::string> names;
+    auto names = detail::names_in(directory);
+    std::erase(names, manifest_file);
     std::error_code failed;
-    for (auto const& entry : std::filesystem::directory_iterator(directory, failed))
-        if (auto name = entry.path().filename().string(); name != manifest_file) names.push_back(std::move(name));
-    if (failed) throw error(errc::storage, directory, "", "cannot be read: " + failed.message());
-    std::sort(names.begin(), names.end());
     std::string text = "{\n";
     for (auto const& name : names) {
         auto const path = (std::filesystem::path(directory) / name).string();

@@ -141,17 +141,12 @@ public:
     // Whatever interrupts it, a reader meets the old model or the new one. Throws errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
-        std::vector<std::string> names;
-        std::error_code failed;
-        for (fs::directory_iterator entry(checkpoint, failed), end; !failed && entry != end; entry.increment(failed)) {
-            auto name = entry->path().filename().string();
+        auto names = detail::names_in(checkpoint);
+        std::erase_if(names, [&](std::string const& name) {
             std::error_code absent;
-            if (name != manifest_file && name != state_file && name != moments_file &&
-                !fs::equivalent(entry->path(), path(name), absent))
-                names.push_back(std::move(name));
-        }
-        if (failed) throw error(errc::storage, checkpoint, "", "its files cannot be listed: " + failed.message());
-        std::sort(names.begin(), names.end());
+            return name == manifest_file || name == state_file || name == moments_file ||
+                   fs::equivalent(detail::in_directory(checkpoint, name), path(name), absent);
+        });
         auto const mark = path(successor_file);
         if (!names.empty())
             replace_file(mark, (fs::path("checkpoints") / fs::path(checkpoint).filename()).string());
@@ -209,30 +204,25 @@ private:
     // The steps of all checkpoints, the newest first. Other names do not count.
     [[nodiscard]] std::vector<index_t> steps() const {
         std::vector<index_t> all;
-        std::error_code failed;
-        for (auto const& entry : std::filesystem::directory_iterator(checkpoints(), failed)) {
-            auto const name = entry.path().filename().string();
+        for (auto const& name : detail::names_in(checkpoints())) {
             index_t step = 0;
             if (!name.starts_with(prefix)) continue;
             auto const* const end = name.data() + name.size();
             auto const [stop, code] = std::from_chars(name.data() + prefix.size(), end, step);
-            if (code == std::errc{} && stop == end && step >= 0 && entry.path() == directory_of(step))
+            if (code == std::errc{} && stop == end && step >= 0 &&
+                detail::in_directory(checkpoints(), name) == directory_of(step))
                 all.push_back(step);
         }
-        if (failed) throw error(errc::storage, checkpoints(), "", "cannot be read: " + failed.message());
         std::sort(all.begin(), all.end(), std::greater<>());
         return all;
     }
 
     // Parts of checkpoints, and checkpoints that were replaced: step-00000400.new and the like.
-    void remove_leftovers() const noexcept {
+    void remove_leftovers() const {
         std::error_code ignored;
-        std::vector<std::filesystem::path> found;
-        for (auto const& entry : std::filesystem::directory_iterator(checkpoints(), ignored)) {
-            auto const name = entry.path().filename().string();
-            if (name.starts_with(prefix) && name.find('.') != std::string::npos) found.push_back(entry.path());
-        }
-        for (auto const& each : found) std::filesystem::remove_all(each, ignored);
+        for (auto const& name : detail::names_in(checkpoints(), ignored))
+            if (name.starts_with(prefix) && name.find('.') != std::string::npos)
+                std::filesystem::remove_all(detail::in_directory(checkpoints(), name), ignored);
     }
 
     // Renamed first: one that is half removed is no damaged checkpoint. What is newer than this step was given up.
