@@ -38,6 +38,11 @@ std::string joined(std::vector<std::string> const& words) {
     return text;
 }
 
+// What a run's directory has besides models.
+std::vector<std::string> files_beside() {
+    return {metrics_file, run_file, options_toml, samples_file};
+}
+
 // Sixteen digits tell files apart in a table.
 std::string short_hash(std::string const& digits) {
     return digits.substr(0, 16);
@@ -155,6 +160,10 @@ training_run::training_run(train_options const& options) : options_(options) {
                     "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
 }
 
+training_run::~training_run() {
+    if (made_ && steps_ == 0 && !kept_) directory_->discard(files_beside());
+}
+
 bool training_run::changed(std::string const& option) const {
     return std::any_of(changes_.begin(), changes_.end(), [&](auto const& each) { return each.option == option; });
 }
@@ -173,17 +182,18 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     bool const continued = directory_.has_value();
     if (!directory_) {
         directory_.emplace(options_.out);
-        if (!options_.fresh && directory_->newest())
+        made_ = !directory_->newest();
+        if (!options_.fresh && !made_)
             throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
     }
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
-    if (options_.fresh) directory_->clear({metrics_file, run_file, options_toml, samples_file});
+    if (options_.fresh) directory_->clear(files_beside());
     std::uint64_t const logged = from_ ? from_->record.log_bytes : 0;
     bool finished = false;
     if (from_) {
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
-        steps_ = kept_ = state.step;
+        kept_ = steps_ = state.step;
         finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
         // What is measured at the end follows in the log; where it does not, the end is done again.
         std::error_code none;
@@ -255,9 +265,9 @@ void training_run::train(std::function<void()> const& loop) {
         loop();
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
-        std::string const advice = kept_ > 0 ? "The checkpoint of step " + std::to_string(kept_) +
-                                                   " stands: go on from it with a lower --rate and --override, or with"
-                                             : "There is no checkpoint yet: start again with a lower --rate, or with";
+        std::string const advice = kept_ ? "The checkpoint of step " + std::to_string(*kept_) +
+                                               " stands: go on from it with a lower --rate and --override, or with"
+                                         : "There is no checkpoint yet: start again with a lower --rate, or with";
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
     }

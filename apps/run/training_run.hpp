@@ -38,6 +38,10 @@ public:
     // Finds the checkpoint to go on from, and tells of damaged ones. Throws errc::storage where the path is taken by
     // something else or by another process, or no checkpoint is whole.
     explicit training_run(train_options const& options);
+    // Of a run that was to begin, but failed before its first step, nothing stays.
+    ~training_run();
+    training_run(training_run const&) = delete;
+    training_run& operator=(training_run const&) = delete;
 
     // Compares settings with those that the run was started with. Then the directory is made, or its log cut to where
     // the run goes on. False, and said, where the run is finished already. Throws errc::usage with a table of the
@@ -81,10 +85,11 @@ private:
     std::vector<recipe_difference> changes_;
     std::optional<double> score_;  // of the present step
     std::optional<double> best_;
-    block_position position_;  // after the last step
-    index_t steps_ = 0;        // done
-    index_t planned_ = 0;      // or 0, where only time ends the run
-    index_t kept_ = 0;         // step of the newest checkpoint
+    block_position position_;      // after the last step
+    index_t steps_ = 0;            // done
+    index_t planned_ = 0;          // or 0, where only time ends the run
+    std::optional<index_t> kept_;  // step of the newest checkpoint
+    bool made_ = false;            // the directory, by begin()
     bool holds_out_ = false;
 };
 

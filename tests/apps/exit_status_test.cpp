@@ -86,7 +86,7 @@ std::vector<ending> const endings{
     {2, "generate --modle ae", "--modle"},
     {2, "train autoencoder --config tinny --tokenizer words --data stories:100 --steps 1 --out no",
      "did you mean tiny?"},
-    {2, "train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 255 --steps 1 --out odd",
+    {2, "train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 255 --steps 1 --out no",
      "multiple"},
     {3, "generate --model ae --prompt a", "autoencoder"},  // it writes nothing by itself
     {4, "train tokenizer --vocabulary 300 --data bad.jsonl --out no", "bad.jsonl"},
@@ -95,7 +95,7 @@ std::vector<ending> const endings{
     {6, "train autoencoder --config tiny --tokenizer no.model --data stories:100 --out no", "no.model"},
     {7,
      "ulimit -v 1000000; train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 1000000 "
-     "--steps 1 --out large",
+     "--steps 1 --out no",
      "memory"},
     {8,
      // The last weight is NaN.

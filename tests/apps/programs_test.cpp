@@ -40,7 +40,8 @@ public:
     temporary_folder const& folder() const { return folder_; }
 
     inline static std::string const autoencoder_arguments =
-        "--config tiny --tokenizer tokenizer.model --data stories:4000 --batch 256 --steps 6 --evaluate-every 3 --seed 3";
+        "--config tiny --tokenizer tokenizer.model --data stories:4000 --batch 256 --steps 6 --evaluate-every 3 --seed "
+        "3";
     inline static std::string const calm_arguments =
         "--config tiny --autoencoder ae --data stories:4000 --batch 2 --block 64 --steps 5 --evaluate-every 3 --seed 3";
 
@@ -231,8 +232,14 @@ BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
             .program("train calm --config tiny --autoencoder ae --data stories:40 --block 4096 --steps 1 --out y")
             .status == 4);
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("y")));
-    BOOST_TEST(shop().program("train autoencoder " + workshop::autoencoder_arguments + " --batch 255 --out z").status ==
-               2);
+    // A run that is refused when the first step is planned leaves nothing, and what was there stays.
+    std::filesystem::create_directory(shop().folder().path("empty"));
+    for (auto const* const out : {"z", "empty"})
+        BOOST_TEST(shop()
+                       .program("train autoencoder " + workshop::autoencoder_arguments + " --batch 255 --out " + out)
+                       .status == 2);
+    BOOST_TEST(!std::filesystem::exists(shop().folder().path("z")));
+    BOOST_TEST(std::filesystem::is_empty(shop().folder().path("empty")));
 }
 
 BOOST_AUTO_TEST_CASE(a_rate_that_is_far_too_high_ends_with_8) {

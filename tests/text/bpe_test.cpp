@@ -13,6 +13,7 @@
 #include "calm/text/keyed_hash.hpp"
 #include "calm/text/merge_order.hpp"
 #include "calm/text/piece_counts.hpp"
+#include "support/sanitized.hpp"
 
 namespace {
 
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
     calm::random_sequence random({.seed = 5});
     int kept = 0;
     int reached = 0;
-    for (int round = 0; round < 600; ++round) {
+    for (int round = 0; round < 400; ++round) {
         auto const table = random_tokens(random, 1 + static_cast<token_id>(random.below(12)));
         calm::merge_list all;
         calm::merge_list some;
@@ -254,7 +255,7 @@ BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
     trainer.add(std::string(1 << 12, 'a'));
     auto const table = trainer.train(400);
     calm::bpe_merger merger(table, calm::merge_rules{table});
-    std::size_t const most = std::size_t{1} << 20;
+    std::size_t const most = std::size_t{1} << (calm::test::is_sanitized ? 17 : 20);
     for (auto const& text : {letters(most, 26), letters(most, 2), std::string(most, 'a')}) {
         auto const merging = [&](std::size_t size) {
             return seconds_of([&] {
@@ -278,7 +279,7 @@ BOOST_AUTO_TEST_CASE(learning_from_long_pieces_takes_time_in_proportion) {
             BOOST_TEST(trainer.train(300).size() > 256);
         });
     };
-    std::size_t const most = std::size_t{1} << 18;
+    std::size_t const most = std::size_t{1} << (calm::test::is_sanitized ? 16 : 18);
     for (auto const& text : {letters(most, 26), std::string(most, 'a')})
         BOOST_TEST(learning(text, most) < 64 * 8 * learning(text, most / 64) + 0.05);
 }

@@ -70,7 +70,7 @@ public:
 
     // Opens the directory of a run, or makes it, and what an interrupted saving left is removed. Throws errc::storage
     // where something else stands, or another process holds it.
-    explicit run_directory(std::string path) : path_(std::move(path)), lock_(-1) {
+    explicit run_directory(std::string path) : path_(std::move(path)), was_there_(detail::is_there(path_)), lock_(-1) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
                         "is there already and holds no run to go on with; choose another path, or remove it");
@@ -168,6 +168,16 @@ public:
         for (auto const& file : files) remove(path(file));
     }
 
+    // Of a run that has no checkpoint nothing stays: these files beside are removed, what this class made, and the
+    // directory, where it was made here and nothing else is in it.
+    void discard(std::vector<std::string> const& files) const {
+        std::error_code ignored;
+        if (!std::filesystem::remove(checkpoints(), ignored)) return;
+        for (auto const& file : files) std::filesystem::remove(path(file), ignored);
+        std::filesystem::remove(path(lock_name), ignored);
+        if (!was_there_) std::filesystem::remove(path_, ignored);
+    }
+
 private:
     static constexpr std::string_view lock_name = "run.lock";
     static constexpr std::string_view best_name = "best";
@@ -262,6 +272,7 @@ private:
     }
 
     std::string path_;
+    bool was_there_;
     detail::descriptor lock_;
 };
 
