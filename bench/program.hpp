@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "calm/train/throughput.hpp"
 #include "machine.hpp"
 
 namespace bench {

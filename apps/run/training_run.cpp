@@ -196,12 +196,12 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
         kept_ = steps_ = state.step;
         finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
         // What is measured at the end follows in the log; where it does not, the end is done again.
-        std::error_code none;
-        auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), none);
+        std::error_code absent;
+        auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
         if (finished)
             tell(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
                           duration_text(state.seconds), ". A larger --steps or --minutes goes on with it"));
-        if (finished && !none && (bytes > logged || !holds_out)) return false;
+        if (finished && !absent && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);
     write_record(directory_->path(), options_.record, steps_);

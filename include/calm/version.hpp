@@ -15,6 +15,7 @@ struct version_number {
     int major;  // CALM_VERSION / 10000
     int minor;  // a new one may change an interface while major is 0
     int patch;  // a new one changes none
+    // NOLINTNEXTLINE(modernize-use-nullptr): of its own comparison with 0
     friend constexpr auto operator<=>(version_number const&, version_number const&) = default;
 };
 

@@ -66,7 +66,7 @@ struct trial {
 
 std::string refusal(std::vector<std::string> const& words) {
     trial t;
-    auto const said = calm::test::usage_sentence([&] { t.read(words); });
+    auto said = calm::test::usage_sentence([&] { t.read(words); });
     BOOST_TEST(!said.empty());
     return said;
 }

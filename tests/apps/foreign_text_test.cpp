@@ -49,7 +49,7 @@ public:
         BOOST_REQUIRE_MESSAGE(trained.status == 0, trained.err);
     }
     ran run(std::string const& line) const {
-        auto const r = run_in(folder, line);
+        auto r = run_in(folder, line);
         require_harmless(r.out, line);
         require_harmless(r.err, line);
         return r;

@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     // 0 for a plan or a text, 2 for what cannot be, 4 for too little text, 7 for too little memory: never another, and
     // never without a sentence.
     auto const tried = [&](std::string const& line, std::vector<int> const& allowed) {
-        auto const r = run(line);
+        auto r = run(line);
         BOOST_TEST((std::find(allowed.begin(), allowed.end(), r.status) != allowed.end()),
                    line << " ended with " << r.status << ": " << r.err);
         BOOST_TEST(!has(r.err, "unexpected error"), r.err);

@@ -11,6 +11,7 @@
 #include "support/models.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/typed.hpp"
 
 using namespace calm;
 using namespace calm::test;
@@ -318,7 +319,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
         auto const changed = folder.path("changed");
         write_safetensors(changed, tensors);
         model.decoder_norm.weight.value[0] = 5;
-        auto const sentence = sentence_of(
+        auto sentence = sentence_of(
             [&] { load_weights(safetensors_file::open(changed), tied_names_of_autoencoder, parameters_of(model)); });
         BOOST_TEST(model.decoder_norm.weight.value[0] == (sentence.empty() ? 0 : 5));  // all or nothing
         return sentence;

@@ -27,7 +27,7 @@ template <class On, class F> auto same_bits(F const& f) {
         ctx.order = order;
         return f(ctx);
     };
-    auto const all = run(1, thread_order::ascending);
+    auto all = run(1, thread_order::ascending);
     for (int const threads : {2, 3}) BOOST_CHECK((all == run(threads, thread_order::ascending)));
     for (auto const order : {thread_order::descending, thread_order::permuted}) BOOST_CHECK((all == run(2, order)));
     return all;

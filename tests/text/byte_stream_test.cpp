@@ -43,7 +43,7 @@ struct files {
     }
     std::string complaint(std::string const& name, std::string const& content) const {
         byte_stream bytes(folder.with(name, content));
-        auto const said = sentence_of<calm::error>([&] { (void)all_of(bytes); });
+        auto said = sentence_of<calm::error>([&] { (void)all_of(bytes); });
         BOOST_TEST(bytes.next().empty());  // it does not go on
         return said;
     }

@@ -8,21 +8,14 @@
 #include <tuple>
 #include <vector>
 
+#include "calm/tensor/quoted.hpp"
 #include "calm/text/byte_letters.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/token_table.hpp"
 
 namespace calm::test {
 
-// A JSON string.
-inline std::string json_string(std::string_view text) {
-    std::string out = "\"";
-    for (char const c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        out += c;
-    }
-    return out + "\"";
-}
+using detail::json_string;
 
 // The values of the keys of a tokenizer.json as JSON text; one that is empty is left out.
 struct tokenizer_json_text {

@@ -15,9 +15,11 @@
 #include "support/sentences.hpp"
 #include "support/small.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/typed.hpp"
 
 using namespace calm;
 using calm::test::has;
+using calm::test::says;
 using calm::test::sentence_of;
 using calm::test::small;
 using calm::test::temporary_folder;

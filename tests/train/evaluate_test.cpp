@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
         ctx.step = step;
         auto s = settings;
         s.batch = batch;
-        auto const e = evaluate(ctx, r.model, blocks, special, nullptr, s, energy_objective{});
+        auto e = evaluate(ctx, r.model, blocks, special, nullptr, s, energy_objective{});
         BOOST_TEST(ctx.seed == 77 + step);
         BOOST_TEST(ctx.step == step);
         BOOST_TEST(ctx.saved.used() == 0u);

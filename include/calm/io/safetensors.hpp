@@ -26,21 +26,6 @@ namespace calm {
 
 namespace detail {
 
-inline std::string json_string(std::string_view text) {
-    constexpr std::string_view hex = "0123456789abcdef";
-    std::string json = "\"";
-    for (char const c : text) {
-        auto const byte = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\')
-            (json += '\\') += c;
-        else if (byte < 0x20)
-            ((json += "\\u00") += hex[byte >> 4]) += hex[byte & 15U];
-        else
-            json += c;
-    }
-    return json + "\"";
-}
-
 // Reads the header of one file into tensors and metadata; every number in it is checked against the file.
 class safetensors_header {
 public:

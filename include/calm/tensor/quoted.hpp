@@ -63,6 +63,19 @@ inline std::string_view beginning(std::string_view text, std::size_t most) {
     return text;
 }
 
+// Text as a string of JSON.
+inline std::string json_string(std::string_view text) {
+    std::string json = "\"";
+    for (char const c : text)
+        if (c == '"' || c == '\\')
+            (json += '\\') += c;
+        else if (auto const byte = static_cast<std::uint8_t>(c); byte < 0x20)
+            append_hex(json += "\\u", byte, 4);
+        else
+            json += c;
+    return json + '"';
+}
+
 // Bytes of a file in a sentence: escaped, at most 100 of them, "..." for the rest.
 inline std::string printable(std::string_view bytes) {
     auto const shown = beginning(bytes, 100);

@@ -17,6 +17,7 @@
 #include "calm/io/json_object.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/simdjson.hpp"
+#include "calm/io/whole_directory.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/text/block_reader.hpp"

@@ -20,6 +20,7 @@
 #include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
+#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -50,18 +51,7 @@ inline void append_json(std::string& line, bool value) {
     line += value ? "true" : "false";
 }
 inline void append_json(std::string& line, std::string_view value) {
-    constexpr std::string_view hex = "0123456789abcdef";
-    line += '"';
-    for (char const c : value) {
-        auto const byte = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\')
-            (line += '\\') += c;
-        else if (byte < 0x20)
-            ((line += "\\u00") += hex[byte >> 4]) += hex[byte & 15U];
-        else
-            line += c;
-    }
-    line += '"';
+    line += json_string(value);
 }
 inline void append_json(std::string& line, std::vector<double> const& values) {
     line += '[';
