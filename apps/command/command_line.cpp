@@ -378,8 +378,7 @@ void declare(command& c, sweep_options& o) {
            "where to write models, sweep.tsv, sweep.gp and sweep.png; a sweep that is there goes on", needed::yes);
     c.check([&c, &o] {
         if (o.out.empty()) return;
-        auto const begun = std::filesystem::path(o.out) / run_file;
-        if (!run_directory::can_hold(o.out) && !detail::is_there(begun.string()))
+        if (!run_directory::can_hold(o.out) && !detail::is_there(detail::in_directory(o.out, run_file)))
             c.problem("--out: " + o.out +
                       " is there already and holds no sweep to go on with; choose another path, or remove it");
         else if (run_directory::holds_run(o.out))
@@ -434,7 +433,7 @@ void declare(command& c, plot_options& o) {
     c.first_words_are("--run");
     c.check([&] {
         for (auto const& run : o.runs)
-            if (!detail::is_there((std::filesystem::path(run) / metrics_file).string()))
+            if (!detail::is_there(detail::in_directory(run, metrics_file)))
                 c.problem("--run: expected the directory of a run, " + run + " has no " + metrics_file);
     });
     c.choice("--format", {"png", "svg"}, "kind of picture (png)",

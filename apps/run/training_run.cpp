@@ -182,9 +182,9 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     bool const continued = directory_.has_value();
     if (!directory_) {
         directory_.emplace(options_.out);
-        made_ = !directory_->newest();
-        if (!options_.fresh && !made_)
+        if (!options_.fresh && directory_->newest())
             throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
+        made_ = true;
     }
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh) directory_->clear(files_beside());

@@ -40,8 +40,8 @@ public:
     temporary_folder const& folder() const { return folder_; }
 
     inline static std::string const autoencoder_arguments =
-        "--config tiny --tokenizer tokenizer.model --data stories:4000 --batch 256 --steps 6 --evaluate-every 3 --seed "
-        "3";
+        "--config tiny --tokenizer tokenizer.model --data stories:4000 --batch 256 --steps 6 "
+        "--evaluate-every 3 --seed 3";
     inline static std::string const calm_arguments =
         "--config tiny --autoencoder ae --data stories:4000 --batch 2 --block 64 --steps 5 --evaluate-every 3 --seed 3";
 

@@ -31,9 +31,7 @@ struct stored_model {
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
     // Of one of its files.
-    [[nodiscard]] std::string path(std::string_view file) const {
-        return (std::filesystem::path(directory) / file).string();
-    }
+    [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(directory, file); }
 };
 
 namespace detail {
