@@ -36,7 +36,7 @@
 namespace calm::apps {
 
 // The programs' work for one configuration.
-template <configuration C> class compiled {
+template <model_configuration auto C> class compiled {
 public:
     compiled(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
@@ -99,7 +99,7 @@ public:
     int train_calm(train_options const& o) const {
         refuse_same_directory(o);
         training_run run(o);
-        auto recipe = recipe_for(defaults_.calm, o);
+        auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
         detail::require_match(C.autoencoder, words.vocabulary_size(), stored);
@@ -208,7 +208,7 @@ public:
         std::optional<bigram_table> counts;
         if (auto const path = stored.path(bigram_file); detail::is_there(path)) counts = bigram_table::load(path);
         return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
-                                       energy_objective_of(d)));
+                                       static_cast<objective>(head_objective_of(d))));
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
@@ -251,7 +251,23 @@ public:
         return 0;
     }
 
+    double seconds_per_patch(stored_model const& stored, std::uint64_t seed, int threads) const {
+        constexpr index_t patches = 64;
+        auto const words = tokenizer_of(stored);
+        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
+        load_calm(stored, own.model);
+        context<> ctx(seed, threads);
+        special_tokens never = words.specials();
+        never.eos = -1;  // so that no text ends early
+        std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(size_of_patch, 0)};
+        generation_settings const settings{.sampler = sampler::adaptive({}), .max_tokens = patches * K, .seed = seed};
+        double const start = steady_seconds();
+        auto const made = calm::generate(ctx, own.model, std::span(prompt), never, settings);
+        return (steady_seconds() - start) / static_cast<double>(made.front().patches);
+    }
+
 private:
+    using objective = typename calm_model<C>::objective;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
@@ -312,17 +328,22 @@ private:
     recipes defaults_;
 };
 
-// Registers configuration C under a name; a unit in configs/ does it as the program starts.
-template <configuration C> bool compile_configuration(std::string const& name, recipes const& defaults) {
+// Registers configuration C under a name; a unit in configs/ does it as the program starts. What the defaults do not
+// say of the head's objective is as its type has it.
+template <model_configuration auto C> bool compile_configuration(std::string const& name, recipes defaults) {
+    add_head<std::remove_cvref_t<decltype(C.head)>>();
+    defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
     auto const work = std::make_shared<compiled<C> const>(name, defaults);
     return register_configuration(
         {.name = name,
-         .sizes = C,
+         .sizes = with_any_head(C),
          .defaults = defaults,
          .train_autoencoder = [work](auto const& o) { return work->train_autoencoder(o); },
          .train_calm = [work](auto const& o) { return work->train_calm(o); },
          .evaluate = [work](auto const& o, auto const& model) { return work->evaluate(o, model); },
-         .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); }});
+         .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); },
+         .seconds_per_patch = [work](auto const& model, std::uint64_t seed,
+                                     int threads) { return work->seconds_per_patch(model, seed, threads); }});
 }
 
 }  // namespace calm::apps

@@ -28,7 +28,7 @@ std::string line_that_compiles(std::string const& name) {
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
-std::vector<std::string> differences_from(configuration const& sizes, stored_model const& model) {
+std::vector<std::string> differences_from(configuration<any_head> const& sizes, stored_model const& model) {
     return model.description.kind == model_kind::autoencoder ? differences(sizes.autoencoder, model)
                                                              : differences(sizes, model);
 }
@@ -69,6 +69,12 @@ std::string name_for(stored_model const& model) {
     for (auto const& name : {stated, folder.filename().string(), folder.parent_path().filename().string()})
         if (possible(name)) return name;
     return "mine";
+}
+
+// The C++ type of a stored model's head; the default one of an autoencoder.
+std::string head_type(stored_model const& model) {
+    auto const name = model.sizes.head.name();
+    return name.empty() || name == energy::name ? "" : "calm::" + std::string(name);
 }
 
 std::string member(std::string const& name, index_t value) {
@@ -119,13 +125,14 @@ entry const& configuration_of(stored_model const& model) {
 std::string unit_of(stored_model const& model, std::string const& name) {
     auto const& ae = model.sizes.autoencoder;
     std::string const inner = ",\n                    ";
-    std::string text =
-        "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
-        "constexpr calm::configuration sizes{\n    .autoencoder = {" +
-        member("vocab_size", model.vocabulary()) + inner + member("patch_size", ae.patch_size) + inner +
-        member("hidden_size", ae.hidden_size) + inner + member("intermediate_size", ae.intermediate_size) + inner +
-        member("num_encoder_layers", ae.num_encoder_layers) + inner +
-        member("num_decoder_layers", ae.num_decoder_layers) + inner + member("latent_size", ae.latent_size) + "}";
+    std::string text = "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
+                       "constexpr calm::configuration<" +
+                       head_type(model) + "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) +
+                       inner + member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) +
+                       inner + member("intermediate_size", ae.intermediate_size) + inner +
+                       member("num_encoder_layers", ae.num_encoder_layers) + inner +
+                       member("num_decoder_layers", ae.num_decoder_layers) + inner +
+                       member("latent_size", ae.latent_size) + "}";
     if (model.description.kind == model_kind::calm) {
         auto const& c = model.sizes;
         std::string const outer = ",\n    ";
@@ -133,8 +140,11 @@ std::string unit_of(stored_model const& model, std::string const& name) {
                 member("intermediate_size", c.intermediate_size) + outer +
                 member("num_hidden_layers", c.num_hidden_layers) + outer +
                 member("num_attention_heads", c.num_attention_heads) + outer +
-                member("num_key_value_heads", c.num_key_value_heads) + outer +
-                member("num_mlp_layers", c.num_mlp_layers) + outer + member("noise_size", c.noise_size);
+                member("num_key_value_heads", c.num_key_value_heads);
+        std::string head;
+        for (auto const& size : c.head.sizes)
+            head += (head.empty() ? "" : ", ") + ("." + std::string(size.field.key)) + " = " + text_of(size);
+        if (!head.empty()) text += outer + ".head = {" + head + "}";
         if (c.input != input_kind::tokens)
             text += outer + ".input = calm::input_kind::" + (c.input == input_kind::latents ? "latents" : "both");
     }

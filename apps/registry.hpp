@@ -2,6 +2,7 @@
 // The configurations that are compiled into a program. Each unit in configs/ registers one; programs find it by its
 // name or by the sizes of a stored model, and call it without knowing a template.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,17 +16,19 @@ namespace calm::apps {
 // What training starts from where the command line says nothing.
 struct recipes {
     autoencoder_recipe autoencoder;
-    calm_recipe<energy_objective> calm;
+    calm_recipe<any_objective> calm;
 };
 
 struct entry {
     std::string name;
-    configuration sizes;
+    configuration<any_head> sizes;
     recipes defaults;
     std::function<int(train_options const&)> train_autoencoder;
     std::function<int(train_options const&)> train_calm;
     std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate;
     std::function<int(generate_options const&, stored_model const&)> generate;
+    // Of writing one text, a draw a patch.
+    std::function<double(stored_model const&, std::uint64_t seed, int threads)> seconds_per_patch;
 };
 
 // In the order of their names.

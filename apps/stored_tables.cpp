@@ -130,11 +130,9 @@ std::vector<row> sizes_of(stored_model const& model) {
     number("backbone: heads of keys and values", d.num_key_value_heads);
     if (d.kind == model_kind::autoregressive) return rows;
     rows.push_back({"backbone: reads", d.calm ? d.calm->input : "tokens"});
-    number("head: blocks", d.num_mlp_layers);
-    number("head: noise", d.noise_size);
-    number("N, model samples in the loss", d.num_samples);
-    if (d.calm) number("M, target samples in the loss", d.calm->num_target_samples);
-    rows.push_back({"beta of the energy score", formatted("%g", d.beta)});
+    for (auto const& size : d.head.sizes) rows.push_back({"head: " + std::string(size.field.what), text_of(size)});
+    for (auto const& one : head_objective_of(d).fields)
+        rows.push_back({"head: " + std::string(one.field.what), text_of(one)});
     return rows;
 }
 
@@ -167,12 +165,12 @@ std::vector<row> flops_of(stored_model const& model) {
                 {"FLOPs a token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},
                 {"FLOPs a token, decoding", flops_text(flops::decoder(c.autoencoder, V) / K)}};
     }
-    if (d.kind == model_kind::autoregressive || d.head != "energy") return {};
+    if (d.kind == model_kind::autoregressive) return {};
     index_t const least = 2 * c.autoencoder.patch_size;
     index_t const block = d.calm && d.calm->data ? std::max(least, d.calm->data->block_tokens) : 2048;
     index_t const positions = block / c.autoencoder.patch_size;
     return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
-             flops_text(flops::train_calm_a_token(c, V, 1, block, d.num_samples))},
+             flops_text(flops::train_calm_a_token(c, V, 1, block, head_objective_of(d).samples()))},
             {"FLOPs a token, generation (one draw, after " + grouped(positions / 2) + " patches)",
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }
@@ -220,7 +218,8 @@ std::string model_text(stored_model const& model) {
     auto const& d = model.description;
     std::string const kind(detail::name_of(d.kind));  // with an article
     std::vector<row> rows{
-        {"kind", kind.substr(kind.find(' ') + 1) + (d.kind == model_kind::calm ? " with the head " + d.head : "")},
+        {"kind", kind.substr(kind.find(' ') + 1) +
+                     (d.kind == model_kind::calm ? " with the head " + std::string(d.head.name()) : "")},
         {"files", files_text(weights) + "; config.json says " + d.torch_dtype},
         {"configuration", configuration_text(model)}};
     auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };

@@ -1,5 +1,5 @@
-// sweep: trains and evaluates configurations on one source, to see what the patch size K costs and gains (CALM, section
-// on semantic bandwidth). Writes a table, and a plot by gnuplot.
+// sweep: trains and evaluates configurations on one source, to see what the patch size K (CALM, section on semantic
+// bandwidth) or another head costs and gains. Writes a table, and a plot by gnuplot.
 
 #include <cstdlib>
 #include <sstream>
@@ -25,10 +25,11 @@ namespace {
 
 struct row {
     std::string name;
-    calm::configuration sizes;
+    calm::configuration<calm::any_head> sizes;
     double training_flops;    // a token
     double generation_flops;  // a token, one draw, in the middle of a block
     double seconds;           // of the steps of the CALM
+    double milliseconds;      // a patch of one text, one draw; as the machine was
     calm::evaluation found;
 };
 
@@ -87,9 +88,10 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     return {name,
             c,
             calm::flops::train_calm_a_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
-                                            one.defaults.calm.objective.samples),
+                                            one.defaults.calm.objective.samples()),
             calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
             seconds_of(t.out),
+            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
             one.evaluate(e, model)};
 }
 
@@ -97,14 +99,14 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
 void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
     file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
-            "Brier-3\tBrier-4\tBrierLM\tstandard error\n";
+            "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\n";
     for (auto const& r : rows) {
         file << r.name << '\t' << r.sizes.autoencoder.patch_size << '\t' << r.sizes.autoencoder.latent_size << '\t'
              << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
         for (double const score : *r.found.brier) file << '\t' << score;
         file << '\t' << *r.found.brier_lm << '\t';
         if (r.found.brier_lm_se) file << *r.found.brier_lm_se;
-        file << '\n';
+        file << '\t' << r.sizes.head.name() << '\n';
     }
     calm::replace_file(path, file.str());
 }
@@ -152,16 +154,16 @@ int main(int argc, char** argv) {
 
         write_table(rows, options->out + "/sweep.tsv");
         text_output out;
-        out.put(formatted("%-10s %3s %4s %11s %11s %8s %7s %7s  %s\n", "", "K", "L", "train FLOP", "write FLOP",
-                          "seconds", "Brier-1", "bigram", "BrierLM"));
+        out.put(formatted("%-14s %-9s %3s %4s %11s %11s %8s %9s %7s %7s  %s\n", "", "head", "K", "L", "train FLOP",
+                          "write FLOP", "seconds", "ms/patch", "Brier-1", "bigram", "BrierLM"));
         for (auto const& r : rows)
-            out.put(formatted("%-10s %3lld %4lld %11.3g %11.3g %8.0f %7.4f %7.4f  %.2f%s\n", r.name.c_str(),
-                              static_cast<long long>(r.sizes.autoencoder.patch_size),
-                              static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops,
-                              r.generation_flops, r.seconds, (*r.found.brier)[0],
-                              r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0, *r.found.brier_lm,
-                              r.found.brier_lm_se ? formatted(" +- %.2f", *r.found.brier_lm_se).c_str() : ""));
-        out.put("FLOPs are a token's, of matrix products; generation with one draw a patch. All in " +
+            out.put(formatted(
+                "%-14s %-9s %3lld %4lld %11.3g %11.3g %8.0f %9.2f %7.4f %7.4f  %.2f%s\n", r.name.c_str(),
+                std::string(r.sizes.head.name()).c_str(), static_cast<long long>(r.sizes.autoencoder.patch_size),
+                static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops, r.generation_flops,
+                r.seconds, r.milliseconds, (*r.found.brier)[0], r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0,
+                *r.found.brier_lm, r.found.brier_lm_se ? formatted(" +- %.2f", *r.found.brier_lm_se).c_str() : ""));
+        out.put("FLOPs are a token's, of matrix products; writing takes one draw a patch, timed on one text. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png")) + "\n");
         return 0;

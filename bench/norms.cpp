@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
         using rms = calm::rms_norm_layer<width>;
         for (index_t const rows : {1008, 8064}) {
             add_layer<rms>("rms_norm", threads, rows);
-            add_layer<calm::layer_norm<width>>("layer_norm", threads, rows);
+            add_layer<calm::layer_norm_layer<width>>("layer_norm", threads, rows);
             add_norm<rms>("rms_norm/forward/plain", threads, rows, 2,
                           [](auto& ctx, auto& layer, auto const&, rows_type& x, rows_type& y) {
                               plain_rms_norm(ctx, y, x, layer.weight.value.data());

@@ -51,7 +51,7 @@ void add_product(int threads, double peak, std::string const& name, index_t rows
                    });
 }
 
-void add_configuration(int threads, double peak, std::string const& name, calm::configuration const& c,
+void add_configuration(int threads, double peak, std::string const& name, calm::configuration<> const& c,
                        bench::batch const& b) {
     auto const& a = c.autoencoder;
     index_t const patches = b.autoencoder_tokens / a.patch_size;

@@ -79,7 +79,7 @@ double median_step(calm::context<>& ctx, Model& model, int repeats, Losses const
     return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
 }
 
-template <calm::configuration C>
+template <calm::model_configuration auto C>
 void autoencoder_step(options const& o, char const* name, bench::batch const& b, double peak) {
     calm::context<> ctx(1, o.threads);
     calm::arena<> values("values");
@@ -101,7 +101,7 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
     report(o, name, "autoencoder_step", seconds, b.autoencoder_tokens, flops, peak);
 }
 
-template <calm::configuration C>
+template <calm::model_configuration auto C>
 void calm_step(options const& o, char const* name, bench::batch const& b, double peak) {
     calm::context<> ctx(1, o.threads);
     calm::arena<> values("values");
@@ -123,7 +123,8 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     report(o, name, "calm_step", seconds, count, flops, peak);
 }
 
-template <calm::configuration C> void run(options const& o, char const* name, bench::batch const& b, double peak) {
+template <calm::model_configuration auto C>
+void run(options const& o, char const* name, bench::batch const& b, double peak) {
     if (!contains(o.configurations, name)) return;
     if (contains(o.work, "autoencoder_step")) autoencoder_step<C>(o, name, b, peak);
     if (contains(o.work, "calm_step")) calm_step<C>(o, name, b, peak);

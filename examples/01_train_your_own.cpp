@@ -3,12 +3,12 @@
 
 #include "calm/train.hpp"
 
-constexpr calm::configuration mine{
+constexpr calm::configuration<> mine{
     .autoencoder = {.patch_size = 4, .hidden_size = 64, .intermediate_size = 128, .latent_size = 32},
     .hidden_size = 96,
     .intermediate_size = 192,
     .num_hidden_layers = 2,
-    .num_mlp_layers = 2};
+    .head = {.num_mlp_layers = 2}};
 
 int main() {
     auto const documents = calm::stories(2000);  // or any texts of yours

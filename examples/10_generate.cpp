@@ -8,13 +8,13 @@
 #include "calm/text/load_tokenizer.hpp"
 
 // The sizes of the model in the folder; another is refused, with every size that differs.
-constexpr calm::configuration tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
-                                   .hidden_size = 128,
-                                   .intermediate_size = 352,
-                                   .num_hidden_layers = 3,
-                                   .num_attention_heads = 4,
-                                   .num_key_value_heads = 4,
-                                   .num_mlp_layers = 3};
+constexpr calm::configuration<> tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
+                                     .hidden_size = 128,
+                                     .intermediate_size = 352,
+                                     .num_hidden_layers = 3,
+                                     .num_attention_heads = 4,
+                                     .num_key_value_heads = 4,
+                                     .head = {.num_mlp_layers = 3}};
 
 int main(int count, char** arguments) try {
     std::string const folder = count > 1 ? arguments[1] : "model";  // of: train calm --config tiny --out model

@@ -152,9 +152,14 @@ private:
         if constexpr (std::is_integral_v<Value>)
             return "a whole number from " + text_of(least) + " to " + text_of(most);
         else if (least == std::numeric_limits<Value>::min())
-            return "a number above 0 and at most " + detail::six_digits(most);
+            return "a number above 0 and " + upper(most);
         else
             return "a number from " + text_of(least) + " to " + text_of(most);
+    }
+    // The largest number below 2 is "below 2".
+    static std::string upper(double most) {
+        auto const digits = detail::six_digits(most);
+        return (std::stod(digits) > most ? "below " : "at most ") + digits;
     }
 
     void guarded(std::function<void()> const& f);

@@ -1,5 +1,6 @@
 #include "command/command_line.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -11,6 +12,7 @@
 
 #include "calm/model/limits.hpp"
 #include "calm/sample/temperature.hpp"
+#include "calm/tensor/number_text.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "command/command.hpp"
 #include "command/completion.hpp"
@@ -135,6 +137,13 @@ std::string default_text(training_recipe const& r) {
            std::to_string(r.steps);
 }
 
+std::string default_text(any_objective const& objective) {
+    std::string text;
+    for (auto const& number : objective.fields)
+        text += ", head-" + std::string(number.field.option) + " " + text_of(number);
+    return text;
+}
+
 // What holds where the command line says nothing.
 std::string defaults_of(bool autoencoder) {
     std::string text = "Compiled configurations and their defaults:";
@@ -146,9 +155,7 @@ std::string defaults_of(bool autoencoder) {
                           detail::six_digits(ae.objective.kl_weight) + ", random-patches " +
                           detail::six_digits(ae.random_patches)
                     : "batch " + std::to_string(calm.sequences) + ", block " + std::to_string(calm.block_tokens) +
-                          ", " + default_text(calm) + ", samples " + std::to_string(calm.objective.samples) +
-                          ", targets " + std::to_string(calm.objective.targets) + ", beta " +
-                          detail::six_digits(calm.objective.beta);
+                          ", " + default_text(calm) + default_text(calm.objective);
     }
     return text + "\nThe default steps hold where neither --steps nor --minutes is given.";
 }
@@ -246,6 +253,52 @@ private:
     Recipe recipes::*of_;
 };
 
+// The ends of a field, themselves allowed.
+double least_of(head_field const& field) {
+    if (!field.without_ends) return field.least;
+    return field.least == 0 ? above_zero : std::nextafter(field.least, field.most);
+}
+double most_of(head_field const& field) {
+    return field.without_ends ? std::nextafter(field.most, field.least) : field.most;
+}
+
+// The numbers of the objectives of all heads, --head-OPTION each; that of the configuration has some of them.
+void add_head_numbers(command& c, train_options& o) {
+    for (auto const* const head : known_heads())
+        for (auto const& number : head->objective) {
+            auto const& field = number.field;
+            auto const [place, is_new] = o.head.try_emplace(std::string(field.option));
+            if (!is_new) continue;
+            std::string owners;
+            for (auto const* const other : known_heads())
+                if (other->objective.find_option(field.option) != nullptr)
+                    owners += (owners.empty() ? "of " : ", ") + std::string(other->name);
+            std::string const option = "--head-" + place->first, help = owners + ": " + std::string(field.what);
+            if (number.whole)
+                c.number<std::optional<double>, index_t>(option, place->second, "N", help,
+                                                         static_cast<index_t>(field.least),
+                                                         static_cast<index_t>(field.most));
+            else
+                c.number<std::optional<double>, double>(option, place->second, "X", help, least_of(field),
+                                                        most_of(field));
+        }
+    c.check([&] {
+        if (o.configuration.empty()) return;
+        auto const& head = *configuration_named(o.configuration).sizes.head.facts;
+        for (auto const& [option, value] : o.head) {
+            if (!value) continue;
+            auto const* const number = head.objective.find_option(option);
+            if (number == nullptr)
+                c.problem("--head-" + option + ": the head of " + o.configuration + ", " + std::string(head.name) +
+                          ", has no such number");
+            else if (!field_value{number->field, *value}.is_allowed())
+                c.problem("--head-" + option + ": expected from " + detail::six_digits(number->field.least) + " to " +
+                          detail::six_digits(number->field.most) + " for the head of " + o.configuration + ", found " +
+                          detail::six_digits(*value));
+        }
+    });
+}
+
 // Every command: its name, what it does, its options with their places.
 template <class Options> struct described;
 
@@ -333,20 +386,18 @@ void declare(command& c, train_calm_command& o) {
     add_run(c, o.out);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
-    c.number<std::optional<index_t>, index_t>("--samples", o.samples, "N", "model samples a position, in the loss", 2,
-                                              limits::samples);
-    c.number<std::optional<index_t>, index_t>("--targets", o.targets, "M", "target samples a position, in the loss", 1,
-                                              limits::targets);
-    c.number<std::optional<double>, double>("--beta", o.beta, "X", "exponent of the energy score", above_zero, 1.99);
+    add_head_numbers(c, o);
     add_training(c, o);
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
-    recipe_defaults<calm_recipe<energy_objective>> defaults(c, o, &recipes::calm);
+    recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
     defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
     defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
-    defaults.put("--samples", [](auto const& r) { return text_of(r.objective.samples); });
-    defaults.put("--targets", [](auto const& r) { return text_of(r.objective.targets); });
-    defaults.put("--beta", [](auto const& r) { return text_of(r.objective.beta); });
+    for (auto const& [option, value] : o.head)
+        defaults.put("--head-" + option, [option = option](auto const& r) {
+            auto const* const number = r.objective.fields.find_option(option);
+            return number == nullptr ? "" : calm::text_of(*number);
+        });
     c.footer(defaults_of(false));
 }
 

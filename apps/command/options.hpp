@@ -2,6 +2,7 @@
 // What command lines say, as plain values. What was not said is empty and follows from the configuration.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,9 +49,7 @@ struct train_options {
     std::optional<double> rate;
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;
-    std::optional<index_t> samples;
-    std::optional<index_t> targets;
-    std::optional<double> beta;
+    std::map<std::string, std::optional<double>> head;  // --head-OPTION: what the head's objective is to have
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
     std::optional<index_t> evaluate_every;

@@ -18,7 +18,7 @@ calm::apps::recipes defaults() {
     r.calm.sequences = 256;
     r.calm.accumulation = 256;
     r.calm.block_tokens = 8192;
-    r.calm.objective = {.samples = 8, .targets = 100};
+    r.calm.objective = calm::energy_objective{.samples = 8, .targets = 100};
     return r;
 }
 

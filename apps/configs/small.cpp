@@ -17,7 +17,7 @@ calm::apps::recipes defaults() {
     r.calm.warmup = 500;
     r.calm.sequences = 8;
     r.calm.block_tokens = 1024;
-    r.calm.objective = {.samples = 8, .targets = 100};
+    r.calm.objective = calm::energy_objective{.samples = 8, .targets = 100};
     return r;
 }
 

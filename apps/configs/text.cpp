@@ -17,7 +17,7 @@ calm::apps::recipes defaults() {
     r.calm.warmup = 200;
     r.calm.sequences = 8;
     r.calm.block_tokens = 512;
-    r.calm.objective = {.samples = 8, .targets = 32};
+    r.calm.objective = calm::energy_objective{.samples = 8, .targets = 32};
     return r;
 }
 

@@ -18,7 +18,13 @@ inline recipes tiny_recipes(index_t K) {
     r.calm.warmup = 200;
     r.calm.sequences = 4 * K;
     r.calm.block_tokens = 256;
-    r.calm.objective = {.samples = 8, .targets = 32};
+    r.calm.objective = energy_objective{.samples = 8, .targets = 32};
+    return r;
+}
+// The same with a head whose loss pairs every sample with a target.
+inline recipes tiny_recipes_of_pairs() {
+    recipes r = tiny_recipes(4);
+    r.calm.objective = paired_objective{.samples = 8};
     return r;
 }
 

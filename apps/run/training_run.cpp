@@ -93,13 +93,13 @@ autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o) {
     return r;
 }
 
-calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_options const& o) {
+calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_options const& o) {
     take_common(r, o);
     r.sequences = o.batch.value_or(r.sequences);
     r.block_tokens = o.block.value_or(r.block_tokens);
-    r.objective.samples = o.samples.value_or(r.objective.samples);
-    r.objective.targets = o.targets.value_or(r.objective.targets);
-    r.objective.beta = o.beta.value_or(r.objective.beta);
+    for (auto& number : r.objective.fields)
+        if (auto const asked = o.head.find(std::string(number.field.option)); asked != o.head.end())
+            number.value = asked->second.value_or(number.value);
     return r;
 }
 
@@ -314,7 +314,7 @@ void log(run_report& report, evaluation const& e, index_t steps) {
                 {"unigram_brier", list(*e.unigram_brier)},
                 {"bigram_brier", list(*e.bigram_brier)},
                 {"bigram_brier_lm", *e.bigram_brier_lm},
-                {"heldout_loss", *e.energy_loss}});
+                {"heldout_loss", *e.head_loss}});
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
     auto const why_0 = not_positive(*e.brier);
     report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
                          "BrierLM %.2f (bigram %.2f)",
-                         static_cast<long long>(now.step + 1), *e.energy_loss, brier_1, unigram, (*e.bigram_brier)[0],
+                         static_cast<long long>(now.step + 1), *e.head_loss, brier_1, unigram, (*e.bigram_brier)[0],
                          *e.brier_lm, *e.bigram_brier_lm) +
                (why_0.empty() ? "" : ", 0 because " + why_0));
     // Said once: at the first evaluation after a fifth of the run and after the warm-up.

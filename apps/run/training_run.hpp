@@ -17,7 +17,7 @@ namespace calm::apps {
 
 // The defaults with what the command line says instead. Without --steps and --minutes the default steps hold.
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o);
-calm_recipe<energy_objective> recipe_for(calm_recipe<energy_objective> r, train_options const& o);
+calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_options const& o);
 
 // Our object in config.json.
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,

@@ -6,13 +6,13 @@
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 
-constexpr calm::configuration small{.autoencoder = {.hidden_size = 64, .intermediate_size = 128, .latent_size = 16},
-                                    .hidden_size = 64,
-                                    .intermediate_size = 128,
-                                    .num_hidden_layers = 2,
-                                    .num_attention_heads = 4,
-                                    .num_key_value_heads = 4,
-                                    .num_mlp_layers = 2};
+constexpr calm::configuration<> small{.autoencoder = {.hidden_size = 64, .intermediate_size = 128, .latent_size = 16},
+                                      .hidden_size = 64,
+                                      .intermediate_size = 128,
+                                      .num_hidden_layers = 2,
+                                      .num_attention_heads = 4,
+                                      .num_key_value_heads = 4,
+                                      .head = {.num_mlp_layers = 2}};
 
 int main() {
     calm::context<> ctx(1);

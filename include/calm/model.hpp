@@ -1,10 +1,12 @@
 #pragma once
-// Configurations, the autoencoder, the language model and its head.
+// Configurations, the autoencoder, the language model and its heads.
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/config.hpp"
-#include "calm/model/heads/energy.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/model/head.hpp"
+#include "calm/model/heads.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/model/resident.hpp"

@@ -9,3 +9,4 @@
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/param.hpp"
+#include "calm/nn/stack.hpp"

@@ -2,6 +2,7 @@
 // Shapes, memory, laziness, execution. Needs Eigen.
 
 #include "calm/tensor/arena.hpp"
+#include "calm/tensor/attention.hpp"
 #include "calm/tensor/backend.hpp"
 #include "calm/tensor/checked.hpp"
 #include "calm/tensor/context.hpp"
@@ -10,10 +11,12 @@
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/fill.hpp"
+#include "calm/tensor/for_each.hpp"
 #include "calm/tensor/host_device.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
 #include "calm/tensor/matmul.hpp"
+#include "calm/tensor/norm.hpp"
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 #include "calm/tensor/random.hpp"

@@ -2,6 +2,7 @@
 
 #include "command/command_line.hpp"
 #include "registry.hpp"
+#include "run/training_run.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/text_data.hpp"
 #include "text/writing.hpp"
@@ -64,6 +65,27 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(o.seed == 18446744073709551615U);
     BOOST_TEST(*o.random_patches == 0.15);
     BOOST_TEST(!o.batch.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(the_numbers_of_a_head_are_options_of_training) {
+    temporary_folder const folder;
+    auto const model = folder.path("");
+    auto const with = [&](std::string const& option, std::string const& value) {
+        return std::vector<std::string>{"calm",        "--config", "tiny",           "--autoencoder", model, "--data",
+                                        "stories:100", "--out",    folder.path("m"), option,          value};
+    };
+    auto const trained = [&](std::string const& option, std::string const& value) {
+        auto const command = read(read_train, with(option, value));
+        return static_cast<energy_objective>(
+            recipe_for(configuration_named("tiny").defaults.calm, std::get<train_calm_command>(*command)).objective);
+    };
+    BOOST_TEST(trained("--head-samples", "3").samples == 3);
+    BOOST_TEST(trained("--head-samples", "3").targets == 32);  // tiny's default
+    BOOST_TEST(trained("--head-targets", "10000").targets == 10000);
+    BOOST_TEST(trained("--head-beta", "1.75").beta == 1.75);
+    BOOST_TEST(has(refusal(read_train, with("--head-beta", "2")),
+                   "--head-beta: expected a number above 0 and below 2, found '2'"));
+    BOOST_TEST(has(refusal(read_train, with("--head-targets", "0")), "a whole number from 1 to 10000"));
 }
 
 BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
@@ -155,9 +177,9 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
                                           "--minutes",
                                           "--bacth",
                                           "4",
-                                          "--beta",
-                                          "2",
-                                          "--samples",
+                                          "--head-beta",
+                                          "3",
+                                          "--head-samples",
                                           "1",
                                           "--rate",
                                           "1",
@@ -171,8 +193,8 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
                                           "tinny"});
     for (auto const* const part :
          {"absent", "stories:0", "no.txt", "is there already", "'three'", "--minutes needs a value",
-          "no option --bacth", "mean --batch?", "--beta: expected a number above 0 and at most 1.99,",
-          "--samples: expected a whole number from 2 to 4096", "--rate is given 2 times", "holdout \"6\"",
+          "no option --bacth", "mean --batch?", "--head-beta: expected a number above 0 and below 2,",
+          "--head-samples: expected a whole number from 2 to 4096", "--rate is given 2 times", "holdout \"6\"",
           "mean cosine?", "'tinny' is not compiled", "-DCALM_CONFIGS="})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, {"tokenizer"}), "3 problems"));

@@ -209,8 +209,8 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
         tried(calm + " --steps 1 " + size, {2, 4, 7});
     auto const small = calm + " --batch 2 --block 16 ";
     for (auto const* const most :
-         {"--steps 4294967295", "--minutes 5256000", "--steps 1 --samples 4096", "--steps 1 --targets 10000",
-          "--steps 1 --beta 1e-300 --rate 10", "--minutes 2.3e-308", "--steps 1 --keep 100000 --threads 1024",
+         {"--steps 4294967295", "--minutes 5256000", "--steps 1 --head-samples 4096", "--steps 1 --head-targets 10000",
+          "--steps 1 --head-beta 1e-300 --rate 10", "--minutes 2.3e-308", "--steps 1 --keep 100000 --threads 1024",
           "--steps 4294967295 --warmup 4294967295", "--steps 1 --holdout 1000000:999999"})
         BOOST_TEST(has(tried(small + most, {0}).out, "memory"), most);
     BOOST_TEST(has(tried(small + "--minutes 1e308", {2}).err, "--minutes: expected a number above 0 and at most"));

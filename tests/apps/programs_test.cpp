@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
                                   "bigram_brier_lm",
                                   "optimal_brier",
                                   "optimal_brier_lm",
-                                  "energy_loss",
+                                  "head_loss",
                                   "token_accuracy",
                                   "token_accuracy_posterior",
                                   "posterior_std",

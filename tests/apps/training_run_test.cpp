@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
                 e.unigram_brier = brier_scores{0.02, 0, 0, 0};
                 e.bigram_brier = brier_scores{0.05, 0.01, 0.001, 0.0001};
                 e.bigram_brier_lm = brier_lm(*e.bigram_brier);
-                e.energy_loss = 7;
+                e.head_loss = 7;
                 told(report, e, {.step = each.step, .done = each.done}, t.recipe);
             }
         });

@@ -67,12 +67,12 @@ template <template <class> class Layer> void layer(char const* name, index_t row
 }
 
 template <class B> using rms = calm::rms_norm_layer<130, float, B>;
-template <class B> using layered = calm::layer_norm<130, float, B>;
+template <class B> using layered = calm::layer_norm_layer<130, float, B>;
 template <class B> using mlp = calm::swiglu<40, 96, float, B>;
 template <class B>
 using stack =
     calm::chain<calm::linear<24, 40, calm::with_bias::yes, float, B>, calm::silu_layer<40, float, B>,
-                calm::dropout<40, float, B>, calm::residual<calm::chain<calm::layer_norm<40, float, B>, mlp<B>>>>;
+                calm::dropout<40, float, B>, calm::residual<calm::chain<calm::layer_norm_layer<40, float, B>, mlp<B>>>>;
 
 void embedding(index_t rows) {
     std::vector<calm::token_id> ids;

@@ -57,6 +57,15 @@ struct range_checker {
     void operator()(std::string_view, std::string const&, bool = false) const {}
     void operator()(std::string_view, std::vector<std::string> const&, bool = false) const {}
     template <class T> void only(std::string_view, T, bool = false) const {}
+    void number(calm::field_value const& one) const {
+        BOOST_TEST(one.is_allowed(), one.field.key);
+        BOOST_TEST(one.field.least < one.field.most);
+        ++numbers;
+    }
+    template <class T, class Make> void object(std::string_view, std::optional<T> const&, Make const& make) const {
+        T const usual = make();
+        T::visit(usual, *this);
+    }
 
 private:
     template <class T> void check(std::string_view key, T value) const {
@@ -81,13 +90,13 @@ BOOST_AUTO_TEST_CASE(published_files_are_read, *calm::test::with_fixtures) {
     BOOST_TEST(coder.autoencoder.kl_weight == oracle.real("ae/kl_weight"));
     auto const whole = calm::read_config_json((folder / "calm" / "config.json").string());
     BOOST_TEST((whole.kind == model_kind::calm));
-    BOOST_TEST(whole.head == oracle.text("head"));
+    BOOST_TEST(whole.head.name() == oracle.text("head"));
     BOOST_TEST(whole.hidden_size == oracle.size("hidden_size"));
     BOOST_TEST(whole.num_attention_heads == oracle.size("num_attention_heads"));
     BOOST_TEST(whole.num_key_value_heads == oracle.size("num_key_value_heads"));
-    BOOST_TEST(whole.num_mlp_layers == oracle.size("num_mlp_layers"));
-    BOOST_TEST(whole.noise_size == oracle.size("noise_size"));
-    BOOST_TEST(whole.num_samples == oracle.size("num_samples"));
+    BOOST_TEST(whole.head.sizes.find("num_mlp_layers")->value == oracle.size("num_mlp_layers"));
+    BOOST_TEST(whole.head.sizes.find("noise_size")->value == oracle.size("noise_size"));
+    BOOST_TEST(whole.objective.find("num_samples")->value == oracle.size("num_samples"));
     BOOST_TEST(whole.rms_norm_eps == oracle.real("rms_norm_eps"));
     BOOST_TEST(whole.pad_token_id.value() == whole.vocab_size - 1);
     BOOST_TEST(whole.ae_path == "../autoencoder");
@@ -121,8 +130,8 @@ BOOST_AUTO_TEST_CASE(keys_that_were_absent_stay_absent_until_they_change) {
     BOOST_TEST((value_of(again(text)) == value_of(text)));
     auto description = calm::parse_config_json(text, "config.json");
     BOOST_TEST(description.num_key_value_heads == 4);
-    BOOST_TEST(description.beta == 1.0);
-    description.beta = 1.5;
+    BOOST_TEST(description.objective.find("beta")->value == 1.0);
+    description.objective.find("beta")->value = 1.5;
     description.num_key_value_heads = 2;
     auto const changed = value_of(calm::config_json_text(description));
     BOOST_TEST(changed["beta"] == 1.5);
@@ -140,7 +149,6 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     description.eos_token_id = 95;
     auto& ours = description.calm.emplace();
     ours.configuration = "tiny";
-    ours.num_target_samples = 32;
     ours.autoencoder.emplace().hidden_size = 32;
     auto& data = ours.data.emplace();
     data.data_seed = 18446744073709551615U;
@@ -156,11 +164,35 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     BOOST_TEST(json["calm"]["data"].size() == 5U);
     BOOST_TEST(json["calm"]["tokenizer"]["file"] == "tokenizer.model");
     auto const read = calm::parse_config_json(text, "config.json");
-    BOOST_TEST(read.head == "diffusion");
+    BOOST_TEST(read.head.name() == "diffusion");
     BOOST_TEST(read.eos_token_id.value() == 95);
     BOOST_TEST(!read.pad_token_id.has_value());
     BOOST_TEST(read.calm.value().data.value().data_seed == 18446744073709551615U);
     BOOST_TEST(read.calm.value().data.value().sources[1] == "b \"quoted\".txt");
+    BOOST_TEST(calm::config_json_text(read) == text);
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_a_head_stand_where_published_files_have_them_or_in_our_object) {
+    auto description = calm::model_description::of(model_kind::calm, "energy");
+    description.vocab_size = 97;
+    description.hidden_size = description.intermediate_size = 48;
+    description.num_hidden_layers = description.num_attention_heads = description.num_key_value_heads = 2;
+    description.head.sizes.find("noise_size")->value = 5;
+    description.objective.find("beta")->value = 1.25;
+    auto& ours = description.calm.emplace(calm::calm_description::of(description.head));
+    ours.of_head.find("num_target_samples")->value = 32;
+    auto const text = calm::config_json_text(description);
+    auto const json = value_of(text);
+    BOOST_TEST(json["noise_size"] == 5);
+    BOOST_TEST(json["num_samples"] == 8);
+    BOOST_TEST(json["calm"]["num_target_samples"] == 32);
+    BOOST_TEST(!json.contains("num_target_samples"));
+    auto const read = calm::parse_config_json(text, "config.json");
+    BOOST_TEST((read.head == description.head));
+    auto const objective = static_cast<calm::energy_objective>(calm::head_objective_of(read));
+    BOOST_TEST(objective.samples == 8);
+    BOOST_TEST(objective.targets == 32);
+    BOOST_TEST(objective.beta == 1.25);
     BOOST_TEST(calm::config_json_text(read) == text);
 }
 
@@ -176,7 +208,7 @@ BOOST_AUTO_TEST_CASE(the_kind_follows_from_architecture_or_type) {
     BOOST_TEST((kind(autoencoder) == model_kind::autoencoder));
     auto const untyped = with(energy + "}", "architectures", "");
     BOOST_TEST((kind(with(untyped, "model_type", "\"energy\"")) == model_kind::calm));
-    BOOST_TEST((calm::parse_config_json(with(untyped, "model_type", "\"flow\""), "c").head == "flow"));
+    BOOST_TEST((calm::parse_config_json(with(untyped, "model_type", "\"flow\""), "c").head.name() == "flow"));
     BOOST_TEST((kind(with(untyped, "model_type", "\"llama\"")) == model_kind::autoregressive));
     BOOST_TEST((kind(with(energy + "}", "architectures", "[\"LlamaForCausalLM\"]")) == model_kind::autoregressive));
 }
@@ -209,8 +241,9 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("patch_size", "4.0", up_to("1024") + "4");
     bad("num_mlp_layers", "null", layers + "null");
     bad("num_mlp_layers", "1025", layers + "1025");
-    bad("num_samples", "1000000", up_to("4096") + "1000000");
-    bad("num_samples", "9223372036854775808", up_to("4096") + "9223372036854775808");
+    std::string const samples = "expected an integer from 2 to 4096, found ";
+    bad("num_samples", "1000000", samples + "1000000");
+    bad("num_samples", "9223372036854775808", samples + "9223372036854775808");
     bad("max_position_embeddings", "2147483648", up_to("1073741824") + "2147483648");
     bad("beta", "\"one\"", "expected a number above 0.0 and below 2.0, found \"one\"");
     bad("beta", "2", "expected a number above 0.0 and below 2.0, found 2");
@@ -220,8 +253,9 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("pad_token_id", "-1", "expected a token id from 0 to 16777215, or null, found -1");
     bad("eos_token_id", "[1,2]", "expected a token id from 0 to 16777215, or null, found [1,2]");
     bad("architectures", "[\"EnergyTransformer\",3]", "expected a list of strings, found");
-    bad("architectures", "[\"BertModel\"]", "expected a list whose first is Autoencoder, LlamaForCausalLM, or Energy-");
-    bad("architectures", "", "expected a list whose first is Autoencoder");
+    bad("architectures", "[\"BertModel\"]",
+        "expected a list whose first is one of Autoencoder, LlamaForCausalLM, EnergyTransformer");
+    bad("architectures", "", "expected a list whose first is one of Autoencoder");
     bad("hidden_act", "\"gelu\"", "expected \"silu\", the one value that this library computes, found \"gelu\"");
     bad("rope_scaling", "{\"type\":\"linear\"}",
         "expected null, the one value that this library computes, found {\"type\"");

@@ -13,6 +13,8 @@ struct keys {
     std::vector<std::string> seen;
     void operator()(std::string_view key, auto const&, bool = false) { seen.emplace_back(key); }
     void only(std::string_view key, auto, bool = false) { seen.emplace_back(key); }
+    void number(calm::field_value const& one) { seen.emplace_back(one.field.key); }
+    void object(std::string_view key, auto const&, auto const&) { seen.emplace_back(key); }
 };
 
 std::vector<std::string> keys_of(calm::model_kind kind) {
@@ -49,5 +51,6 @@ BOOST_AUTO_TEST_CASE(every_kind_visits_each_key_once) {
     }
     auto const calm_keys = keys_of(calm::model_kind::calm);
     BOOST_TEST(std::binary_search(calm_keys.begin(), calm_keys.end(), "ae_path"));
+    BOOST_TEST(std::binary_search(calm_keys.begin(), calm_keys.end(), "noise_size"));
     BOOST_TEST(!std::binary_search(calm_keys.begin(), calm_keys.end(), "kl_clamp"));
 }

@@ -6,7 +6,7 @@ using namespace calm::test;
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "autoencoder");

@@ -6,7 +6,7 @@ using namespace calm::test;
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     // Blocks sum in another order than the oracle: in double, so that rounding is no part of what is compared.
     using T = std::conditional_t<block_executor<backend>, double, float>;
@@ -27,8 +27,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
 
     // Keys and values: (B, heads, P, head size) there, (B, P, heads, head size) here.
     constexpr index_t heads = C.num_key_value_heads;
-    for (auto const& [name, got] : {std::pair("out/keys_layer0", s.layers[0].attended.k.y),
-                                    std::pair("out/values_layer0", s.layers[0].attended.v.y)}) {
+    for (auto const& [name, got] : {std::pair("out/keys_layer0", s.layers.layers[0].attended.k.y),
+                                    std::pair("out/values_layer0", s.layers.layers[0].attended.v.y)}) {
         auto const all = f.floats(name);
         std::vector<float> want;
         index_t const per_sequence = static_cast<index_t>(all.size()) / sequences;

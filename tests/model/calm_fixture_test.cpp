@@ -16,7 +16,7 @@ template <class Head> std::vector<float> noise_of(fixture const& f, index_t posi
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using head = energy_head<C, float, backend>;
     fixture const f(variant_name<C>(), "head_energy");
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using model_type = calm_model<C, float, backend>;
     using head = typename model_type::head_type;
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
         [&](auto const& hidden, auto const& posterior, auto const& dh) {
             double const scale = 1.0 / static_cast<double>(positions);
             auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
-            return scale * model.generative_head.loss_and_gradient(
+            return scale * model.generator.loss_and_gradient(
                                ctx, hidden, posterior.mean, posterior.log_std, dh, objective,
                                seen_by<backend>(as_rows<float, head::S>(noise)), seen_by<backend>(targets), scale);
         });
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
 
     auto const t = model.shift(ctx, seen_by<backend>(as_vector(tokens)), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;
-    auto const s = model.generative_head.forward(ctx, hidden, seen_by<backend>(as_rows<float, head::S>(noise)));
+    auto const s = model.generator.forward(ctx, hidden, seen_by<backend>(as_rows<float, head::S>(noise)));
     BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
     std::vector<token_id> decoded(static_cast<std::size_t>(positions * samples * K));
     model.ae_model.decode_tokens(ctx, {decoded.data(), extents<dyn>(positions * samples * K)}, s.y);

@@ -1,22 +1,22 @@
-#include "calm/model/config.hpp"
+#include "calm/model/heads/energy.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
 
 namespace {
-constexpr configuration with(configuration c, auto const& change) {
+constexpr configuration<> with(configuration<> c, auto const& change) {
     change(c);
     return c;
 }
-constexpr configuration good;
-template <configuration C> struct named { using scalar = scalar_of<C>; };
+constexpr configuration<> good;
+template <model_configuration auto C> struct named { using scalar = scalar_of<C>; };
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_configuration_is_a_template_argument_and_equality_is_by_value) {
-    static_assert(std::is_same_v<named<good>, named<configuration{}>>);
-    static_assert(!std::is_same_v<named<good>, named<with(good, [](auto& c) { c.noise_size = 32; })>>);
-    static_assert(good == configuration{} && good != with(good, [](auto& c) { c.autoencoder.latent_size = 64; }));
-    BOOST_TEST((good == configuration{}));
+    static_assert(std::is_same_v<named<good>, named<configuration<>{}>>);
+    static_assert(!std::is_same_v<named<good>, named<with(good, [](auto& c) { c.head.noise_size = 32; })>>);
+    static_assert(good == configuration<>{} && good != with(good, [](auto& c) { c.autoencoder.latent_size = 64; }));
+    BOOST_TEST((good == configuration<>{}));
 }
 
 BOOST_AUTO_TEST_CASE(the_precision_chooses_the_scalar) {
@@ -38,12 +38,14 @@ BOOST_AUTO_TEST_CASE(each_check_sees_what_it_is_named_for) {
     BOOST_TEST(!check::heads_divide_width(with(good, [](auto& c) { c.num_attention_heads = 7; })));
     BOOST_TEST(!check::key_value_heads_divide_heads(with(good, [](auto& c) { c.num_key_value_heads = 5; })));
     BOOST_TEST(!check::head_size_is_even(with(good, [](auto& c) { c.hidden_size = 36; })));  // 12 heads of 3
-    for (index_t configuration::*const size :
-         {&configuration::hidden_size, &configuration::intermediate_size, &configuration::num_hidden_layers,
-          &configuration::num_attention_heads, &configuration::num_key_value_heads, &configuration::num_mlp_layers,
-          &configuration::noise_size})
+    for (index_t configuration<>::*const size :
+         {&configuration<>::hidden_size, &configuration<>::intermediate_size, &configuration<>::num_hidden_layers,
+          &configuration<>::num_attention_heads, &configuration<>::num_key_value_heads})
         for (index_t const bad : {0, -1})
             BOOST_TEST(!check::sizes_are_positive(with(good, [&](auto& c) { c.*size = bad; })));
+    for (index_t energy::*const size : {&energy::num_mlp_layers, &energy::noise_size})
+        for (index_t const bad : {0, -1})
+            BOOST_TEST(!check::sizes_are_positive(with(good, [&](auto& c) { c.head.*size = bad; })));
     for (index_t autoencoder_configuration::*const size :
          {&autoencoder_configuration::patch_size, &autoencoder_configuration::hidden_size,
           &autoencoder_configuration::intermediate_size, &autoencoder_configuration::num_encoder_layers,

@@ -138,11 +138,6 @@ template <class T> std::vector<T> centred_uniforms(key k, index_t first, index_t
         u.push_back(static_cast<T>(static_cast<double>(uniform(k, static_cast<std::uint64_t>(first + i))) - 0.5));
     return u;
 }
-template <class Backend, index_t Columns, class T>
-matrix_view<T const, Columns, Backend> in_rows(std::vector<T> const& v) {
-    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
-}
-
 template <class T> struct head_outcome {
     double loss = 0;
     std::vector<T> dhidden;
@@ -297,7 +292,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
 
     // So that every sample of a model that has not learned is the middle of the latent space.
     std::vector<T> const hidden = draws<T>(3 * 12, 1), noise = draws<T>(6 * 6, 2);
-    for (T const z :
-         copied(model.generative_head.forward(ctx, in_rows<backend, 12>(hidden), in_rows<backend, 6>(noise)).y))
+    for (T const z : copied(model.generator.forward(ctx, in_rows<backend, 12>(hidden), in_rows<backend, 6>(noise)).y))
         BOOST_TEST(z == T(0));
 }

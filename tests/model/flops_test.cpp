@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "calm/model/flops.hpp"
+#include "calm/model/heads/energy.hpp"
 
 using namespace calm;
 
@@ -22,14 +22,14 @@ constexpr double tokens = 500e9;  // of training
 constexpr index_t V = 128257;
 constexpr index_t P = 2048;
 
-configuration of(published const& p) {
+configuration<> of(published const& p) {
     return {.autoencoder = {.vocab_size = V},
             .hidden_size = p.D,
             .intermediate_size = p.inner,
             .num_hidden_layers = 16,
             .num_attention_heads = 16,
             .num_key_value_heads = 16,
-            .num_mlp_layers = 4};
+            .head = {.num_mlp_layers = 4}};
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_calm_m_are_those_published) {
     auto const m = of(sizes[0]);
     auto const near = boost::test_tools::tolerance(0.02);
     BOOST_TEST(flops::backbone(m, P) / 4 == 1.40e8, near);
-    BOOST_TEST((flops::head_shared(m) + flops::head_sample(m)) / 4 == 0.14e8, near);
+    BOOST_TEST((flops::head(m).shared + flops::head(m).drawn) / 4 == 0.14e8, near);
     BOOST_TEST(flops::decoder(m.autoencoder, V) / 4 == 1.37e8, near);
 }
 
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
     for (auto const& p : sizes) {
         auto const c = of(p);
         double const encoder = flops::encoder(c.autoencoder), backbone = flops::backbone(c, P);
-        double const shared = flops::head_shared(c), sample = flops::head_sample(c);
+        double const shared = flops::head(c).shared, sample = flops::head(c).drawn;
         double const scale = tokens / 4 / p.training;
         BOOST_TEST((encoder + 3 * (backbone + 8 * (shared + sample))) * scale == p.whole_head, near);
         BOOST_TEST((encoder + 3 * (backbone + shared + 8 * sample)) * scale == p.shared, near);
@@ -66,10 +66,10 @@ BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
 BOOST_AUTO_TEST_CASE(the_published_training_is_not_one_count) {
     auto const m = of(sizes[0]), xl = of(sizes[2]);
     BOOST_TEST((flops::encoder(m.autoencoder) +
-                3 * (flops::backbone(m, P) + flops::head_shared(m) + 8 * flops::head_sample(m))) *
+                3 * (flops::backbone(m, P) + flops::head(m).shared + 8 * flops::head(m).trained)) *
                    tokens / 4 <
                3.65e20);
-    BOOST_TEST(3 * (flops::backbone(xl, 0) + 8 * (flops::head_shared(xl) + flops::head_sample(xl))) * tokens / 4 >
+    BOOST_TEST(3 * (flops::backbone(xl, 0) + 8 * (flops::head(xl).shared + flops::head(xl).trained)) * tokens / 4 >
                19.55e20);
 }
 

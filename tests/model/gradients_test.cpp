@@ -96,7 +96,7 @@ template <class T> struct mixing {
             std::copy_n(rows_of_both.data() + r * inputs + N * D, D, y.data() + r * D);
         }
         auto const s = block.forward(ctx, x, y);
-        return {s, reshape(s.out, extents<dyn, outputs>(R))};
+        return {s, reshape(s.y, extents<dyn, outputs>(R))};
     }
     void backward(context<>& ctx, saved const& s, matrix_view<T const, outputs> const& dout,
                   matrix_view<T, inputs> const& dboth) {
@@ -160,8 +160,8 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
         return p.model.train(
             p.ctx, seen(tokens), P, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
                 view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
-                return p.model.generative_head.loss_and_gradient(p.ctx, hidden, posterior.mean, posterior.log_std,
-                                                                 dhidden, o, as_matrix<6>(noise), targets, 1.0 / R) /
+                return p.model.generator.loss_and_gradient(p.ctx, hidden, posterior.mean, posterior.log_std, dhidden, o,
+                                                           as_matrix<6>(noise), targets, 1.0 / R) /
                        R;
             });
     };

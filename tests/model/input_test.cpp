@@ -14,15 +14,14 @@ using namespace calm::test;
 
 namespace {
 
-constexpr configuration small(input_kind input) {
-    configuration c{.autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
-                    .hidden_size = 12,
-                    .intermediate_size = 16,
-                    .num_hidden_layers = 2,
-                    .num_attention_heads = 2,
-                    .num_key_value_heads = 1,
-                    .num_mlp_layers = 1,
-                    .noise_size = 6};
+constexpr configuration<> small(input_kind input) {
+    configuration<> c{.autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
+                      .hidden_size = 12,
+                      .intermediate_size = 16,
+                      .num_hidden_layers = 2,
+                      .num_attention_heads = 2,
+                      .num_key_value_heads = 1,
+                      .head = {.num_mlp_layers = 1, .noise_size = 6}};
     c.input = input;
     return c;
 }
@@ -30,18 +29,18 @@ constexpr index_t V = 13, K = 2, P = 5, D = 12;
 
 // Boost names a typed case by its type.
 struct of_tokens {
-    static constexpr configuration value = small(input_kind::tokens);
+    static constexpr configuration<> value = small(input_kind::tokens);
 };
 struct of_latents {
-    static constexpr configuration value = small(input_kind::latents);
+    static constexpr configuration<> value = small(input_kind::latents);
 };
 struct of_both {
-    static constexpr configuration value = small(input_kind::both);
+    static constexpr configuration<> value = small(input_kind::both);
 };
 using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
 
 // A language model with drawn parameters, its autoencoder among them.
-template <class T, configuration C> struct drawn_model : prepared<calm_model<C, T>, T> {
+template <class T, model_configuration auto C> struct drawn_model : prepared<calm_model<C, T>, T> {
     arena<> frozen{"autoencoder"};
     drawn_model() : prepared<calm_model<C, T>, T>(calm_model<C, T>(V)) {
         allocate(this->model.ae_model, frozen, static_cast<arena<>*>(nullptr));

@@ -8,22 +8,24 @@ using namespace calm::test;
 
 namespace {
 template <class T> using activation = silu_layer<9, T>;
+template <class T> using rectifier = relu_layer<9, T>;
 template <class T>
 using three = chain<linear<4, 9, with_bias::yes, T>, silu_layer<9, T>, linear<9, 3, with_bias::yes, T>>;
 template <class T>
-using block = residual<
-    chain<layer_norm<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>, linear<10, 6, with_bias::no, T>>>;
+using block = residual<chain<layer_norm_layer<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>,
+                             linear<10, 6, with_bias::no, T>>>;
 template <class T> using stack = chain<linear<4, 6, with_bias::yes, T>, block<T>, block<T>>;
 template <class T> using around_silu = residual<silu_layer<9, T>>;
 template <class T> using single = chain<linear<4, 9, with_bias::yes, T>>;
 template <class T, class B>
-using block_on = residual<chain<layer_norm<6, T, B>, linear<6, 10, with_bias::yes, T, B>, silu_layer<10, T, B>,
+using block_on = residual<chain<layer_norm_layer<6, T, B>, linear<6, 10, with_bias::yes, T, B>, silu_layer<10, T, B>,
                                 linear<10, 6, with_bias::no, T, B>>>;
 template <class T, class B> using stack_on = chain<linear<4, 6, with_bias::yes, T, B>, block_on<T, B>, block_on<T, B>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     check_layer<activation>(5);
+    check_layer<rectifier>(5);
     check_layer<single>(3);
     for (index_t const rows : {0, 1, 5}) check_layer<three>(rows);
     check_layer<around_silu>(4);
@@ -55,4 +57,32 @@ BOOST_AUTO_TEST_CASE(layers_are_named_by_their_place) {
                "0.weight 0.bias 1.0.weight 1.0.bias 1.1.weight 1.1.bias 1.3.weight 2.0.weight 2.0.bias 2.1.weight "
                "2.1.bias 2.3.weight ");
     static_assert(stack<float>::inputs == 4 && stack<float>::outputs == 6 && stack<float>::depth == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_rectifier_is_flat_at_zero) {
+    prepared<rectifier<double>, double> p{};
+    std::vector<double> const x{-2, -1, 0, 1, 2, 0, -3, 4, 0}, dy(9, 1.0);
+    std::vector<double> dx(9, 777.0);
+    extents<dyn, 9> const row(1);
+    auto const s = p.model.forward(p.ctx, {x.data(), row});
+    BOOST_TEST((copied(s.y) == std::vector<double>{0, 0, 0, 1, 2, 0, 0, 4, 0}));
+    p.model.backward(p.ctx, s, {dy.data(), row}, {dx.data(), row});
+    BOOST_TEST((dx == std::vector<double>{0, 0, 0, 1, 1, 0, 0, 1, 0}));
+}
+
+// Where nobody wants dx, the parameters' gradients are the same.
+BOOST_AUTO_TEST_CASE(a_chain_gives_the_gradients_of_its_parameters_alone) {
+    prepared<three<double>, double> whole{}, alone{};
+    auto const x = draws<double>(5 * 4, 1), dy = draws<double>(5 * 3, 2);
+    std::vector<double> dx(x.size());
+    matrix_view<double const, 4> const in(x.data(), extents<dyn, 4>(5));
+    matrix_view<double const, 3> const out(dy.data(), extents<dyn, 3>(5));
+    whole.model.backward(whole.ctx, whole.model.forward(whole.ctx, in), out,
+                         matrix_view<double, 4>(dx.data(), extents<dyn, 4>(5)));
+    alone.model.backward_parameters(alone.ctx, alone.model.forward(alone.ctx, in), out);
+    for (std::size_t k = 0; k < whole.params.size(); ++k)
+        BOOST_TEST(
+            (copied(whole.params[k].grad, whole.params[k].size) == copied(alone.params[k].grad, alone.params[k].size)),
+            whole.params[k].name);
+    BOOST_TEST(alone.ctx.scratch.used() == 0U);
 }

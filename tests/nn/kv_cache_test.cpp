@@ -15,6 +15,10 @@ std::vector<float> positions(index_t count, float first) {
     return values;
 }
 
+matrix_view<float const, 3> in_rows(std::vector<float> const& values) {
+    return {values.data(), extents<dyn, 3>(static_cast<index_t>(values.size()) / 3)};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
@@ -26,7 +30,7 @@ BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
     auto const add = [&](index_t sequence, index_t count, float first) {
         auto const k = positions(count, first);
         auto const v = positions(count, -first);
-        cache.append(ctx, sequence, k.data(), v.data(), count);
+        cache.append(ctx, sequence, in_rows(k), in_rows(v));
     };
     add(1, 3, 10);
     add(0, 1, 50);
@@ -59,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
         return "";
     };
     BOOST_TEST(told([&] {
-                   cache.append(ctx, 0, three.data(), three.data(), 3);
+                   cache.append(ctx, 0, in_rows(three), in_rows(three));
                }).find("holds 2 positions, 3 were asked for; make it larger") != std::string::npos);
     BOOST_TEST(cache.length(0) == 0);
     BOOST_TEST(told([&] { cache.truncate(0, -1); }).find("at least 0, found -1") != std::string::npos);
@@ -78,7 +82,7 @@ BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
             auto const k = positions(count, static_cast<float>(100 * n + 10'000 * sequence));
             auto v = k;
             for (float& x : v) x = -x;
-            cache.append(ctx, sequence, k.data(), v.data(), count);
+            cache.append(ctx, sequence, in_rows(k), in_rows(v));
             all.insert(all.end(), k.begin(), k.end());
         };
         add(0, 5, first);
@@ -99,8 +103,8 @@ BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
     // Never more than the capacity, and no more than memory holds.
     kv_cache<float, 3> small(1, 65);
     auto const all = positions(65, 1);
-    small.append(ctx, 0, all.data(), all.data(), 64);
-    small.append(ctx, 0, all.data(), all.data(), 1);
+    small.append(ctx, 0, rows(in_rows(all), 0, 64), rows(in_rows(all), 0, 64));
+    small.append(ctx, 0, rows(in_rows(all), 64, 1), rows(in_rows(all), 64, 1));
     BOOST_TEST(small.room() == 65);
     BOOST_CHECK_EXCEPTION((kv_cache<float, 3>(index_t{1} << 60, many)), error,
                           [](error const& e) { return e.code() == errc::memory; });

@@ -6,24 +6,28 @@ using namespace calm::test;
 
 namespace {
 template <class T> using rms = rms_norm_layer<19, T>;
-template <class T> using layered = layer_norm<19, T>;
+template <class T> using layered = layer_norm_layer<19, T>;
+template <class T> using bare = bare_layer_norm<19, T>;
 template <class T> using wide_rms = rms_norm_layer<130, T>;
-template <class T> using wide_layered = layer_norm<130, T>;
+template <class T> using wide_layered = layer_norm_layer<130, T>;
 template <class T, class B> using rms_on = rms_norm_layer<19, T, B>;
 template <class T, class B> using wide_rms_on = rms_norm_layer<130, T, B>;
-template <class T, class B> using layered_on = layer_norm<19, T, B>;
-template <class T, class B> using wide_layered_on = layer_norm<130, T, B>;
+template <class T, class B> using layered_on = layer_norm_layer<19, T, B>;
+template <class T, class B> using bare_on = bare_layer_norm<19, T, B>;
+template <class T, class B> using wide_layered_on = layer_norm_layer<130, T, B>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 3, 70}) check_layer<rms>(rows);
     for (index_t const rows : {0, 1, 3, 70}) check_layer<layered>(rows);
+    for (index_t const rows : {0, 1, 3, 70}) check_layer<bare>(rows);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
     for (index_t const rows : {0, 1, 3, 70}) {
         check_executor<on, rms_on>(rows);
         check_executor<on, layered_on>(rows);
+        check_executor<on, bare_on>(rows);
     }
     check_executor<on, wide_rms_on>(600);  // more than a chunk of rows
     check_executor<on, wide_layered_on>(600);
@@ -94,5 +98,26 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on
         matrix_view<T const, D, backend> const in(x.data(), extents<dyn, D>(3));
         for (auto const& y : {p.model.forward(p.ctx, in).y, q.model.forward(q.ctx, in).y})
             for (index_t i = 0; i < 3 * D; ++i) BOOST_TEST(std::isnan(y[i]) == (poisoned && i / D == 1));
+    }
+}
+
+// Without gain and bias: rows of mean 0 and variance 1, and no parameters.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_bare_norm_centres_and_scales, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    bare_layer_norm<19, T, backend> norm;
+    BOOST_TEST(parameters<T>(norm).empty());
+    typename on::context ctx(1, 2);
+    auto const x = draws<T>(3 * 19, 1, 5, 100);
+    auto const y = copied(norm.forward(ctx, {x.data(), extents<dyn, 19>(3)}).y);
+    BOOST_TEST(ctx.scratch.used() == 0U);
+    for (std::size_t r = 0; r < 3; ++r) {
+        double mean = 0, square = 0;
+        for (std::size_t i = r * 19; i < (r + 1) * 19; ++i) {
+            mean += static_cast<double>(y[i]) / 19;
+            square += static_cast<double>(y[i]) * static_cast<double>(y[i]) / 19;
+        }
+        BOOST_TEST(std::abs(mean) < 1e-5);
+        BOOST_TEST(std::abs(square - 1) < 1e-5);
     }
 }

@@ -9,7 +9,7 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-using model_type = chain<linear<40, 60>, silu_layer<60>, layer_norm<60>, linear<60, 5>>;
+using model_type = chain<linear<40, 60>, silu_layer<60>, layer_norm_layer<60>, linear<60, 5>>;
 struct owned {
     arena<> values{"values"};
     arena<> gradients{"gradients"};
@@ -57,10 +57,14 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    chain<linear<9, 20, with_bias::yes, T, backend>, layer_norm<20, T, backend>> model;
-    chain<linear<9, 20, with_bias::yes, double>, layer_norm<20, double>> reference;
+    chain<linear<9, 20, with_bias::yes, T, backend>, layer_norm_layer<20, T, backend>,
+          linear<20, 7, with_bias::yes, T, backend>>
+        model;
+    chain<linear<9, 20, with_bias::yes, double>, layer_norm_layer<20, double>, linear<20, 7, with_bias::yes, double>>
+        reference;
     arena<backend> values{"values"};
     arena<> reference_values{"values"};
+    model.template layer<2>().weight.starts = reference.template layer<2>().weight.starts = role::xavier;
     allocate(model, values, static_cast<arena<backend>*>(nullptr));
     allocate(reference, reference_values, static_cast<arena<>*>(nullptr));
     initialise(typename on::context(3, 2), model);
@@ -70,6 +74,32 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors
     for (std::size_t k = 0; k < want.size(); ++k)
         for (index_t i = 0; i < want[k].value.size(); ++i)
             BOOST_TEST(std::abs(static_cast<double>(got[k].value[i]) - want[k].value[i]) <= 1e-6);
+}
+
+// Uniform after Glorot and Bengio: in [-b, b), b = sqrt(6 / (inputs + outputs)), with the variance b^2 / 3.
+BOOST_AUTO_TEST_CASE(a_matrix_may_start_uniform) {
+    context<> const ctx(3, 2);
+    owned m;
+    model_type model;
+    model.layer<0>().weight.starts = role::xavier;
+    allocate(model, m.values, &m.gradients);
+    initialise(ctx, model);
+    double const bound = std::sqrt(6.0 / (40 + 60));
+    double mean = 0, square = 0, most = 0;
+    auto const& w = model.layer<0>().weight.value;
+    auto const n = static_cast<double>(w.size());
+    for (float const v : w) {
+        auto const x = static_cast<double>(v) / bound;
+        mean += x / n, square += x * x / n, most = std::max(most, std::abs(x));
+    }
+    BOOST_TEST(most <= 1 + 1e-6);
+    BOOST_TEST(most > 0.99);
+    // Within 4.9 standard deviations: variances 1/3 and 1/5 - 1/9 over n.
+    BOOST_TEST(std::abs(mean) < 4.9 * std::sqrt(1.0 / 3 / n));
+    BOOST_TEST(std::abs(square - 1.0 / 3) < 4.9 * std::sqrt(4.0 / 45 / n));
+
+    model.layer<0>().bias.starts = role::xavier;
+    BOOST_CHECK_EXCEPTION(initialise(ctx, model), error, says(errc::usage, "role::xavier", "found 1 dimensions"));
 }
 
 BOOST_AUTO_TEST_CASE(a_frozen_model_has_no_gradients) {

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(generation_agrees_with_the_oracle, variant, varian
                 matrix_view<float const, head::S> const noise(noises.data() + i * head::S, extents<dyn, head::S>(1));
                 std::vector<token_id> patch(static_cast<std::size_t>(K));
                 model.ae_model.decode_tokens(ctx, {patch.data(), extents<dyn>(K)},
-                                             model.generative_head.forward(ctx, session.hidden(), noise).y);
+                                             model.generator.forward(ctx, session.hidden(), noise).y);
                 got.insert(got.end(), patch.begin(), patch.end());
                 session.append(patch);
             }

@@ -363,7 +363,7 @@ BOOST_AUTO_TEST_CASE(latents_that_are_no_numbers_have_no_tokens) {
     BOOST_TEST(code_of(hot) == 0);
     hot.noise_scale = std::numeric_limits<double>::infinity();
     BOOST_TEST(code_of(hot) == 8);
-    u.model.generative_head.noise_embd.bias.value[3] = std::numeric_limits<float>::quiet_NaN();
+    u.model.generator.noise_embd.bias.value[3] = std::numeric_limits<float>::quiet_NaN();
     for (auto const& rule : {sampler::noise(temperature::of(1.0)), sampler::adaptive(temperature::of(0.5)),
                              sampler::batch(temperature::of(0.5), 20), sampler::exact(temperature::of(0.4))})
         BOOST_TEST(code_of(rule) == 8);

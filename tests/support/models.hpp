@@ -10,44 +10,42 @@
 namespace calm::test {
 
 // The sizes of base/ and two/ (oracle/make_fixtures.py).
-inline constexpr configuration base{
+inline constexpr configuration<> base{
     .autoencoder = {.vocab_size = 97, .patch_size = 4, .hidden_size = 32, .intermediate_size = 80, .latent_size = 16},
     .hidden_size = 48,
     .intermediate_size = 96,
     .num_hidden_layers = 2,
     .num_attention_heads = 4,
     .num_key_value_heads = 2,
-    .num_mlp_layers = 3,
-    .noise_size = 16};
-inline constexpr configuration two{.autoencoder = {.vocab_size = 101,
-                                                   .patch_size = 2,
-                                                   .hidden_size = 24,
-                                                   .intermediate_size = 40,
-                                                   .num_encoder_layers = 4,
-                                                   .latent_size = 8},
-                                   .hidden_size = 36,
-                                   .intermediate_size = 56,
-                                   .num_hidden_layers = 2,
-                                   .num_attention_heads = 3,
-                                   .num_key_value_heads = 3,
-                                   .num_mlp_layers = 2,
-                                   .noise_size = 12};
+    .head = {.num_mlp_layers = 3, .noise_size = 16}};
+inline constexpr configuration<> two{.autoencoder = {.vocab_size = 101,
+                                                     .patch_size = 2,
+                                                     .hidden_size = 24,
+                                                     .intermediate_size = 40,
+                                                     .num_encoder_layers = 4,
+                                                     .latent_size = 8},
+                                     .hidden_size = 36,
+                                     .intermediate_size = 56,
+                                     .num_hidden_layers = 2,
+                                     .num_attention_heads = 3,
+                                     .num_key_value_heads = 3,
+                                     .head = {.num_mlp_layers = 2, .noise_size = 12}};
 
-template <configuration C> char const* variant_name() {
+template <model_configuration auto C> char const* variant_name() {
     return C == base ? "base" : "two";
 }
 
 // Boost names a typed case by its type.
 struct base_variant {
-    static constexpr configuration value = base;
+    static constexpr configuration<> value = base;
 };
 struct two_variant {
-    static constexpr configuration value = two;
+    static constexpr configuration<> value = two;
 };
 
 // A variant of the fixtures on an executor.
 template <class Variant, class Backend> struct variant_on {
-    static constexpr configuration value = Variant::value;
+    static constexpr configuration<> value = Variant::value;
     using backend = Backend;
 };
 using variants_on_executors = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
@@ -77,7 +75,7 @@ void check_gradients(std::vector<any_parameter<T, Backend>> const& parameters, f
 }
 
 // A language model with the parameters of a fixture, those of its frozen autoencoder among them.
-template <configuration C> resident<calm_model<C>> loaded_calm(fixture const& f) {
+template <model_configuration auto C> resident<calm_model<C>> loaded_calm(fixture const& f) {
     resident<calm_model<C>> own(f.size("vocab_size"));
     load_parameters(parameters_of(own.model), f);
     load_parameters(frozen_parameters_of(own.model), f);

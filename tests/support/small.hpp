@@ -9,26 +9,24 @@
 namespace calm::test {
 
 // K 2, for training in float.
-inline constexpr configuration small{
+inline constexpr configuration<> small{
     .autoencoder = {.vocab_size = 11, .patch_size = 2, .hidden_size = 16, .intermediate_size = 24, .latent_size = 8},
     .hidden_size = 16,
     .intermediate_size = 24,
     .num_hidden_layers = 1,
     .num_attention_heads = 2,
     .num_key_value_heads = 1,
-    .num_mlp_layers = 1,
-    .noise_size = 8};
+    .head = {.num_mlp_layers = 1, .noise_size = 8}};
 
 // K 2, for gradients in double and for every executor.
-inline constexpr configuration uneven{
+inline constexpr configuration<> uneven{
     .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
     .hidden_size = 12,
     .intermediate_size = 16,
     .num_hidden_layers = 2,
     .num_attention_heads = 2,
     .num_key_value_heads = 1,
-    .num_mlp_layers = 2,
-    .noise_size = 6};
+    .head = {.num_mlp_layers = 2, .noise_size = 6}};
 
 // The values of all parameters, in the order of visit.
 template <class Model> std::vector<float> weights_of(Model& model) {

@@ -64,6 +64,15 @@ template <class X> auto copied(X const& x) {
     return copied<T>(x.data(), x.size());
 }
 
+// Rows of a vector as an executor sees them, to be read or to be written.
+template <class Backend, index_t Columns, class T>
+matrix_view<T const, Columns, Backend> in_rows(std::vector<T> const& v) {
+    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+}
+template <class Backend, index_t Columns, class T> matrix_view<T, Columns, Backend> out_rows(std::vector<T>& v) {
+    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+}
+
 // A predicate for BOOST_CHECK_EXCEPTION: the code, and every part in the sentence.
 template <class... Parts> auto says(errc code, Parts... parts) {
     return [=](error const& e) {

@@ -11,7 +11,7 @@ using namespace calm;
 
 namespace {
 
-constexpr configuration small(index_t K) {
+constexpr configuration<> small(index_t K) {
     return {.autoencoder = {.vocab_size = 5,
                             .patch_size = K,
                             .hidden_size = 8,
@@ -24,24 +24,23 @@ constexpr configuration small(index_t K) {
             .num_hidden_layers = 2,
             .num_attention_heads = 2,
             .num_key_value_heads = 1,
-            .num_mlp_layers = 1,
-            .noise_size = 4};
+            .head = {.num_mlp_layers = 1, .noise_size = 4}};
 }
 
 // Boost names a typed case by its type.
 struct one_token {
-    static constexpr configuration value = small(1);
+    static constexpr configuration<> value = small(1);
 };
 struct two_tokens {
-    static constexpr configuration value = small(2);
+    static constexpr configuration<> value = small(2);
 };
 struct three_tokens {
-    static constexpr configuration value = small(3);
+    static constexpr configuration<> value = small(3);
 };
 using patch_sizes = boost::mpl::list<one_token, two_tokens, three_tokens>;
 
 // A model of random weights, large enough that its samples differ.
-template <configuration C> struct random_model {
+template <model_configuration auto C> struct random_model {
     arena<> values{"values"};
     calm_model<C> model{5};
     random_model() {

@@ -18,7 +18,7 @@ constexpr index_t V = 97;
 constexpr special_tokens special{94, 95, 96};
 constexpr auto block_size = static_cast<std::size_t>(P * K);
 
-template <configuration C = base> struct random_model {
+template <model_configuration auto C = base> struct random_model {
     arena<> values{"values"};
     calm_model<C> model;
     explicit random_model(index_t vocabulary = V, float width = 0.3F) : model(vocabulary) {
@@ -305,16 +305,16 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
     BOOST_TEST(to_json(result(8, 2, 3)) == to_json(one));
     auto const single = result(1, 2, 0);
     BOOST_TEST(*single.brier == *one.brier, boost::test_tools::per_element());
-    BOOST_TEST(*single.energy_loss == *one.energy_loss, boost::test_tools::tolerance(1e-5));
+    BOOST_TEST(*single.head_loss == *one.head_loss, boost::test_tools::tolerance(1e-5));
     BOOST_TEST(*single.token_accuracy_posterior == *one.token_accuracy_posterior);
     auto other = settings;
     other.seed = 10;
     context<> ctx(1, 2);
     auto const e = evaluate(ctx, r.model, blocks, special, nullptr, other, energy_objective{});
-    BOOST_TEST((*e.energy_loss != *one.energy_loss));
+    BOOST_TEST((*e.head_loss != *one.head_loss));
 }
 
-BOOST_AUTO_TEST_CASE(the_energy_loss_is_that_of_training_at_step_0) {
+BOOST_AUTO_TEST_CASE(the_loss_of_the_head_is_that_of_training_at_step_0) {
     random_model r;
     auto const blocks = random_blocks(3);
     energy_objective const objective{.samples = 5, .targets = 7, .beta = 1.25};
@@ -324,9 +324,9 @@ BOOST_AUTO_TEST_CASE(the_energy_loss_is_that_of_training_at_step_0) {
     auto const t = r.model.shift(as_training, as_vector(blocks), P);
     auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
     auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
-    BOOST_TEST(*e.energy_loss == want, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(*e.head_loss == want, boost::test_tools::tolerance(1e-6));
     // It is a number of the objective; without one there is none.
-    BOOST_TEST(!evaluate(ctx, r.model, blocks, special, nullptr, settings).energy_loss);
+    BOOST_TEST(!evaluate(ctx, r.model, blocks, special, nullptr, settings).head_loss);
 }
 
 BOOST_AUTO_TEST_CASE(references_are_scored_at_the_same_positions) {
@@ -458,12 +458,12 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
     e.block = 256;
     e.samples = 8;
     e.seed = 3;
-    e.energy_loss = 1.5;
+    e.head_loss = 1.5;
     BOOST_TEST(to_json(e) ==
                R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
                R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
-               R"("energy_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
+               R"("head_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
                R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0,"patches":null})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);

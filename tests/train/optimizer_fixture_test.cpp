@@ -47,7 +47,7 @@ template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, ind
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "train_autoencoder");
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
-    constexpr configuration C = variant::value;
+    constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
     fixture const f(variant_name<C>(), "train_calm");
@@ -110,9 +110,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
         return model.train(
             ctx, seen_by<backend>(as_vector(t)), patches,
             [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-                return model.generative_head.loss_and_gradient(
+                return model.generator.loss_and_gradient(
                            ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                           seen_by<backend>(as_rows<float, C.noise_size>(u)),
+                           seen_by<backend>(as_rows<float, C.head.noise_size>(u)),
                            seen_by<backend>(seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L)),
                            1.0 / static_cast<double>(positions)) /
                        static_cast<double>(positions);

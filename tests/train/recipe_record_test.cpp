@@ -28,9 +28,9 @@ BOOST_AUTO_TEST_CASE(what_the_weights_depend_on_is_recorded) {
     named("accumulation", [](auto& c) { c.accumulation = 2; });
     named("batch", [](auto& c) { c.sequences = 2; });
     named("block", [](auto& c) { c.block_tokens = 64; });
-    named("samples", [](auto& c) { c.objective.samples = 3; });
-    named("targets", [](auto& c) { c.objective.targets = 3; });
-    named("beta", [](auto& c) { c.objective.beta = 1.5; });
+    named("head-samples", [](auto& c) { c.objective.samples = 3; });
+    named("head-targets", [](auto& c) { c.objective.targets = 3; });
+    named("head-beta", [](auto& c) { c.objective.beta = 1.5; });
     named("weight-decay", [](auto& c) { c.optimizer.weight_decay = 0; });
     named("clip", [](auto& c) { c.optimizer.clip = 2; });
     auto falling = r;

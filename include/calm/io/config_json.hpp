@@ -42,6 +42,25 @@ public:
             if (!read(*found, value, key)) fail(key, "expected " + wanted + ", found " + text(*found));
     }
 
+    void number(field_value& one) {
+        auto const& field = one.field;
+        auto const wanted = expected(one);
+        auto const found = take(field.key, field.required, wanted);
+        if (!found) return;
+        std::int64_t whole = 0;
+        double real = 0;
+        bool const read = one.whole ? !found->get(whole) : !found->get(real);
+        one.value = one.whole ? static_cast<double>(whole) : real;
+        if (!read || !one.is_allowed()) fail(field.key, "expected " + wanted + ", found " + text(*found));
+    }
+
+    template <class T, class Make> void object(std::string_view key, std::optional<T>& value, Make const& make) {
+        auto const found = take(key, false, "an object");
+        if (!found) return;
+        value = make();
+        if (!read_object(*found, *value, key)) fail(key, "expected an object, found " + text(*found));
+    }
+
     // A key of which one value is computed here, and any other would be computed wrongly.
     template <class T> void only(std::string_view key, T value, bool required = false) {
         auto const wanted = nlohmann::ordered_json(value).dump();
@@ -84,8 +103,13 @@ private:
     static std::string expected(std::optional<std::int64_t> const&, std::string_view key) {
         return "a token id" + text(range_of(key)) + ", or null";
     }
-    static std::string expected(double, std::string_view key) {
-        auto const& range = range_of(key);
+    static std::string expected(double, std::string_view key) { return number_text(range_of(key)); }
+    static std::string expected(field_value const& one) {
+        auto const& f = one.field;
+        number_range const range{f.key, f.least, f.most, f.without_ends};
+        return one.whole ? "an integer" + text(range) : number_text(range);
+    }
+    static std::string number_text(number_range const& range) {
         return range.without_ends ? "a number above " + text(range.least) + " and below " + text(range.most)
                                   : "a number from " + text(range.least) + " to " + text(range.most);
     }
@@ -127,11 +151,13 @@ private:
         return true;
     }
     template <class T> bool read(simdjson::dom::element from, std::optional<T>& to, std::string_view key) const {
+        return read_object(from, to.emplace(), key);
+    }
+    template <class T> bool read_object(simdjson::dom::element from, T& to, std::string_view key) const {
         simdjson::dom::object object;
         if (from.get(object)) return false;
-        to.emplace();
-        config_reader inner(object, path_, prefix_ + std::string(key) + "/", to->extras);
-        T::visit(*to, inner);
+        config_reader inner(object, path_, prefix_ + std::string(key) + "/", to.extras);
+        T::visit(to, inner);
         inner.keep_rest();
         return true;
     }
@@ -154,7 +180,17 @@ public:
         json_[std::string(key)] = value;
     }
     template <class T> void operator()(std::string_view key, std::optional<T> const& value, bool = false) {
-        if (value) json_[std::string(key)] = json_of(*value, T{});
+        object(key, value, [] { return T{}; });
+    }
+    template <class T, class Make> void object(std::string_view key, std::optional<T> const& value, Make const& plain) {
+        if (value) json_[std::string(key)] = json_of(*value, plain());
+    }
+    void number(field_value const& one) {
+        auto& json = json_[std::string(one.field.key)];
+        if (one.whole)
+            json = static_cast<std::int64_t>(one.value);
+        else
+            json = one.value;
     }
     void operator()(std::string_view key, std::optional<std::int64_t> const& value, bool = false) {
         json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
@@ -187,12 +223,12 @@ inline model_description empty_description(simdjson::dom::object object, std::st
     if (name == "Autoencoder") return model_description::of(model_kind::autoencoder);
     if (name == "LlamaForCausalLM" || (name.empty() && type == "llama"))
         return model_description::of(model_kind::autoregressive);
-    for (auto const& names : known_heads)
-        if (name == names.architecture || (name.empty() && type == names.head))
-            return model_description::of(model_kind::calm, std::string(names.head));
+    if (auto const* const head = find_head(name.empty() ? type : name))
+        return model_description::of(model_kind::calm, head->name);
+    std::string architectures;
+    for (auto const* const head : known_heads()) architectures += ", " + std::string(head->architecture);
     throw error(errc::model_file, path, "key 'architectures'",
-                "expected a list whose first is Autoencoder, LlamaForCausalLM, or Energy-, Flow-, Diffusion- or "
-                "MarginTransformer, found " +
+                "expected a list whose first is one of Autoencoder, LlamaForCausalLM" + architectures + ", found " +
                     (name.empty() ? "none" : in_quotes(name)));
 }
 
@@ -220,7 +256,8 @@ inline model_description read_config_json(std::string const& path) {
 // The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
 // Throws errc::usage where a text is not UTF-8.
 inline std::string config_json_text(model_description const& description) {
-    auto plain = model_description::of(description.kind, description.head);
+    auto plain = model_description::of(description.kind,
+                                       description.head.facts == nullptr ? energy::name : description.head.name());
     plain.num_key_value_heads = description.num_attention_heads;
     try {
         return detail::json_of(description, plain).dump(2) + "\n";

@@ -1,17 +1,18 @@
 #pragma once
 // What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
-// of a description calls key(name, member, required) for every key, and key.only(name, value) for what must have one
-// value.
+// of a description calls key(name, member, required) for every key, key.only(name, value) for what must have one value,
+// key.number(value) for a number of the head, and key.object(name, member, make) for an object that begins as make().
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "calm/model/heads.hpp"
 #include "calm/tensor/error.hpp"
 
 namespace calm {
@@ -85,12 +86,21 @@ struct tokenizer_description {
 struct calm_description {
     std::string configuration;                           // its name, for messages; the sizes count
     std::optional<autoencoder_description> autoencoder;  // of a CALM, whose published file does not have it
-    double posterior_std = 0;               // of the autoencoder's training text, mean over elements; 0: not known
-    std::int64_t num_target_samples = 100;  // M
-    std::string input = "tokens";           // of the backbone: tokens, latents or both
-    std::optional<data_description> data;   // none where it is not known
+    double posterior_std = 0;              // of the autoencoder's training text, mean over elements; 0: not known
+    field_values of_head;                  // its numbers that the published file does not have
+    std::string input = "tokens";          // of the backbone: tokens, latents or both
+    std::optional<data_description> data;  // none where it is not known
     std::optional<tokenizer_description> tokenizer;  // none where the model has no text
     json_extras extras;                              // of this object
+
+    // Of a model with that head, to be filled in.
+    static calm_description of(any_head const& head) {
+        calm_description one;
+        if (head.facts == nullptr) return one;
+        for (auto const& number : head.facts->objective)
+            if (!number.field.published) one.of_head.push_back(number);
+        return one;
+    }
 
     // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
@@ -98,7 +108,7 @@ struct calm_description {
         key("configuration", self.configuration);
         key("autoencoder", self.autoencoder);
         key("posterior_std", self.posterior_std);
-        key("num_target_samples", self.num_target_samples);
+        for (auto& one : self.of_head) key.number(one);
         key("input", self.input);
         key("data", self.data);
         key("tokenizer", self.tokenizer);
@@ -111,13 +121,14 @@ enum class model_kind { autoencoder, calm, autoregressive };
 // A config.json. Which members count follows from the kind: visit() names them, under their keys in the file.
 struct model_description {
     model_kind kind = model_kind::calm;  // decides which members count
-    std::string head = "energy";         // of a CALM: energy, flow, diffusion or margin
+    any_head head;                       // of a CALM, with its sizes
+    field_values objective;              // of the head: what of it a published file has
 
-    std::vector<std::string> architectures{"EnergyTransformer"};  // the first decides the kind
-    std::string model_type = "energy";                            // the head's name, or llama
-    std::int64_t vocab_size = 0;                                  // V, the number of ids
-    std::int64_t patch_size = 4;                                  // K tokens a patch
-    std::int64_t latent_size = 128;                               // L dimensions of a latent vector
+    std::vector<std::string> architectures;       // the first decides the kind
+    std::string model_type;                       // the head's name, or llama
+    std::int64_t vocab_size = 0;                  // V, the number of ids
+    std::int64_t patch_size = 4;                  // K tokens a patch
+    std::int64_t latent_size = 128;               // L dimensions of a latent vector
     autoencoder_description autoencoder;          // of the kind autoencoder; a CALM may have one in `calm`
     std::int64_t hidden_size = 0;                 // D of the backbone
     std::int64_t intermediate_size = 0;           // inner width of SwiGLU
@@ -127,10 +138,6 @@ struct model_description {
     double rope_theta = 10000.0;                  // base of the rotary angles
     bool use_cache = true;                        // of other programs; kept
     std::string ae_path;                          // directory of the autoencoder, relative to this one
-    std::int64_t num_mlp_layers = 4;              // head blocks
-    std::int64_t noise_size = 64;                 // numbers of a sample's noise
-    std::int64_t num_samples = 8;                 // N samples a position, in training
-    double beta = 1.0;                            // exponent of the energy score, in (0, 2)
     double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
     double initializer_range = 0.02;              // of other programs; kept
     std::int64_t max_position_embeddings = 2048;  // patches of a sequence, as published
@@ -143,7 +150,7 @@ struct model_description {
     json_extras extras;                           // of the file
 
     // A description to be filled in and written. Throws errc::config for an unknown head.
-    static model_description of(model_kind kind, std::string const& head = "energy");
+    static model_description of(model_kind kind, std::string_view head = energy::name);
 
     // Names every key of the kind.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
@@ -170,10 +177,8 @@ struct model_description {
         }
         if (self.kind == model_kind::calm) {
             key("ae_path", self.ae_path);
-            key("num_mlp_layers", self.num_mlp_layers, true);
-            key("noise_size", self.noise_size);
-            key("num_samples", self.num_samples);
-            key("beta", self.beta);
+            for (auto& one : self.head.sizes) key.number(one);
+            for (auto& one : self.objective) key.number(one);
         }
         key.only("hidden_act", "silu");
         key.only("mlp_bias", false);
@@ -189,22 +194,11 @@ struct model_description {
         else
             key("tie_word_embeddings", self.tie_word_embeddings);
         key("torch_dtype", self.torch_dtype);
-        key("calm", self.calm);
+        key.object("calm", self.calm, [&self] { return calm_description::of(self.head); });
     }
 };
 
-// The names that heads and their models have in files.
-struct head_names {
-    std::string_view head;          // also the model_type
-    std::string_view architecture;  // the first of architectures
-};
-// All heads that a config.json may name; those in head_kind can be computed.
-inline constexpr std::array<head_names, 4> known_heads{{{"energy", "EnergyTransformer"},
-                                                        {"flow", "FlowTransformer"},
-                                                        {"diffusion", "DiffusionTransformer"},
-                                                        {"margin", "MarginTransformer"}}};
-
-inline model_description model_description::of(model_kind kind, std::string const& head) {
+inline model_description model_description::of(model_kind kind, std::string_view head) {
     model_description one;
     one.kind = kind;
     if (kind == model_kind::autoencoder) {
@@ -213,14 +207,21 @@ inline model_description model_description::of(model_kind kind, std::string cons
         one.architectures = {"LlamaForCausalLM"};
         one.model_type = "llama";
     } else {
-        one.architectures.clear();
-        for (auto const& names : known_heads)
-            if (names.head == head) one.architectures = {std::string(names.architecture)};
-        require(!one.architectures.empty(), errc::config,
-                "expected a head among energy, flow, diffusion and margin, found '", head, "'");
-        one.head = one.model_type = head;
+        one.head = any_head(head_named(head));
+        one.architectures = {std::string(one.head.facts->architecture)};
+        one.model_type = one.head.name();
+        for (auto const& number : one.head.facts->objective)
+            if (number.field.published) one.objective.push_back(number);
     }
     return one;
+}
+
+// The objective of a CALM's head that a description states, for training on or measuring a loss; what it does not state
+// is the head's default.
+inline any_objective head_objective_of(model_description const& d) {
+    auto all = d.objective;
+    if (d.calm) all.insert(all.end(), d.calm->of_head.begin(), d.calm->of_head.end());
+    return any_objective(std::move(all));
 }
 
 }  // namespace calm

@@ -50,8 +50,8 @@ void load_autoencoder(stored_model const& from, autoencoder<C, T, Backend>& mode
 }
 
 // The same for a whole CALM, its autoencoder included.
-template <configuration C, class T, class Backend, class Head>
-void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model) {
+template <model_configuration auto C, class T, class Backend>
+void load_calm(stored_model const& from, calm_model<C, T, Backend>& model) {
     detail::require_match(C, model.vocabulary(), from);
     if (from.autoencoder == nullptr) {
         load_weights(*from.weights, tied_names_of_calm, detail::whole_parameters(model));
@@ -66,10 +66,6 @@ void load_calm(stored_model const& from, calm_model<C, T, Backend, Head>& model)
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
     auto const ae = detail::described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
-}
-// The same of the energy head.
-inline energy_objective energy_objective_of(model_description const& d) {
-    return {d.num_samples, d.calm ? d.calm->num_target_samples : 100, d.beta};
 }
 
 namespace detail {
@@ -94,18 +90,21 @@ model_description describe_autoencoder(index_t vocabulary, autoencoder_objective
     d.calm = std::move(ours);
     return d;
 }
-// The same of a CALM, of whose autoencoder our object gets sizes and loss.
-template <configuration C>
-model_description describe_calm(index_t vocabulary, energy_objective const& o, autoencoder_objective const& ae,
-                                calm_description ours) {
-    auto d = model_description::of(model_kind::calm, std::string(detail::name_of(C.head)));
+// The same of a CALM, of whose autoencoder our object gets sizes and loss. Its head is known from then on (add_head).
+template <model_configuration auto C>
+model_description describe_calm(index_t vocabulary, typename decltype(C.head)::objective const& o,
+                                autoencoder_objective const& ae, calm_description ours) {
+    add_head<std::remove_cvref_t<decltype(C.head)>>();
+    auto const sizes = with_any_head(C);
+    auto d = model_description::of(model_kind::calm, sizes.head.name());
     detail::describe(d, ours.autoencoder.emplace(), C.autoencoder, vocabulary, ae);
-    constexpr configuration sizes = C;
     detail::visit_sizes(d, sizes, detail::copy_size);
-    d.num_samples = o.samples;
-    d.beta = o.beta;
+    d.head = sizes.head;
     d.rope_theta = calm::rope_theta;
-    ours.num_target_samples = o.targets;
+    d.objective.clear();
+    ours.of_head.clear();
+    for (auto const& number : field_values::of(o))
+        (number.field.published ? d.objective : ours.of_head).push_back(number);
     ours.input = detail::name_of(C.input);
     d.calm = std::move(ours);
     return d;
@@ -142,10 +141,9 @@ void save_autoencoder(std::string const& directory, autoencoder<C, T, Backend>& 
 }
 
 // The same for a CALM; its autoencoder goes into the same file, as ae_model.*.
-template <configuration C, class T, class Backend, class Head>
-void save_calm(std::string const& directory, calm_model<C, T, Backend, Head>& model,
-               model_description const& description, model_files const& beside = {},
-               if_exists existing = if_exists::refuse) {
+template <model_configuration auto C, class T, class Backend>
+void save_calm(std::string const& directory, calm_model<C, T, Backend>& model, model_description const& description,
+               model_files const& beside = {}, if_exists existing = if_exists::refuse) {
     // A published config.json is silent about the autoencoder.
     auto expected = C;
     if (!description.calm || !description.calm->autoencoder) {

@@ -1,5 +1,5 @@
 #pragma once
-// Which numbers a config.json may have: one table for all of its objects.
+// Which numbers a config.json may have: one table for all of its objects; the head's stand in its own header.
 
 #include <array>
 #include <cstdint>
@@ -35,22 +35,17 @@ inline constexpr std::array number_ranges{
     number_range{"latent_size", 1, limits::width},
     number_range{"hidden_size", 1, limits::width},
     number_range{"intermediate_size", 1, limits::width},
-    number_range{"noise_size", 1, limits::width},
     number_range{"num_attention_heads", 1, limits::width},
     number_range{"num_key_value_heads", 1, limits::width},
     number_range{"num_encoder_layers", 1, limits::layers},
     number_range{"num_decoder_layers", 1, limits::layers},
     number_range{"num_hidden_layers", 1, limits::layers},
-    number_range{"num_mlp_layers", 1, limits::layers},
-    number_range{"num_samples", 1, limits::samples},
-    number_range{"num_target_samples", 1, limits::targets},
     number_range{"block_tokens", 1, limits::block_tokens},
     number_range{"max_position_embeddings", 1, limits::text_tokens},
     number_range{"ae_dropout", 0, 0.99},
     number_range{"kl_clamp", 0, limits::weight},
     number_range{"kl_weight", 0, limits::weight},
     number_range{"posterior_std", 0, 1e39},  // as training found it, in float
-    number_range{"beta", 0, 2, true},
     number_range{"rope_theta", 1, 1e12},
     number_range{"rms_norm_eps", 0, 1},
     number_range{"initializer_range", 0, 1000},

@@ -25,7 +25,7 @@ namespace calm {
 struct stored_model {
     std::string directory;                                 // as it was asked for
     model_description description;                         // its config.json
-    configuration sizes = {};                              // of an autoencoder, sizes.autoencoder alone counts
+    configuration<any_head> sizes = {};                    // of an autoencoder, sizes.autoencoder alone counts
     std::shared_ptr<stored_weights const> weights = {};    // of a model that was read, never nullptr
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
 
@@ -35,14 +35,6 @@ struct stored_model {
 };
 
 namespace detail {
-
-constexpr std::string_view name_of(head_kind head) {
-    switch (head) {
-    case head_kind::energy:
-        return "energy";
-    }
-    return "";
-}
 
 constexpr std::string_view name_of(input_kind input) {
     constexpr std::array<std::string_view, 3> names{"tokens", "latents", "both"};
@@ -85,15 +77,13 @@ template <class A, class B, class Own, class F> void visit_sizes(A& a, B& b, Own
     f("num_encoder_layers", a.num_encoder_layers, b_own.num_encoder_layers);
     f("num_decoder_layers", a.num_decoder_layers, b_own.num_decoder_layers);
 }
-// The same for every size of a language model, the autoencoder's apart.
+// The same for every size of a language model, the autoencoder's and the head's apart.
 template <class A, class B, class F> void visit_sizes(A& a, B& b, F const& f) {
     f("hidden_size", a.hidden_size, b.hidden_size);
     f("intermediate_size", a.intermediate_size, b.intermediate_size);
     f("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
     f("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
     f("num_key_value_heads", a.num_key_value_heads, b.num_key_value_heads);
-    f("num_mlp_layers", a.num_mlp_layers, b.num_mlp_layers);
-    f("noise_size", a.noise_size, b.noise_size);
 }
 inline constexpr auto copy_size = [](std::string_view, index_t& to, index_t from) { to = from; };
 
@@ -104,12 +94,13 @@ inline autoencoder_description described_autoencoder(model_description const& d)
 }
 
 // What a config.json says of sizes.
-inline configuration described_sizes(model_description const& d) {
-    configuration c;
+inline configuration<any_head> described_sizes(model_description const& d) {
+    configuration<any_head> c;
     auto const own = described_autoencoder(d);
     c.autoencoder.vocab_size = d.vocab_size;
     visit_sizes(c.autoencoder, d, own, copy_size);
     visit_sizes(c, d, copy_size);
+    c.head = d.head;
     if (d.calm)
         for (auto const kind : {input_kind::latents, input_kind::both})
             if (name_of(kind) == d.calm->input) c.input = kind;
@@ -122,12 +113,19 @@ public:
     void compare(std::string_view key, auto const& expected, auto const& found) {
         if (expected != found) add(key, text(expected), text(found));
     }
+    void compare(std::string_view key, std::string const& expected, std::string const& found) {
+        if (expected != found) add(key, expected, found);
+    }
     void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
         visit_sizes(a, b, b, [this](auto... size) { compare(size...); });
     }
-    void compare(configuration const& a, configuration const& b) {
+    void compare(configuration<any_head> const& a, configuration<any_head> const& b) {
+        compare("head", a.head.name(), b.head.name());
         compare(a.autoencoder, b.autoencoder);
         visit_sizes(a, b, [this](auto... size) { compare(size...); });
+        for (auto const& size : a.head.sizes)
+            if (auto const* const found = b.head.sizes.find(size.field.key); a.head.facts == b.head.facts && found)
+                compare(size.field.key, text_of(size), text_of(*found));
         compare("input", name_of(a.input), name_of(b.input));
     }
     std::vector<std::string> lines;
@@ -159,15 +157,20 @@ inline std::vector<std::string> differences(autoencoder_configuration const& exp
     return list.lines;
 }
 // The same of a CALM.
-inline std::vector<std::string> differences(configuration const& expected, stored_model const& found) {
+inline std::vector<std::string> differences(configuration<any_head> const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", detail::name_of(model_kind::calm), detail::name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
-    list.compare("head", detail::name_of(expected.head), std::string_view(found.description.head));
     list.compare(expected, found.sizes);
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     list.compare("rope_theta", calm::rope_theta, found.description.rope_theta);
     return list.lines;
+}
+
+// The same of a CALM whose head is a type.
+template <generative_head Head>
+std::vector<std::string> differences(configuration<Head> const& expected, stored_model const& found) {
+    return differences(with_any_head(expected), found);
 }
 
 // Whether a configuration that is compiled can hold the stored model.

@@ -3,23 +3,25 @@
 // latent vector, and back. Patches are independent. Sizes: R patches, K tokens a patch, D hidden, L latent, V
 // vocabulary.
 
-#include <array>
 #include <optional>
 
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/variational.hpp"
 #include "calm/model/alike.hpp"
-#include "calm/model/block/tokens.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/tokens.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/stack.hpp"
 
 namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x))
 template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct feed_forward_layer {
     using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     rms_norm_layer<D, T, Backend> layernorm;  // acts on x
     swiglu<D, Inner, T, Backend> mlp;         // acts on what the norm gives
 
@@ -76,22 +78,27 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
-    // Layers on tokens, then as many on patches.
+    // Layers of either half of the encoder, and below of the decoder.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
-    // Layers on patches, then as many on tokens.
-    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);
+    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // see above
     using layer = feed_forward_layer<D, C.intermediate_size, T, Backend>;  // x + SwiGLU(RMSNorm(x))
+    using encoder_tokens = stack<layer, encoder_half>;                     // layers 0 .. of the encoder
+    using encoder_patches = stack<layer, encoder_half, encoder_half>;      // and those behind them
+    using decoder_patches = stack<layer, decoder_half>;                    // layers 0 .. of the decoder
+    using decoder_tokens = stack<layer, decoder_half, decoder_half>;       // and those behind them
     using latents = matrix_view<T, L, Backend>;                            // (R, L)
     using const_latents = matrix_view<T const, L, Backend>;                // (R, L)
     using token_view = vector_view<token_id const, dyn, Backend>;          // (R K), flat
 
     embedding<D, T, Backend> embed_tokens;                          // (V, D), tied with the decoder's projection
-    std::array<layer, 2 * encoder_half> encoder_layers;             // those on tokens first
+    encoder_tokens encoder_token_layers;                            // (R K, D)
+    encoder_patches encoder_patch_layers;                           // (R, D)
     linear<K * D, D, with_bias::yes, T, Backend> squeeze_layer;     // (R, K D) to (R, D)
     rms_norm_layer<D, T, Backend> encoder_norm;                     // (R, D)
     linear<D, 2 * L, with_bias::yes, T, Backend> hidden_to_latent;  // (R, D) to mean and log_std side by side
     linear<L, D, with_bias::yes, T, Backend> latent_to_hidden;      // (R, L) to (R, D)
-    std::array<layer, 2 * decoder_half> decoder_layers;             // those on patches first
+    decoder_patches decoder_patch_layers;                           // (R, D)
+    decoder_tokens decoder_token_layers;                            // (R K, D)
     linear<D, K * D, with_bias::yes, T, Backend> expand_layer;      // (R, D) to (R, K D)
     rms_norm_layer<D, T, Backend> decoder_norm;                     // (R K, D)
 
@@ -101,23 +108,24 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("encoder.embed_tokens", embed_tokens, visitor);
-        for (std::size_t i = 0; i < encoder_layers.size(); ++i)
-            visit_as("encoder.encoder_layers." + std::to_string(i), encoder_layers[i], visitor);
+        visit_as("encoder.encoder_layers", encoder_token_layers, visitor);
+        visit_as("encoder.encoder_layers", encoder_patch_layers, visitor);
         visit_as("encoder.squeeze_layer", squeeze_layer, visitor);
         visit_as("encoder.norm", encoder_norm, visitor);
         visit_as("encoder.hidden_to_latent", hidden_to_latent, visitor);
         visit_as("decoder.latent_to_hidden", latent_to_hidden, visitor);
-        for (std::size_t i = 0; i < decoder_layers.size(); ++i)
-            visit_as("decoder.decoder_layers." + std::to_string(i), decoder_layers[i], visitor);
+        visit_as("decoder.decoder_layers", decoder_patch_layers, visitor);
+        visit_as("decoder.decoder_layers", decoder_token_layers, visitor);
         visit_as("decoder.expand_layer", expand_layer, visitor);
         visit_as("decoder.norm", decoder_norm, visitor);
     }
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        vector_view<token_id, dyn, Backend> places;                  // (R K): which of the distinct ids stands there
-        typename embedding<D, T, Backend>::saved embedded;           // y: (U, D)
-        std::array<typename layer::saved, 2 * encoder_half> layers;  // y: (U, D), then (R, D)
+        vector_view<token_id, dyn, Backend> places;         // (R K): which of the distinct ids stands there
+        typename embedding<D, T, Backend>::saved embedded;  // y: (U, D)
+        typename encoder_tokens::saved token_layers;        // y: (U, D)
+        typename encoder_patches::saved patch_layers;       // y: (R, D)
         typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;  // y: (R, D)
         typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R, D)
         latents mean;                                                           // (R, L)
@@ -133,15 +141,12 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         encoded s{};
         s.places = ctx.saved.template take<token_id>(tokens.extents());
         s.embedded = embed_tokens.forward(ctx, distinct_rows(ctx, tokens, vocabulary(), s.places));
-        matrix_view<T, D, Backend> x = s.embedded.y;  // (U, D)
-        for (std::size_t i = 0; i < encoder_half; ++i) x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
+        s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);
         auto const every = ctx.saved.template take<T>(extents<dyn, D>(tokens.size()));  // (R K, D)
-        gather_rows(ctx, every, matrix_view<T const, D, Backend>(x), token_view(s.places));
+        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), token_view(s.places));
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
-        x = s.squeezed.y;  // (R, D)
-        for (std::size_t i = encoder_half; i < 2 * encoder_half; ++i)
-            x = (s.layers[i] = encoder_layers[i].forward(ctx, x)).y;
-        s.norm = encoder_norm.forward(ctx, x);
+        s.patch_layers = encoder_patch_layers.forward(ctx, s.squeezed.y);
+        s.norm = encoder_norm.forward(ctx, s.patch_layers.y);
         s.mean = ctx.saved.template take<T>(extents<dyn, L>(patches));
         s.log_std = ctx.saved.template take<T>(extents<dyn, L>(patches));
         hidden_to_latent.template apply_part<0, L>(ctx, s.mean, s.norm.y);
@@ -152,8 +157,9 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     // What decode_backward needs, the result in y; views of ctx.saved's memory.
     struct decoded {
         typename linear<L, D, with_bias::yes, T, Backend>::saved hidden;        // y: (R, D)
-        std::array<typename layer::saved, 2 * decoder_half> layers;             // y: (R, D), then (R K, D)
+        typename decoder_patches::saved patch_layers;                           // y: (R, D)
         typename linear<D, K * D, with_bias::yes, T, Backend>::saved expanded;  // y: (R, K D)
+        typename decoder_tokens::saved token_layers;                            // y: (R K, D)
         typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R K, D)
         matrix_view<T, D, Backend> y;                                           // (R K, D): logits are y E^T
     };
@@ -212,9 +218,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto const shown = ctx.saved.template take<token_id>(tokens.extents());
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
         auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        detail::run_tokens(ctx, detail::hide_tokens{shown.data(), tokens.data(), tokens.size(),
-                                                    ctx.random(stream::token_mask),
-                                                    static_cast<std::uint64_t>(first * K), rate});
+        hide_tokens(ctx, shown, tokens, ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K), rate);
         fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
         fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
                             static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));
@@ -262,17 +266,14 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
                          latents const& dz) {
         arena_scope const scope(ctx.scratch);
         index_t const tokens = dy.extent(0);
-        auto da = ctx.scratch.template take<T>(extents<dyn, D>(tokens));
-        auto db = ctx.scratch.template take<T>(extents<dyn, D>(tokens));
+        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(tokens));       // (R K, D)
+        auto const dtokens = ctx.scratch.template take<T>(extents<dyn, D>(tokens));  // (R K, D)
         decoder_norm.backward(ctx, s.norm, dy, da);
-        for (std::size_t i = 2 * decoder_half; i-- > decoder_half; std::swap(da, db))
-            decoder_layers[i].backward(ctx, s.layers[i], da, db);
-        auto const wide = reshape(da, extents<dyn, K * D>(tokens / K));
-        auto dx = rows(db, 0, tokens / K);
-        auto dw = ctx.scratch.template take<T>(extents<dyn, D>(tokens / K));
-        expand_layer.backward(ctx, s.expanded, wide, dx);
-        for (std::size_t i = decoder_half; i-- > 0; std::swap(dx, dw))
-            decoder_layers[i].backward(ctx, s.layers[i], dx, dw);
+        decoder_token_layers.backward(ctx, s.token_layers, da, dtokens);
+        auto const dexpanded = rows(da, 0, tokens / K);                             // (R, D)
+        auto const dx = ctx.scratch.template take<T>(extents<dyn, D>(tokens / K));  // (R, D)
+        expand_layer.backward(ctx, s.expanded, reshape(dtokens, extents<dyn, K * D>(tokens / K)), dexpanded);
+        decoder_patch_layers.backward(ctx, s.patch_layers, dexpanded, dx);
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
     }
 
@@ -281,40 +282,35 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
                             const_latents const& dlog_std) {
         arena_scope const scope(ctx.scratch);
         index_t const patches = dmean.extent(0);
-        auto da = ctx.scratch.template take<T>(extents<dyn, D>(patches));
-        auto db = ctx.scratch.template take<T>(extents<dyn, D>(patches));
+        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(patches));  // (R, D)
+        auto const db = ctx.scratch.template take<T>(extents<dyn, D>(patches));  // (R, D)
         hidden_to_latent.template backward_part<0, L>(ctx, s.norm.y, dmean, da, into::overwrite);
         hidden_to_latent.template backward_part<L, L>(ctx, s.norm.y, dlog_std, da, into::accumulate);
         encoder_norm.backward(ctx, s.norm, da, db);
-        std::swap(da, db);
-        for (std::size_t i = 2 * encoder_half; i-- > encoder_half; std::swap(da, db))
-            encoder_layers[i].backward(ctx, s.layers[i], da, db);
+        encoder_patch_layers.backward(ctx, s.patch_layers, db, da);
         auto const wide = ctx.scratch.template take<T>(extents<dyn, K * D>(patches));
         squeeze_layer.backward(ctx, s.squeezed, da, wide);
-        auto dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
-        auto dw = ctx.scratch.template take<T>(s.embedded.y.extents());
+        auto const dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
+        auto const dw = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         fill(ctx, dx, T{});
         scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))),
                          token_view(s.places));
-        for (std::size_t i = encoder_half; i-- > 0; std::swap(dx, dw))
-            encoder_layers[i].backward(ctx, s.layers[i], dx, dw);
-        embed_tokens.backward(ctx, s.embedded, dx);
+        encoder_token_layers.backward(ctx, s.token_layers, dx, dw);
+        embed_tokens.backward(ctx, s.embedded, dw);
     }
 
 private:
     // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).
     matrix_view<T, D, Backend> decode_patches(context<Backend>& ctx, decoded& s, const_latents const& z) const {
         s.hidden = latent_to_hidden.forward(ctx, z);
-        matrix_view<T, D, Backend> x = s.hidden.y;  // (R, D)
-        for (std::size_t i = 0; i < decoder_half; ++i) x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
-        s.expanded = expand_layer.forward(ctx, x);
+        s.patch_layers = decoder_patch_layers.forward(ctx, s.hidden.y);
+        s.expanded = expand_layer.forward(ctx, s.patch_layers.y);
         return reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));
     }
     // The half that works on tokens, of any of these rows.
-    void decode_tokens_apart(context<Backend>& ctx, decoded& s, matrix_view<T, D, Backend> x) const {
-        for (std::size_t i = decoder_half; i < 2 * decoder_half; ++i)
-            x = (s.layers[i] = decoder_layers[i].forward(ctx, x)).y;
-        s.norm = decoder_norm.forward(ctx, x);
+    void decode_tokens_apart(context<Backend>& ctx, decoded& s, matrix_view<T, D, Backend> const& x) const {
+        s.token_layers = decoder_token_layers.forward(ctx, x);
+        s.norm = decoder_norm.forward(ctx, s.token_layers.y);
         s.y = s.norm.y;
     }
 };

@@ -2,7 +2,6 @@
 // CALM's backbone (Input of the backbone, attention in docs/mathematics.md; Touvron et al. 2023): K token embeddings a
 // patch, compressed to one vector, then a Llama stack over patches. Sizes: B sequences, P patches, R = B P rows.
 
-#include <array>
 #include <span>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/stack.hpp"
 
 namespace calm {
 
@@ -21,6 +21,8 @@ inline constexpr double rope_theta = 10000.0;  // base of the rotary angles, as 
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu>
 struct transformer_block {
     using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     using attention_type = attention<D, Heads, KvHeads, T, Backend>;  // rotary, causal
     using norm_type = rms_norm_layer<D, T, Backend>;                  // of rows of D
     using mlp_type = swiglu<D, Inner, T, Backend>;                    // with Inner numbers between
@@ -81,7 +83,7 @@ struct transformer_block {
 };
 
 // Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
-template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct backbone {
+template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct backbone {
     static_assert(check::sizes_are_positive(C), "calm::backbone: every size of the configuration must be positive");
     static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C),
@@ -101,7 +103,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
     template <index_t Width>
     using projection_of = chain<linear<Width, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
-                                linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm<D, T, Backend>>;
+                                linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm_layer<D, T, Backend>>;
     using projection = projection_of<K * D>;                       // of a patch's K embeddings
     using latent_projection = projection_of<L>;                    // of a patch's latent vector
     using token_view = vector_view<token_id const, dyn, Backend>;  // (R K), flat
@@ -143,7 +145,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     embedding<D, T, Backend> embed_tokens;  // (V, D)
     projection embed_proj;                  // (R, K D) to (R, D)
     latent_projection latent_proj;          // added to the tokens' where both are read
-    std::array<block, depth> layers;        // the stack, in order
+    stack<block, depth> layers;             // in order
     rms_norm_layer<D, T, Backend> norm;     // of the last block's y
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
@@ -153,7 +155,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
         typename embedding<D, T, Backend>::saved embedded;   // y: (R K, D)
         typename projection::saved projected;                // y: (R, D)
         typename latent_projection::saved latents;           // y: (R, D)
-        std::array<typename block::saved, depth> layers;     // y: (R, D)
+        typename stack<block, depth>::saved layers;          // y: (R, D)
         typename rms_norm_layer<D, T, Backend>::saved norm;  // y: (R, D), the result
         hidden_view y;                                       // (R, D): position p has seen patches 0 .. p
     };
@@ -162,9 +164,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // whole patches or patches no whole sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
-        hidden_view x = project(ctx, read, s);
-        for (std::size_t i = 0; i < depth; ++i) x = (s.layers[i] = layers[i].forward(ctx, x, positions)).y;
-        s.norm = norm.forward(ctx, x);
+        s.layers = layers.forward(ctx, project(ctx, read, s), positions);
+        s.norm = norm.forward(ctx, s.layers.y);
         s.y = s.norm.y;
         return s;
     }
@@ -178,10 +179,10 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // latents: the autoencoder is frozen.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.scratch);
-        auto da = ctx.scratch.template take<T>(dy.extents());
-        auto db = ctx.scratch.template take<T>(dy.extents());
-        norm.backward(ctx, s.norm, dy, da);
-        for (std::size_t i = depth; i-- > 0; std::swap(da, db)) layers[i].backward(ctx, s.layers[i], da, db);
+        auto const dlayers = ctx.scratch.template take<T>(dy.extents());
+        auto const da = ctx.scratch.template take<T>(dy.extents());
+        norm.backward(ctx, s.norm, dy, dlayers);
+        layers.backward(ctx, s.layers, dlayers, da);
         if constexpr (reads_tokens) {
             auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
             embed_proj.backward(ctx, s.projected, da, dembedded);
@@ -204,9 +205,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // in the cache; the S sequences are named once each. In ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
         saved s{};
-        hidden_view x = project(ctx, read, s);
-        for (std::size_t i = 0; i < depth; ++i) x = layers[i].extend(ctx, x, c.layers[i], sequences);
-        return norm.forward(ctx, x).y;
+        return norm.forward(ctx, layers.extend(ctx, project(ctx, read, s), c.layers, sequences)).y;
     }
     // The same for every sequence of the cache: tokens (B, T, K).
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {
@@ -217,7 +216,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct b
     // does latent_proj where it is used.
     template <class Visitor> void visit(Visitor& visitor) {
         if constexpr (reads_tokens) visit_as("transformer.embed_tokens", embed_tokens, visitor);
-        for (std::size_t i = 0; i < depth; ++i) visit_as("transformer.layers." + std::to_string(i), layers[i], visitor);
+        visit_as("transformer.layers", layers, visitor);
         visit_as("transformer.norm", norm, visitor);
         if constexpr (reads_tokens) visit_as("embed_proj", embed_proj, visitor);
         if constexpr (reads_latents) visit_as("latent_proj", latent_proj, visitor);

@@ -1,6 +1,6 @@
 #pragma once
-// The language model: frozen autoencoder, backbone, generative head. Another head is another type with the same members
-// as energy_head; nothing here changes. Sizes: B sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
+// The language model: frozen autoencoder, backbone, generative head, which the configuration's head names. Sizes: B
+// sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
 
 #include <cmath>
 #include <span>
@@ -12,18 +12,9 @@
 
 namespace calm {
 
-// The head type of a configuration's head_kind, as `type`.
-template <configuration C, class T, class Backend> struct chosen_head;
-// That of head_kind::energy.
-template <configuration C, class T, class Backend>
-requires(C.head == head_kind::energy) struct chosen_head<C, T, Backend> {
-    using type = energy_head<C, T, Backend>;  // the head
-};
-
 // CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
-template <configuration C, class T = scalar_of<C>, class Backend = cpu,
-          class Head = typename chosen_head<C, T, Backend>::type>
-struct calm_model {
+template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct calm_model {
+    static_assert(generative_head<decltype(C.head)>, "calm: the head of a configuration has to be a generative_head");
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
@@ -31,14 +22,15 @@ struct calm_model {
     using backend = Backend;
     using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;  // frozen here, trained on its own before
     using backbone_type = backbone<C, T, Backend>;                    // patches to hidden states
-    using head_type = Head;                                           // hidden states to samples of the next latent
-    using objective = typename Head::objective;                       // what a recipe may set of the head's loss
+    using head = decltype(C.head);                                    // the head's sizes and names
+    using head_type = typename head::template layer<C, T, Backend>;   // hidden states to samples of the next latent
+    using objective = typename head::objective;                       // what a recipe may set of the head's loss
     using token_view = vector_view<token_id const, dyn, Backend>;     // ids, flat
     using hidden_view = matrix_view<T, D, Backend>;                   // (R, D)
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone
-    Head generative_head;       // samples and scores the next latent
+    head_type generator;        // the head: samples and scores the next latent
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
@@ -48,7 +40,7 @@ struct calm_model {
     // What is trained, under the published names.
     template <class Visitor> void visit(Visitor& visitor) {
         transformer.visit(visitor);
-        visit_as("mlp_generator", generative_head, visitor);
+        visit_as("mlp_generator", generator, visitor);
     }
     // The frozen autoencoder, as it stands in a checkpoint of the language model.
     template <class Visitor> void visit_autoencoder(Visitor& visitor) { visit_as("ae_model", ae_model, visitor); }
@@ -69,8 +61,7 @@ struct calm_model {
         index_t const sequences = tokens.size() / (patches * K);
         auto const inputs = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
         auto const labels = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
-        detail::run_tokens(
-            ctx, detail::shift_tokens{inputs.data(), labels.data(), tokens.data(), inputs.size(), patches * K, K});
+        shift_tokens(ctx, inputs, labels, tokens, patches * K, K);
         return {inputs, labels};
     }
 
@@ -91,8 +82,8 @@ struct calm_model {
                              index_t first = 0, double weight = 1) {
         return train(ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
             auto const positions = static_cast<double>(hidden.extent(0));
-            return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
-                                                     weight / positions) /
+            return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
+                                               weight / positions) /
                    positions;
         });
     }
@@ -116,7 +107,7 @@ struct calm_model {
                     objective const& o, index_t first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
-        return generative_head.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
+        return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
     }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
@@ -131,9 +122,8 @@ struct calm_model {
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, 0, n * samples);
-            generative_head.sample(ctx, zr, rows(hidden, r0, n),
-                                   places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)),
-                                   noise_scale);
+            generator.sample(ctx, zr, rows(hidden, r0, n),
+                             places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
             require_finite(ctx, zr);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
         }
@@ -157,8 +147,8 @@ struct calm_model {
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, r0 * samples, n * samples);
-            generative_head.sample(ctx, zr, rows(hidden, r0, n),
-                                   places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
+            generator.sample(ctx, zr, rows(hidden, r0, n),
+                             places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
             require_finite(ctx, zr);
             ae_model.decode_alike(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, groups);
         }

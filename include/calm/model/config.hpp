@@ -2,12 +2,17 @@
 // A configuration is one constexpr value and a template argument of the models: patch size K, latent size L, widths,
 // depths, head and precision. Vocabulary, batch, length, N, M, beta and rates are run-time values and stay out of it.
 
+#include <type_traits>
+#include <utility>
+
+#include "calm/model/head.hpp"
 #include "calm/tensor/extents.hpp"
 
 namespace calm {
 
-// Which generative head: energy is CALM's default.
-enum class head_kind { energy };
+// The default head, CALM's own (heads/energy.hpp).
+struct energy;
+
 // The type of a model's numbers: fp32 is float, fp64 double.
 enum class precision { fp32, fp64 };
 // What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
@@ -27,22 +32,40 @@ struct autoencoder_configuration {
 };
 
 // Autoencoder, backbone and head, with the names of the published config.json; all sizes positive;
-// docs/configurations.md says what to choose.
-struct configuration {
+// docs/configurations.md says what to choose. Another head is another type: configuration<flow>.
+template <class Head = energy> struct configuration {
     autoencoder_configuration autoencoder;              // patch size K and latent size L stand here
     index_t hidden_size = 768;                          // D of backbone and head
     index_t intermediate_size = 2048;                   // inner width of the blocks' SwiGLU
     index_t num_hidden_layers = 12;                     // blocks of the backbone
     index_t num_attention_heads = 12;                   // divides hidden_size into even heads
     index_t num_key_value_heads = 12;                   // divides num_attention_heads
-    index_t num_mlp_layers = 4;                         // blocks of the energy head
-    index_t noise_size = 64;                            // S, numbers of a sample's noise
-    head_kind head = head_kind::energy;                 // decides the default head type
+    Head head = {};                                     // its type is the head, its members are the head's sizes
     calm::precision precision = calm::precision::fp32;  // decides the default scalar type
     input_kind input = input_kind::tokens;              // what the backbone reads of a patch
 
-    friend constexpr bool operator==(configuration const&, configuration const&) = default;
+    friend bool operator==(configuration const&, configuration const&) = default;  // constexpr where the head's is
 };
+
+namespace detail {
+template <class T> inline constexpr bool is_configuration = false;
+template <class Head> inline constexpr bool is_configuration<configuration<Head>> = true;
+}  // namespace detail
+
+// The type of a configuration of any head: models are templates of `model_configuration auto C`.
+template <class T>
+concept model_configuration = detail::is_configuration<std::remove_cv_t<T>>;
+
+// The same configuration with another head.
+template <class Head, class Former> constexpr configuration<Head> with_head(configuration<Former> const& c, Head head) {
+    return {c.autoencoder,       c.hidden_size,         c.intermediate_size,
+            c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads,
+            std::move(head),     c.precision,           c.input};
+}
+// A configuration whose head is known at run time only, as that of a stored model.
+template <class Head> configuration<any_head> with_any_head(configuration<Head> const& c) {
+    return with_head(c, any_head(c.head));
+}
 
 // The named checks of a configuration: models assert each with a sentence.
 namespace check {
@@ -55,22 +78,30 @@ constexpr bool sizes_are_positive(autoencoder_configuration const& c) {
     return c.patch_size > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.latent_size > 0 &&
            c.num_encoder_layers > 0 && c.num_decoder_layers > 0;
 }
-// Those of the autoencoder too.
-constexpr bool sizes_are_positive(configuration const& c) {
+// Of a head: every number is one that its field allows.
+template <generative_head Head> constexpr bool sizes_are_allowed(Head const& head) {
+    bool all = true;
+    Head::visit_fields(head, [&](head_field const& field, auto const& member) {
+        all = all && field_value{field, static_cast<double>(member)}.is_allowed();
+    });
+    return all;
+}
+// Those of the autoencoder and of the head too.
+template <class Head> constexpr bool sizes_are_positive(configuration<Head> const& c) {
     return sizes_are_positive(c.autoencoder) && c.hidden_size > 0 && c.intermediate_size > 0 &&
-           c.num_hidden_layers > 0 && c.num_attention_heads > 0 && c.num_key_value_heads > 0 && c.num_mlp_layers > 0 &&
-           c.noise_size > 0;
+           c.num_hidden_layers > 0 && c.num_attention_heads > 0 && c.num_key_value_heads > 0 &&
+           sizes_are_allowed(c.head);
 }
 // num_attention_heads divides hidden_size.
-constexpr bool heads_divide_width(configuration const& c) {
+template <class Head> constexpr bool heads_divide_width(configuration<Head> const& c) {
     return c.hidden_size % c.num_attention_heads == 0;
 }
 // num_key_value_heads divides num_attention_heads.
-constexpr bool key_value_heads_divide_heads(configuration const& c) {
+template <class Head> constexpr bool key_value_heads_divide_heads(configuration<Head> const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
 // hidden_size / num_attention_heads is even, as rotary embeddings need it.
-constexpr bool head_size_is_even(configuration const& c) {
+template <class Head> constexpr bool head_size_is_even(configuration<Head> const& c) {
     return c.hidden_size / c.num_attention_heads % 2 == 0;
 }
 }  // namespace check
@@ -81,6 +112,6 @@ template <> struct scalar_of<precision::fp64> { using type = double; };
 }  // namespace detail
 
 // float or double, as the configuration's precision says.
-template <configuration C> using scalar_of = typename detail::scalar_of<C.precision>::type;
+template <model_configuration auto C> using scalar_of = typename detail::scalar_of<C.precision>::type;
 
 }  // namespace calm

@@ -47,7 +47,7 @@ constexpr double decoder(autoencoder_configuration const& c, index_t V) {
 }
 // Without the encoder, which reads every patch once more where latents are read. `attended`: to how many positions a
 // position attends on average.
-constexpr double backbone(configuration const& c, double attended) {
+template <class Head> constexpr double backbone(configuration<Head> const& c, double attended) {
     index_t const D = c.hidden_size;
     index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
     double const layer =
@@ -57,14 +57,9 @@ constexpr double backbone(configuration const& c, double attended) {
     return (c.input != input_kind::latents ? tokens : 0) + (c.input != input_kind::tokens ? latents : 0) +
            static_cast<double>(c.num_hidden_layers) * layer;
 }
-// The energy head: what depends on the position alone, and one sample (CALM, appendix on the generative head).
-constexpr double head_shared(configuration const& c) {
-    return product(1 + c.num_mlp_layers, c.hidden_size, c.hidden_size);
-}
-// One sample's part of the energy head.
-constexpr double head_sample(configuration const& c) {
-    return product(1, c.noise_size, c.hidden_size) + product(5 * c.num_mlp_layers + 1, c.hidden_size, c.hidden_size) +
-           product(1, c.hidden_size, c.autoencoder.latent_size);
+// The head's (CALM, appendix on the generative head).
+template <class Head> constexpr head_flops head(configuration<Head> const& c) {
+    return c.head.flops(c.hidden_size, c.autoencoder.latent_size);
 }
 
 // ---- a training step, a patch: backward costs twice forward
@@ -74,21 +69,26 @@ inline double train_autoencoder(autoencoder_configuration const& c, index_t V, i
     return 3 * (encoder_at_once(c, V, patches) + decoder(c, V));
 }
 // Of `sequences` sequences of P positions at once, with N samples a position; the frozen encoder runs forward only.
-inline double train_calm(configuration const& c, index_t V, index_t sequences, index_t P, index_t N) {
+template <class Head>
+double train_calm(configuration<Head> const& c, index_t V, index_t sequences, index_t P, index_t N) {
+    auto const of_head = head(c);
     return (c.input != input_kind::tokens ? 2 : 1) * encoder_at_once(c.autoencoder, V, sequences * P) +
-           3 * (backbone(c, static_cast<double>(P + 1) / 2) + head_shared(c) + static_cast<double>(N) * head_sample(c));
+           3 * (backbone(c, static_cast<double>(P + 1) / 2) + of_head.shared +
+                static_cast<double>(N) * of_head.trained);
 }
 
 // A token of blocks of so many, of which the patches but the last are positions with a loss.
-inline double train_calm_a_token(configuration const& c, index_t V, index_t sequences, index_t block, index_t N) {
+template <class Head>
+double train_calm_a_token(configuration<Head> const& c, index_t V, index_t sequences, index_t block, index_t N) {
     index_t const P = block / c.autoencoder.patch_size;
     return train_calm(c, V, sequences, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
 }
 
 // ---- generation, a patch with so many draws, after `past` positions
 
-constexpr double generate(configuration const& c, index_t V, double past, double draws) {
-    return backbone(c, past + 1) + head_shared(c) + draws * (head_sample(c) + decoder(c.autoencoder, V));
+template <class Head> constexpr double generate(configuration<Head> const& c, index_t V, double past, double draws) {
+    auto const of_head = head(c);
+    return backbone(c, past + 1) + of_head.shared + draws * (of_head.drawn + decoder(c.autoencoder, V));
 }
 
 }  // namespace flops

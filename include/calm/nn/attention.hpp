@@ -5,22 +5,9 @@
 
 #include "calm/nn/kv_cache.hpp"
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/block/attention.hpp"
-#include "calm/tensor/block/rotate.hpp"
-#ifndef __CUDACC__  // Eigen stays out of nvcc
-#include "calm/tensor/cpu/attention.hpp"
-#endif
+#include "calm/tensor/attention.hpp"
 
 namespace calm {
-
-// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
-// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient.
-template <class T, index_t Width, class Backend>
-void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, index_t head_size, index_t period,
-            index_t first, double theta, double direction = 1) {
-    detail::run_rotate(ctx, x.data(),
-                       detail::rotation{x.extent(0), x.extent(1), head_size, period, first, theta, direction});
-}
 
 // Causal attention of rows of D with Heads query heads and KvHeads key and value heads, each of which serves Heads /
 // KvHeads query heads: y = softmax(q k^T / sqrt(head_size)) v W_o, rotary by the position in the sequence. No biases.
@@ -60,8 +47,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        detail::run_attention(ctx, shape(rows, positions), mixed.data(), lse.data(), q.y.data(), k.y.data(),
-                              v.y.data());
+        causal_attention(ctx, mixed, lse, q.y, k.y, v.y, positions, head_size);
         auto const o = o_proj.forward(ctx, mixed);
         return {positions, q, k, v, o, lse, o.y};
     }
@@ -76,8 +62,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         auto const dk = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         auto const dv = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         o_proj.backward(ctx, s.o, dy, dmixed);
-        detail::run_attention_back(ctx, shape(rows, s.positions), dq.data(), dk.data(), dv.data(), dmixed.data(),
-                                   s.o.x.data(), s.lse.data(), s.q.y.data(), s.k.y.data(), s.v.y.data());
+        causal_attention_back(ctx, dq, dk, dv, dmixed, s.o.x, s.lse, s.q.y, s.k.y, s.v.y, s.positions, head_size);
         rotate(ctx, dq, head_size, s.positions, 0, theta, -1);
         rotate(ctx, dk, head_size, s.positions, 0, theta, -1);
         q_proj.backward(ctx, s.q, dq, dx);
@@ -106,14 +91,12 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
             auto const keys = rows(k.y, i * fresh, fresh);
             rotate(ctx, rows(q.y, i * fresh, fresh), head_size, fresh, cache.length(b), theta);
             rotate(ctx, keys, head_size, fresh, cache.length(b), theta);
-            cache.append(ctx, b, keys.data(), rows(v.y, i * fresh, fresh).data(), fresh);
+            cache.append(ctx, b, keys, rows(v.y, i * fresh, fresh));
         }
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        detail::attention_shape const a{count,     fresh, 0,         Heads,    KvHeads,
-                                        head_size, D,     fresh * D, kv_width, cache.room() * kv_width};
-        detail::run_cached_attention(ctx, a, sequences, std::span<index_t const>(cache.lengths), mixed.data(),
-                                     lse.data(), q.y.data(), cache.keys.data(), cache.values.data());
+        cached_attention(ctx, mixed, lse, q.y, cache.keys.view(), cache.values.view(), sequences,
+                         std::span<index_t const>(cache.lengths), head_size);
         return o_proj.forward(ctx, mixed).y;
     }
     // The same for every sequence of the cache: x is rows (B, T).
@@ -127,15 +110,6 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
         visit_as("k_proj", k_proj, visitor);
         visit_as("v_proj", v_proj, visitor);
         visit_as("o_proj", o_proj, visitor);
-    }
-
-private:
-    static detail::attention_shape shape(index_t rows, index_t positions) {
-        require(positions > 0 && rows % positions == 0, errc::usage,
-                "calm::attention: expected rows of whole sequences of ", positions, " positions, found ", rows,
-                " rows");
-        return {rows / positions, positions, positions,     Heads,    KvHeads,
-                head_size,        D,         positions * D, kv_width, positions * kv_width};
     }
 };
 

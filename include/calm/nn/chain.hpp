@@ -9,6 +9,7 @@
 // and the sizes `inputs` and `outputs`.
 
 #include <tuple>
+#include <type_traits>
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/expr.hpp"
@@ -32,6 +33,27 @@ template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         differentiate(ctx, silu(wrt(s.x, dx)), dy);
+    }
+    template <class Visitor> void visit(Visitor&) {}
+};
+
+// y = max(x, 0), element by element; at 0 the slope is 0.
+template <index_t D, class T = float, class Backend = cpu> struct relu_layer {
+    using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+    struct saved {
+        matrix_view<T const, D, Backend> x;  // (R, D)
+        matrix_view<T, D, Backend> y;        // (R, D)
+    };
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+        saved const s{x, ctx.saved.template take<T>(x.extents())};
+        evaluate(ctx, s.y, maximum(0.0, x));
+        return s;
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        differentiate(ctx, maximum(0.0, wrt(s.x, dx)), dy);
     }
     template <class Visitor> void visit(Visitor&) {}
 };
@@ -67,6 +89,11 @@ template <class... Layers> struct chain {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, dx);
     }
+    // The same where nobody wants dx.
+    template <class Context, class DY> void backward_parameters(Context& ctx, saved const& s, DY const& dy) {
+        arena_scope const scope(ctx.scratch);
+        backward_from<depth - 1>(ctx, s, dy, unwanted{});
+    }
 
     template <class Visitor> void visit(Visitor& visitor) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -76,6 +103,7 @@ template <class... Layers> struct chain {
     }
 
 private:
+    struct unwanted {};
     template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
         static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
                       "calm::chain: the outputs of a layer must equal the inputs of the next");
@@ -90,7 +118,10 @@ private:
     template <std::size_t I, class Context, class DY, class DX>
     void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
         if constexpr (I == 0) {
-            std::get<0>(layers).backward(ctx, std::get<0>(s.all), dy, dx);
+            if constexpr (std::is_same_v<DX, unwanted>)
+                std::get<0>(layers).backward_parameters(ctx, std::get<0>(s.all), dy);
+            else
+                std::get<0>(layers).backward(ctx, std::get<0>(s.all), dy, dx);
         } else {
             constexpr index_t width = std::tuple_element_t<I, tuple>::inputs;
             auto const between = ctx.scratch.template take<scalar>(extents<dyn, width>(dy.extent(0)));

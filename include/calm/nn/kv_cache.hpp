@@ -15,8 +15,9 @@ namespace calm {
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
 // follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
 template <class T, index_t Width, class Backend = cpu> struct kv_cache {
-    using shape = extents<dyn, dyn, Width>;    // (B, room, Width)
-    static constexpr index_t least_room = 64;  // room at first, but at most the capacity
+    using shape = extents<dyn, dyn, Width>;                  // (B, room, Width)
+    using rows_read = matrix_view<T const, Width, Backend>;  // (count, Width)
+    static constexpr index_t least_room = 64;                // room at first, but at most the capacity
 
     tensor<T, shape, Backend> keys;    // (B, room, Width)
     tensor<T, shape, Backend> values;  // (B, room, Width)
@@ -54,28 +55,33 @@ template <class T, index_t Width, class Backend = cpu> struct kv_cache {
         for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
     }
 
-    // Adds `count` positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full, and
+    // Adds positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full, and
     // errc::memory.
-    void append(context<Backend> const& ctx, index_t sequence, T const* key, T const* value, index_t count) {
+    void append(context<Backend> const& ctx, index_t sequence, rows_read const& key, rows_read const& value) {
+        index_t const count = key.extent(0);
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
         auto const wanted = static_cast<std::uint64_t>(now) + static_cast<std::uint64_t>(count);
         require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
                 wanted, " were asked for; make it larger");
         if (count > room() - now) grow(ctx, std::max(now + count, std::min(capacity(), 2 * room())));
-        index_t const at = (sequence * room() + now) * Width;
-        detail::run_copy(ctx, keys.data() + at, key, count * Width);
-        detail::run_copy(ctx, values.data() + at, value, count * Width);
+        copy(ctx, positions_of(keys, sequence, now, count), key);
+        copy(ctx, positions_of(values, sequence, now, count), value);
         now += count;
     }
 
 private:
+    // Positions first .. first + count - 1 of a sequence.
+    static matrix_view<T, Width, Backend> positions_of(tensor<T, shape, Backend>& of, index_t sequence, index_t first,
+                                                       index_t count) {
+        return {of.data() + (sequence * of.extent(1) + first) * Width, extents<dyn, Width>(count)};
+    }
+
     void grow(context<Backend> const& ctx, index_t positions) {
         tensor<T, shape, Backend> more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
         for (index_t b = 0; b < sequences(); ++b) {
-            detail::run_copy(ctx, more_keys.data() + b * positions * Width, keys.data() + b * room() * Width,
-                             length(b) * Width);
-            detail::run_copy(ctx, more_values.data() + b * positions * Width, values.data() + b * room() * Width,
-                             length(b) * Width);
+            index_t const n = length(b);
+            copy(ctx, positions_of(more_keys, b, 0, n), positions_of(keys, b, 0, n));
+            copy(ctx, positions_of(more_values, b, 0, n), positions_of(values, b, 0, n));
         }
         keys = std::move(more_keys);
         values = std::move(more_values);

@@ -1,18 +1,10 @@
 #pragma once
-// Normalisation of rows. Statistics are saved, not the normalised rows.
+// Normalisation of rows with trained gains.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/block/norm.hpp"
-#include "calm/tensor/cpu/norm.hpp"
+#include "calm/tensor/norm.hpp"
 
 namespace calm {
-
-// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. Zhang and Sennrich 2019.
-template <class T, index_t D, class Backend>
-void rms_norm(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, vector_view<T, dyn, Backend> const& r,
-              matrix_view<T const, D, Backend> const& x, view<T const, extents<D>, Backend> const& w, double eps) {
-    detail::run_rms_norm(ctx, y.data(), r.data(), x.data(), w.data(), x.extent(0), x.extent(1), eps);
-}
 
 // rms_norm of rows of D with a trained gain.
 template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer {
@@ -39,15 +31,14 @@ template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer
 
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
-        detail::run_rms_norm_back(ctx, dx.data(), weight.gradient().data(), dy.data(), s.x.data(), weight.read().data(),
-                                  s.r.data(), s.x.extent(0), D);
+        rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
 };
 
-// y = (x - mean) / sqrt(variance + eps) * w + b over a row of D. Ba, Kiros and Hinton 2016.
-template <index_t D, class T = float, class Backend = cpu> struct layer_norm {
+// layer_norm of rows of D with a trained gain and bias.
+template <index_t D, class T = float, class Backend = cpu> struct layer_norm_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -67,20 +58,50 @@ template <index_t D, class T = float, class Backend = cpu> struct layer_norm {
         index_t const rows = x.extent(0);
         saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
                       ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
-        detail::run_layer_norm(ctx, s.y.data(), s.mean.data(), s.r.data(), x.data(), weight.read().data(),
-                               bias.read().data(), rows, D, eps);
+        layer_norm(ctx, s.y, s.mean, s.r, x, weight.read(), bias.read(), eps);
         return s;
     }
 
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
-        detail::run_layer_norm_back(ctx, dx.data(), weight.gradient().data(), bias.gradient().data(), dy.data(),
-                                    s.x.data(), weight.read().data(), s.mean.data(), s.r.data(), s.x.extent(0), D);
+        layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
         visitor("weight", weight);
         visitor("bias", bias);
+    }
+};
+
+// layer_norm without gain and bias: (x - mean) / sqrt(variance + eps) over a row of D. It has no parameters.
+template <index_t D, class T = float, class Backend = cpu> struct bare_layer_norm {
+    using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+    using saved = typename layer_norm_layer<D, T, Backend>::saved;  // what it has with a gain of 1 and a bias of 0
+
+    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+        arena_scope const scope(ctx.scratch);
+        return trivial(ctx).forward(ctx, x);
+    }
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx) {
+        arena_scope const scope(ctx.scratch);
+        trivial(ctx).backward(ctx, s, dy, dx);
+    }
+    template <class Visitor> void visit(Visitor&) {}
+
+private:
+    // With a gain of 1, a bias of 0 and gradients that nobody reads, in ctx.scratch.
+    static layer_norm_layer<D, T, Backend> trivial(context<Backend>& ctx) {
+        layer_norm_layer<D, T, Backend> norm;
+        for (auto* const p : {&norm.weight, &norm.bias}) {
+            p->value = ctx.scratch.template take<T>(extents<D>());
+            p->grad = ctx.scratch.template take<T>(extents<D>());
+            fill(ctx, p->value, p == &norm.weight ? T{1} : T{});
+            fill(ctx, p->grad, T{});
+        }
+        return norm;
     }
 };
 

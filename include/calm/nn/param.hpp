@@ -2,6 +2,7 @@
 // Parameters: a value, its gradient, a role. Models are aggregates of layers; `visit` names every parameter once, and
 // counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all walk it.
 
+#include <cmath>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -20,6 +21,7 @@ enum class role {
     bias,    // 0
     gain,    // 1
     output,  // a weight that starts at 0
+    xavier,  // a weight (out, in) uniform between -b and b, b = sqrt(6 / (in + out)); Glorot and Bengio 2010
 };
 
 // A trained tensor of a layer. It refers to memory that `allocate`, loading or a tensor of the caller's owns.
@@ -166,15 +168,30 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
     }
 }
 
+namespace detail {
+// Of a matrix (out, in).
+inline double xavier_bound(std::span<index_t const> shape) {
+    require(shape.size() == 2, errc::usage, "calm::initialise: expected a matrix where role::xavier is given, found ",
+            shape.size(), " dimensions");
+    return std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
+}
+}  // namespace detail
+
 // Fills every parameter as its role says, the initialisation of the published code; the draws follow from ctx.seed, and
 // the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
     std::uint64_t first = 0;
     for (auto const& p : parameters_of<Backend>(model)) {
         using T = typename std::remove_cvref_t<decltype(p)>::scalar;
-        if (p.starts == role::weight) {
-            fill_normal(ctx, p.value, key{ctx.seed, stream::initialise, 0}, first);
-            evaluate(ctx, p.value, p.value * 0.02);
+        if (p.starts == role::weight || p.starts == role::xavier) {
+            key const draws{ctx.seed, stream::initialise, 0};
+            if (p.starts == role::weight) {
+                fill_normal(ctx, p.value, draws, first);
+                evaluate(ctx, p.value, p.value * 0.02);
+            } else {
+                fill_uniform(ctx, p.value, draws, first, static_cast<T>(-0.5));
+                evaluate(ctx, p.value, p.value * (2 * detail::xavier_bound(p.shape)));
+            }
             first += static_cast<std::uint64_t>((p.value.size() + 3) / 4 * 4);
         } else {
             fill(ctx, p.value, p.starts == role::gain ? T{1} : T{});

@@ -10,22 +10,9 @@
 #include <string_view>
 
 #include "calm/tensor/error.hpp"
+#include "calm/tensor/number_text.hpp"
 
 namespace calm {
-
-namespace detail {
-
-// A number as short as it can be read back, or of six digits.
-inline std::string shortest(double value) {
-    char text[32];
-    return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
-inline std::string six_digits(double value) {
-    char text[32];
-    return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};
-}
-
-}  // namespace detail
 
 // The target is P(x)^(1/T), normalised. n is 1/T where that is an integer (to 1e-6), else 0.
 struct temperature {

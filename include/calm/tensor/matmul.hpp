@@ -1,10 +1,8 @@
 #pragma once
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
-#ifndef __CUDACC__  // Eigen stays out of nvcc
-#include "calm/tensor/cpu/gemm.hpp"
-#endif
 #include "calm/tensor/block/product.hpp"
+#include "calm/tensor/cpu/gemm.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {

@@ -66,10 +66,10 @@ inline std::vector<token_id> rows_to_draw(std::span<scored_block const> blocks, 
 template <class Model, class Backend> class brier_scoring {
 public:
     using T = typename Model::scalar;             // of the model's numbers
-    using objective = typename Model::objective;  // what the energy loss depends on
+    using objective = typename Model::objective;  // what the loss depends on
     static constexpr index_t K = Model::K;
 
-    // Without a table the references are not scored, without `loss` there is no energy loss.
+    // Without a table the references are not scored, without `loss` there is no loss.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
                   std::optional<objective> const& loss) :
         ctx_(ctx),
@@ -77,7 +77,7 @@ public:
         on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1) {}
 
     // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
-    // too, for the energy loss.
+    // too, for the loss.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> positions) {
         if (positions.empty() && settings_.positions > 0) return;
         tokens_.insert(tokens_.end(), block.begin(), block.end());
@@ -100,7 +100,7 @@ public:
         e.sampler = settings_.sampler.name();
         e.draws_a_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
-        if (loss_) e.energy_loss = energy_ / static_cast<double>(drawn_);
+        if (loss_) e.head_loss = loss_sum_ / static_cast<double>(drawn_);
         if (table_ == nullptr) return;
         e.unigram_brier = report_brier(std::span(&unigram_, 1)).brier;
         e.bigram_brier = report_brier(std::span(&bigram_, 1)).brier;
@@ -153,7 +153,7 @@ private:
             places.push_back(
                 {ctx_.random(stream::evaluation), number_of(block, ids[r] % (P_ - 1)) * settings_.samples});
         }
-        if (loss_) energy_ += model_.loss_sum(ctx_, hidden, labels, *loss_, drawn_);
+        if (loss_) loss_sum_ += model_.loss_sum(ctx_, hidden, labels, *loss_, drawn_);
         drawn_ += R;
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
@@ -211,7 +211,7 @@ private:
     std::vector<detail::scored_block> blocks_;  // that wait
     std::vector<brier_sequence> sequences_;     // of blocks with a scored position
     brier_sequence unigram_, bigram_;           // the references' scores at the same positions
-    double energy_ = 0;                         // of all that were drawn:
+    double loss_sum_ = 0;                       // of all that were drawn:
     index_t drawn_ = 0;                         // predictions
     sampled_together took_;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// How good a model is on text it has not seen: BrierLM beside its references, the energy loss, the autoencoder's
+// How good a model is on text it has not seen: BrierLM beside its references, the head's loss, the autoencoder's
 // accuracy (docs/mathematics.md). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
 
 #include <cstddef>
@@ -149,8 +149,8 @@ evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& mod
 // block; a block is a sequence of the jackknife. With fewer than 4 tokens a patch every sample goes on along its own
 // tokens (count_pairs). Prediction p of block b has number b (P - 1) + p in stream::evaluation, so results do not
 // depend on the batch, nor a score on what else is scored; its further patches draw at step 1. With settings.positions
-// so many predictions are scored, every subset equally likely, and as many patches by the autoencoder. The energy loss
-// is that of the objective given, and none without one (of a stored model, energy_objective_of says it): the mean over
+// so many predictions are scored, every subset equally likely, and as many patches by the autoencoder. The loss
+// is that of the objective given, and none without one (of a stored model, head_objective_of says it): the mean over
 // all predictions that are drawn, with the noise of training at step 0. The references are scored at the same
 // positions, where a table is given. Throws errc::config for blocks that are no whole patches, errc::data where nothing
 // can be scored, errc::tokenizer for ids of another vocabulary, and what the source throws.

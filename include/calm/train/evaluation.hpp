@@ -43,7 +43,7 @@ struct evaluation {
     std::optional<double> bigram_brier_lm;           // in 0 .. 100
     std::optional<brier_scores> optimal_brier;       // where the source is known
     std::optional<double> optimal_brier_lm;          // in 0 .. 100
-    std::optional<double> energy_loss;               // mean over all predictions, where an objective was given
+    std::optional<double> head_loss;                 // mean over all predictions, where an objective was given
     std::optional<double> token_accuracy;            // as autoencoder_evaluation
     std::optional<double> token_accuracy_posterior;  // as autoencoder_evaluation
     std::optional<double> posterior_std;             // as autoencoder_evaluation
@@ -92,7 +92,7 @@ inline std::string to_json(evaluation const& e) {
                              metric{"bigram_brier_lm", one(e.bigram_brier_lm)},
                              metric{"optimal_brier", four(e.optimal_brier)},
                              metric{"optimal_brier_lm", one(e.optimal_brier_lm)},
-                             metric{"energy_loss", one(e.energy_loss)},
+                             metric{"head_loss", one(e.head_loss)},
                              metric{"token_accuracy", one(e.token_accuracy)},
                              metric{"token_accuracy_posterior", one(e.token_accuracy_posterior)},
                              metric{"posterior_std", one(e.posterior_std)},
@@ -134,7 +134,7 @@ inline std::string to_table(evaluation const& e) {
     if (e.brier && e.draws_a_patch)
         say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
             *e.draws_a_patch, static_cast<long long>(e.capped));
-    if (e.energy_loss) say("energy loss %.5f\n", *e.energy_loss);
+    if (e.head_loss) say("loss of the head %.5f\n", *e.head_loss);
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
         say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
             static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,

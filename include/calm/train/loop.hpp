@@ -77,6 +77,11 @@ template <class Objective> struct calm_recipe : training_recipe {
     Objective objective;         // of the head's loss
 };
 
+// The same recipe with the objective of a head that is known.
+template <head_objective Objective> calm_recipe<Objective> with_objective(calm_recipe<any_objective> const& r) {
+    return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
+}
+
 // Bytes by kind, known before the first step; evaluation may ask for more saved activations and scratch.
 struct memory_plan {
     // One kind of memory.
@@ -335,9 +340,9 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
 // for whole blocks. Throws as train_autoencoder.
-template <configuration C, class T, class Head, token_source Source>
-void train_calm(context<cpu>& ctx, calm_model<C, T, cpu, Head>& model, Source&& source,
-                calm_recipe<typename Head::objective> const& recipe, training_callbacks const& tell = {}) {
+template <model_configuration auto C, class T, token_source Source>
+void train_calm(context<cpu>& ctx, calm_model<C, T>& model, Source&& source,
+                calm_recipe<typename calm_model<C, T>::objective> const& recipe, training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include "calm/io/file.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
+#include "calm/tensor/number_text.hpp"
 #include "calm/tensor/quoted.hpp"
 
 namespace calm {
@@ -34,12 +34,7 @@ struct metric {
 namespace detail {
 
 inline void append_json(std::string& line, double value) {
-    if (!std::isfinite(value)) {
-        line += "null";
-        return;
-    }
-    char digits[32];
-    line.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+    line += std::isfinite(value) ? shortest(value) : "null";
 }
 inline void append_json(std::string& line, index_t value) {
     line += std::to_string(value);

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "calm/nn/param.hpp"
-#include "calm/sample/temperature.hpp"
 #include "calm/tensor/elementwise.hpp"
+#include "calm/tensor/number_text.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "calm/tensor/number_text.hpp"
 #include "calm/tensor/quoted.hpp"
 #include "calm/train/loop.hpp"
-#include "calm/train/metrics.hpp"
 
 namespace calm {
 
@@ -29,11 +29,6 @@ struct recipe_difference {
 
 namespace detail {
 
-inline std::string shortest_text(double value) {
-    std::string text;
-    append_json(text, value);
-    return text;
-}
 inline std::string const* value_of(recipe_record const& record, std::string const& option) {
     auto const found =
         std::find_if(record.begin(), record.end(), [&](recipe_entry const& e) { return e.option == option; });
@@ -45,43 +40,47 @@ inline std::string const* value_of(recipe_record const& record, std::string cons
 // Adds what of a recipe the weights depend on. How long the run is counts only where its rate falls towards the end;
 // intervals and what is measured do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
-    using detail::shortest_text;
+    using detail::shortest;
     bool const cosine = r.schedule == rate_schedule::cosine;
     auto const& a = r.optimizer;
     to.push_back({"accumulation", std::to_string(r.accumulation)});
-    to.push_back({"rate", shortest_text(r.rate)});
+    to.push_back({"rate", shortest(r.rate)});
     to.push_back({"warmup", std::to_string(r.warmup)});
     to.push_back({"schedule", cosine ? "cosine" : "constant"});
     if (cosine) to.push_back({"steps", std::to_string(r.steps)});
-    to.push_back({"beta1", shortest_text(a.beta1)});
-    to.push_back({"beta2", shortest_text(a.beta2)});
-    to.push_back({"eps", shortest_text(a.eps)});
-    to.push_back({"weight-decay", shortest_text(a.weight_decay)});
-    to.push_back({"clip", shortest_text(a.clip)});
+    to.push_back({"beta1", shortest(a.beta1)});
+    to.push_back({"beta2", shortest(a.beta2)});
+    to.push_back({"eps", shortest(a.eps)});
+    to.push_back({"weight-decay", shortest(a.weight_decay)});
+    to.push_back({"clip", shortest(a.clip)});
 }
 
 // The settings of a recipe and of a seed.
 inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) {
-    using detail::shortest_text;
+    using detail::shortest;
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.batch_tokens)},
-                      {"kl-weight", shortest_text(r.objective.kl_weight)},
-                      {"kl-clamp", shortest_text(r.objective.kl_clamp)},
-                      {"dropout", shortest_text(r.objective.dropout)},
-                      {"random-patches", shortest_text(r.random_patches)}};
+                      {"kl-weight", shortest(r.objective.kl_weight)},
+                      {"kl-clamp", shortest(r.objective.kl_clamp)},
+                      {"dropout", shortest(r.objective.dropout)},
+                      {"random-patches", shortest(r.random_patches)}};
     record(all, r);
     return all;
 }
-// The same for a language model with the energy head.
-inline recipe_record record_of(calm_recipe<energy_objective> const& r, std::uint64_t seed) {
+// The same for a language model; of the head's objective all numbers count.
+inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},
-                      {"block", std::to_string(r.block_tokens)},
-                      {"samples", std::to_string(r.objective.samples)},
-                      {"targets", std::to_string(r.objective.targets)},
-                      {"beta", detail::shortest_text(r.objective.beta)}};
+                      {"block", std::to_string(r.block_tokens)}};
+    for (auto const& number : r.objective.fields)
+        all.push_back({"head-" + std::string(number.field.option), text_of(number)});
     record(all, r);
     return all;
+}
+
+// The same for a head that is known.
+template <head_objective Objective> recipe_record record_of(calm_recipe<Objective> const& r, std::uint64_t seed) {
+    return record_of(calm_recipe<any_objective>{r, r.sequences, r.block_tokens, r.objective}, seed);
 }
 
 // The settings of two runs that differ, in the order of the former, then what only the latter has.

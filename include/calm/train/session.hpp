@@ -29,7 +29,7 @@ template <class Model> void copy_parameters(Model& to, Model& from) {
 
 // The autoencoder of a configuration, initialised from the context's seed, ready for train_autoencoder. Throws
 // errc::memory.
-template <configuration C> auto make_autoencoder(context<> const& ctx, index_t vocabulary) {
+template <model_configuration auto C> auto make_autoencoder(context<> const& ctx, index_t vocabulary) {
     resident<typename calm_model<C>::autoencoder_type> made(vocabulary);
     initialise(ctx, made.model);
     return made;
@@ -37,7 +37,8 @@ template <configuration C> auto make_autoencoder(context<> const& ctx, index_t v
 
 // The language model of a configuration around a copy of its trained autoencoder, of which it takes the vocabulary;
 // backbone and head initialised from the context's seed, ready for train_calm. Throws errc::memory.
-template <configuration C> auto make_calm(context<> const& ctx, typename calm_model<C>::autoencoder_type& trained) {
+template <model_configuration auto C>
+auto make_calm(context<> const& ctx, typename calm_model<C>::autoencoder_type& trained) {
     resident<calm_model<C>> made(trained.vocabulary());
     copy_parameters(made.model.ae_model, trained);
     initialise(ctx, made.model);

@@ -5,80 +5,57 @@
 //
 // What depends on the hidden state alone is computed once a position, not N times.
 
-#include <array>
+#include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/flops.hpp"
 #include "calm/model/heads/noise.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/tensor/block/repeat.hpp"
+#include "calm/nn/stack.hpp"
+#include "calm/tensor/repeat.hpp"
 
 namespace calm {
-
-namespace detail {
-
-// x (R N, D) = y (R, D), every row N times.
-template <class T>
-void run_repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t positions, index_t samples, index_t width) {
-    ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
-        for (index_t i = begin * samples; i < end * samples; ++i)
-            std::copy_n(y + i / samples * width, width, x + i * width);
-    });
-}
-// y (R, D) = sums of N neighbouring rows of x (R N, D).
-template <class T>
-void run_sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t positions, index_t samples,
-                           index_t width) {
-    ctx.parallel_ranges(positions, 16, [&](index_t begin, index_t end) {
-        for (index_t r = begin; r < end; ++r) {
-            std::copy_n(x + r * samples * width, width, y + r * width);
-            for (index_t n = 1; n < samples; ++n) add_into(y + r * width, x + (r * samples + n) * width, width);
-        }
-    });
-}
-
-}  // namespace detail
 
 // x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
 template <index_t D, class T = float, class Backend = cpu> struct energy_block {
     using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    layer_norm<D, T, Backend> in_ln;  // LN of x
+    layer_norm_layer<D, T, Backend> in_ln;  // LN of x
     chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
           linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
           linear<D, 2 * D, with_bias::yes, T, Backend>>
         linears;                                         // W_0, SiLU, W_2, SiLU, W_4
     linear<D, D, with_bias::yes, T, Backend> down_proj;  // W_down
 
-    // Of forward, for backward; views of ctx.saved's memory, the result in out.
+    // Of forward, for backward; views of ctx.saved's memory.
     struct saved {
-        index_t samples;                                                // N samples a position
-        typename layer_norm<D, T, Backend>::saved norm;                 // y: (R N, D)
-        const_rows y;                                                   // (R, D)
+        typename layer_norm_layer<D, T, Backend>::saved norm;           // y: (R N, D)
+        const_rows part;                                                // (R, D), of a position
         rows_view a1;                                                   // (R N, D) before the first SiLU
         typename silu_layer<D, T, Backend>::saved s1;                   // y: (R N, D)
         typename linear<D, D, with_bias::yes, T, Backend>::saved l2;    // y: (R N, D)
         typename silu_layer<D, T, Backend>::saved s2;                   // y: (R N, D)
         rows_view gate, up;                                             // (R N, D)
         typename linear<D, D, with_bias::yes, T, Backend>::saved down;  // y: (R N, D), x added
-        rows_view out;                                                  // (R N, D)
+        rows_view y;                                                    // (R N, D), the result
     };
 
-    // out (R N, D) of x (R N, D), the samples, and y (R, D), the part of a position; N = rows of x / rows of y.
-    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& y) const {
-        index_t const positions = y.extent(0);
-        index_t const samples = positions > 0 ? x.extent(0) / positions : 0;
+    // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
+    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& part) const {
         auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
         auto const& w0 = linears.template layer<0>();
-        saved s{.samples = samples,
-                .norm = in_ln.forward(ctx, x),
-                .y = y,
+        saved s{.norm = in_ln.forward(ctx, x),
+                .part = part,
                 .a1 = take(),
                 .s1 = {},
                 .l2 = {},
@@ -86,12 +63,12 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
                 .gate = {},
                 .up = {},
                 .down = {},
-                .out = {}};
+                .y = {}};
         {
             arena_scope const scope(ctx.scratch);
-            auto const shared = ctx.scratch.template take<T>(y.extents());  // (R, D)
-            matmul(ctx, shared, y, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
-            detail::run_repeat_rows(ctx, s.a1.data(), shared.data(), positions, samples, D);
+            auto const shared = ctx.scratch.template take<T>(part.extents());  // (R, D)
+            matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
+            repeat_rows(ctx, s.a1, shared);
         }
         matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
         s.s1 = linears.template layer<1>().forward(ctx, s.a1);
@@ -105,17 +82,17 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
         evaluate(ctx, act, silu(s.gate) * s.up);
         s.down = down_proj.forward(ctx, act);
         evaluate(ctx, s.down.y, s.down.y + x);
-        s.out = s.down.y;
+        s.y = s.down.y;
         return s;
     }
 
-    // dx (R N, D) is overwritten, dy (R, D) accumulates. Consumes what was saved.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& dout, rows_view const& dx,
-                  rows_view const& dy) {
+    // From dy (R N, D): dx (R N, D) is overwritten, dpart (R, D) accumulates. Consumes what was saved.
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx,
+                  rows_view const& dpart) {
         arena_scope const scope(ctx.scratch);
-        auto const a = ctx.scratch.template take<T>(dout.extents());
-        auto const b = ctx.scratch.template take<T>(dout.extents());
-        down_proj.backward(ctx, s.down, dout, a);
+        auto const a = ctx.scratch.template take<T>(dy.extents());
+        auto const b = ctx.scratch.template take<T>(dy.extents());
+        down_proj.backward(ctx, s.down, dy, a);
         differentiate(ctx, silu(wrt(s.gate, s.gate)) * wrt(s.up, s.up), a);
         linears.template layer<4>().template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
         linears.template layer<4>().template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
@@ -123,15 +100,15 @@ template <index_t D, class T = float, class Backend = cpu> struct energy_block {
         linears.template layer<2>().backward(ctx, s.l2, b, a);
         linears.template layer<1>().backward(ctx, s.s1, a, a);  // of a1
         auto& w0 = linears.template layer<0>();
-        auto const dshared = ctx.scratch.template take<T>(dy.extents());  // (R, D)
-        detail::run_sum_repeated_rows(ctx, dshared.data(), a.data(), dy.extent(0), s.samples, D);
-        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.y, into::accumulate);
+        auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
+        sum_repeated_rows(ctx, dshared, a);
+        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(a), s.norm.y, into::accumulate);
         add_row_sums(ctx, w0.bias.gradient(), matrix_view<T const, D, Backend>(dshared));
-        matmul(ctx, dy, dshared, columns<D, D>(w0.weight.value), into::accumulate);
+        matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
         matmul(ctx, b, a, columns<0, D>(w0.weight.value));
         in_ln.backward(ctx, s.norm, b, dx);
-        evaluate(ctx, dx, dx + dout);
+        evaluate(ctx, dx, dx + dy);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -146,22 +123,75 @@ struct energy_objective {
     index_t samples = 8;    // N, at least 2 and at most limits::samples
     index_t targets = 100;  // M, at least 1 and at most limits::targets
     double beta = 1;        // in (0, 2)
+
+    // Names every number.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(head_field{.key = "num_samples",
+                           .what = "model samples a position, in the loss",
+                           .least = 2,
+                           .most = limits::samples,
+                           .option = "samples"},
+                self.samples);
+        visitor(head_field{.key = "num_target_samples",
+                           .what = "target samples a position, in the loss",
+                           .least = 1,
+                           .most = limits::targets,
+                           .published = false,
+                           .option = "targets"},
+                self.targets);
+        visitor(head_field{.key = "beta",
+                           .what = "exponent of the energy score",
+                           .least = 0,
+                           .most = 2,
+                           .without_ends = true,
+                           .option = "beta"},
+                self.beta);
+    }
+};
+
+template <model_configuration auto C, class T, class Backend> struct energy_head;
+
+// The energy head: its sizes, and its names.
+struct energy {
+    index_t num_mlp_layers = 4;  // blocks
+    index_t noise_size = 64;     // S, numbers of a sample's noise
+
+    static constexpr std::string_view name = "energy";                     // on command lines and in files
+    static constexpr std::string_view architecture = "EnergyTransformer";  // in files
+    using objective = energy_objective;                                    // N, M and beta
+    // The network.
+    template <model_configuration auto C, class T, class Backend> using layer = energy_head<C, T, Backend>;
+
+    // Of the products.
+    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
+        double const sample =
+            flops::product(1, noise_size, D) + flops::product(5 * num_mlp_layers + 1, D, D) + flops::product(1, D, L);
+        return {.shared = flops::product(1 + num_mlp_layers, D, D), .trained = sample, .drawn = sample};
+    }
+    // Names every size.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(
+            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            self.num_mlp_layers);
+        visitor(head_field{.key = "noise_size", .what = "noise", .least = 1, .most = limits::width}, self.noise_size);
+    }
+    friend constexpr bool operator==(energy const&, energy const&) = default;
 };
 
 // N samples of the next latent of each of R hidden states, and their energy score against the posterior: one pass, no
 // iteration. The last linear layer starts at zero, so all samples are equal at first.
-template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
+template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.noise_size;                                        // numbers of a sample's noise
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_mlp_layers);  // blocks
-    using objective = energy_objective;                                               // N, M and beta
-    using hidden_view = matrix_view<T const, D, Backend>;                             // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;                              // (R N, S)
-    using latents = matrix_view<T, L, Backend>;                                       // (R N, L)
-    using norm_type = layer_norm<D, T, Backend>;                                      // of rows of D
+    static constexpr index_t S = C.head.noise_size;  // numbers of a sample's noise
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
+    using objective = energy_objective;                                                    // N, M and beta
+    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;                                   // (R N, S)
+    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
+    using norm_type = layer_norm_layer<D, T, Backend>;                                     // of rows of D
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     struct final_layer_type {
@@ -175,25 +205,25 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         }
     };
 
-    linear<S, D, with_bias::yes, T, Backend> noise_embd;        // (R N, S) to (R N, D)
-    linear<D, D, with_bias::yes, T, Backend> hidden_embd;       // (R, D) to (R, D)
-    norm_type norm_hidden;                                      // of what hidden_embd gives
-    norm_type norm_noise;                                       // of what noise_embd gives
-    std::array<energy_block<D, T, Backend>, depth> mlp_blocks;  // in order
-    final_layer_type final_layer;                               // starts at zero samples
+    linear<S, D, with_bias::yes, T, Backend> noise_embd;   // (R N, S) to (R N, D)
+    linear<D, D, with_bias::yes, T, Backend> hidden_embd;  // (R, D) to (R, D)
+    norm_type norm_hidden;                                 // of what hidden_embd gives
+    norm_type norm_noise;                                  // of what noise_embd gives
+    stack<energy_block<D, T, Backend>, depth> mlp_blocks;  // in order
+    final_layer_type final_layer;                          // starts at zero samples
 
     // Without memory until `allocate` gives it some.
     energy_head() { final_layer.linears.template layer<2>().weight.starts = role::output; }
 
     struct saved {
-        typename decltype(noise_embd)::saved noise;                             // y: (R N, D)
-        typename norm_type::saved noise_norm;                                   // y: (R N, D)
-        typename decltype(hidden_embd)::saved hidden;                           // y: (R, D)
-        typename norm_type::saved hidden_norm;                                  // y: (R, D)
-        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;  // out: (R N, D)
-        typename norm_type::saved final_norm;                                   // y: (R N, D)
-        typename decltype(final_layer.linears)::saved final_linears;            // y: (R N, L)
-        latents y;                                                              // (R N, L)
+        typename decltype(noise_embd)::saved noise;                        // y: (R N, D)
+        typename norm_type::saved noise_norm;                              // y: (R N, D)
+        typename decltype(hidden_embd)::saved hidden;                      // y: (R, D)
+        typename norm_type::saved hidden_norm;                             // y: (R, D)
+        typename stack<energy_block<D, T, Backend>, depth>::saved blocks;  // y: (R N, D)
+        typename norm_type::saved final_norm;                              // y: (R N, D)
+        typename decltype(final_layer.linears)::saved final_linears;       // y: (R N, L)
+        latents y;                                                         // (R N, L)
     };
 
     // Samples of every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
@@ -202,10 +232,8 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         auto const nn = norm_noise.forward(ctx, n.y);
         auto const h = hidden_embd.forward(ctx, hidden);
         auto const hn = norm_hidden.forward(ctx, h.y);
-        std::array<typename energy_block<D, T, Backend>::saved, depth> blocks;
-        matrix_view<T, D, Backend> x = nn.y;
-        for (std::size_t i = 0; i < depth; ++i) x = (blocks[i] = mlp_blocks[i].forward(ctx, x, hn.y)).out;
-        auto const fn = final_layer.in_ln.forward(ctx, x);
+        auto const blocks = mlp_blocks.forward(ctx, nn.y, hn.y);
+        auto const fn = final_layer.in_ln.forward(ctx, blocks.y);
         auto const fl = final_layer.linears.forward(ctx, fn.y);
         return {n, nn, h, hn, blocks, fn, fl, fl.y};
     }
@@ -214,16 +242,15 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);
-        auto da = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
-        auto db = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        auto const db = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
         auto const dshared = ctx.scratch.template take<T>(dhidden.extents());  // (R, D)
         fill(ctx, dshared, T{});
         final_layer.linears.backward(ctx, s.final_linears, dy, db);
         final_layer.in_ln.backward(ctx, s.final_norm, db, da);
-        for (std::size_t i = depth; i-- > 0; std::swap(da, db))
-            mlp_blocks[i].backward(ctx, s.blocks[i], da, db, dshared);
-        norm_noise.backward(ctx, s.noise_norm, da, db);
-        noise_embd.backward_parameters(ctx, s.noise, db);
+        mlp_blocks.backward(ctx, s.blocks, da, db, dshared);
+        norm_noise.backward(ctx, s.noise_norm, db, da);
+        noise_embd.backward_parameters(ctx, s.noise, da);
         auto const dh = ctx.scratch.template take<T>(dhidden.extents());
         norm_hidden.backward(ctx, s.hidden_norm, dshared, dh);
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);
@@ -234,13 +261,10 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
-        index_t const samples = hidden.extent(0) > 0 ? z.extent(0) / hidden.extent(0) : 0;
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
-        for (index_t r = 0; r < hidden.extent(0); ++r) {
-            auto const& place = places[static_cast<std::size_t>(r)];
-            fill_uniform(ctx, rows(noise, r * samples, samples), place.draws,
-                         static_cast<std::uint64_t>(place.first * S), static_cast<T>(-0.5));
-        }
+        fill_places(noise, places, [&](auto const& samples, key draws, std::uint64_t element) {
+            fill_uniform(ctx, samples, draws, element, static_cast<T>(-0.5));
+        });
         if (scale != 1) evaluate(ctx, noise, noise * scale);
         copy(ctx, z, forward(ctx, hidden, noise).y);
     }
@@ -287,7 +311,7 @@ template <configuration C, class T = scalar_of<C>, class Backend = cpu> struct e
         visit_as("hidden_embd", hidden_embd, visitor);
         visit_as("norm_hidden", norm_hidden, visitor);
         visit_as("norm_noise", norm_noise, visitor);
-        for (std::size_t i = 0; i < depth; ++i) visit_as("mlp_blocks." + std::to_string(i), mlp_blocks[i], visitor);
+        visit_as("mlp_blocks", mlp_blocks, visitor);
         visit_as("final_layer", final_layer, visitor);
     }
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "calm/tensor/attention.hpp"
+#include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
 

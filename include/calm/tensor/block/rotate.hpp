@@ -1,7 +1,7 @@
 #pragma once
 // Rotary embeddings in portable block form.
 
-#include "calm/tensor/attention.hpp"
+#include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm::detail {

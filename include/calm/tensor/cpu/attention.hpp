@@ -1,11 +1,14 @@
 #pragma once
 // Causal attention of one head with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): tiles of queries
 // against tiles of keys, so no P x P matrix is kept. Layout and arithmetic only; the layer is nn/attention.hpp.
+// Empty under nvcc, which Eigen stays out of.
+
+#ifndef __CUDACC__
 
 #include <limits>
 #include <span>
 
-#include "calm/tensor/attention.hpp"
+#include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/cpu/gemm.hpp"
 #include "calm/tensor/rows.hpp"
 
@@ -189,3 +192,5 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
 }
 
 }  // namespace calm::detail
+
+#endif

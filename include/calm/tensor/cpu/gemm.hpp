@@ -1,5 +1,8 @@
 #pragma once
 // Products on the CPU: serial Eigen on slices of our own. The only header that includes Eigen.
+// Empty under nvcc, which Eigen stays out of.
+
+#ifndef __CUDACC__
 
 #ifndef EIGEN_DONT_PARALLELIZE
 #define EIGEN_DONT_PARALLELIZE
@@ -76,3 +79,5 @@ template <class T> void gemm(context<cpu> const& ctx, product<T> const& p) {
 }
 
 }  // namespace calm::detail
+
+#endif

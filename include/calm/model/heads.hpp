@@ -1,0 +1,62 @@
+#pragma once
+// The heads of the library, and those that a program adds: what may be named in a file or on a command line.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/model/head.hpp"
+#include "calm/model/heads/diffusion.hpp"
+#include "calm/model/heads/energy.hpp"
+#include "calm/model/heads/flow.hpp"
+#include "calm/model/heads/margin.hpp"
+#include "calm/tensor/error.hpp"
+
+namespace calm {
+
+namespace detail {
+inline std::vector<head_facts const*>& all_heads() {
+    static std::vector<head_facts const*> all{&head_facts_of<energy>(), &head_facts_of<flow>(),
+                                              &head_facts_of<diffusion>(), &head_facts_of<margin>()};
+    return all;
+}
+}  // namespace detail
+
+// In the order in which they were added, the library's first.
+inline std::vector<head_facts const*> const& known_heads() {
+    return detail::all_heads();
+}
+
+// Adds a head, so that models with it can be read from files; a program does so as it starts. One that is known is not
+// added again. Throws errc::usage where another head has its name or architecture.
+template <generative_head Head> void add_head() {
+    auto const& added = head_facts_of<Head>();
+    for (auto const* const known : known_heads()) {
+        if (known == &added) return;
+        require(known->name != added.name && known->architecture != added.architecture, errc::usage,
+                "calm::add_head: expected a name and an architecture of its own, found ", added.name, " and ",
+                added.architecture, ", of which a head that is known has one");
+    }
+    detail::all_heads().push_back(&added);
+}
+
+// The head of a name, "energy", or of an architecture, "EnergyTransformer"; nullptr where there is none.
+inline head_facts const* find_head(std::string_view name_or_architecture) {
+    for (auto const* const head : known_heads())
+        if (head->name == name_or_architecture || head->architecture == name_or_architecture) return head;
+    return nullptr;
+}
+
+// The head of a name. Throws errc::config naming those that are known.
+inline head_facts const& head_named(std::string_view name) {
+    std::string names;
+    for (auto const* const head : known_heads()) {
+        if (head->name == name) return *head;
+        bool const is_last = head == known_heads().back();
+        names += (names.empty() ? "" : is_last ? " and " : ", ") + std::string(head->name);
+    }
+    throw error(errc::config,
+                sentence("calm::head_named: expected a head among ", names, ", found '", std::string(name), "'"));
+}
+
+}  // namespace calm

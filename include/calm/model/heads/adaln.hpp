@@ -1,0 +1,337 @@
+#pragma once
+// The network of the flow and diffusion heads (AdaLN network in docs/mathematics.md): rows of latents at steps of a
+// path of 1000, conditioned on step and hidden state through the shift, scale and gate of every block (Peebles and Xie
+// 2023). Sizes: R positions, N samples a position, C rows of a condition; neighbouring rows share one: N = R N / C of
+// them.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "calm/model/flops.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/nn/norm.hpp"
+#include "calm/nn/stack.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/repeat.hpp"
+
+namespace calm {
+
+inline constexpr index_t path_steps = 1000;  // of a path, as the network counts them
+
+// The step at a time in [0, 1), rounded down. In fp32, as published: the rounding decides.
+CALM_HD constexpr std::int32_t path_step(float time) {
+    return static_cast<std::int32_t>(time * static_cast<float>(path_steps));
+}
+
+namespace detail {
+
+// steps (n): of times (n), one at a time.
+template <class T> struct path_steps_of {
+    std::int32_t* steps;
+    T const* times;
+    CALM_HD void operator()(index_t i) const {
+        if constexpr (requires { times[i].real(); })
+            steps[i] = path_step(static_cast<float>(times[i].real()));
+        else
+            steps[i] = path_step(static_cast<float>(times[i]));
+    }
+};
+
+inline constexpr index_t frequencies = 128;  // that a step is shown by
+
+// Number k of them, 10000^(-k / 128), in fp32 as published. Its last place is 6e-5 of an angle at step 999, so it
+// counts how the exponential rounds: to the nearest, but number 13, which lies 0.47 of a place above it, up.
+CALM_HD inline float frequency(index_t k) {
+    float const power = -9.210340371976184F * static_cast<float>(k) / static_cast<float>(frequencies);
+    float const nearest = static_cast<float>(std::exp(static_cast<double>(power)));
+    return k == 13 ? std::nextafter(nearest, 1.0F) : nearest;
+}
+
+// y (R, 2 * 128): the cosines, then the sines of steps[r] times each frequency.
+template <class T> struct sinusoids {
+    T* y;
+    std::int32_t const* steps;
+    CALM_HD void operator()(index_t i) const {
+        index_t const k = i % frequencies;
+        float const angle = static_cast<float>(steps[i / frequencies]) * frequency(k);
+        T* const row = y + i / frequencies * 2 * frequencies;
+        row[k] = static_cast<T>(std::cos(static_cast<double>(angle)));
+        row[frequencies + k] = static_cast<T>(std::sin(static_cast<double>(angle)));
+    }
+};
+
+}  // namespace detail
+
+// LN(x) * (1 + scale) + shift, with shift and scale the first two of Parts linear images of a condition, which start at
+// zero. The others are the caller's.
+template <class Norm, index_t Parts, class T = float, class Backend = cpu> struct adaptive_norm {
+    static constexpr index_t D = Norm::outputs;
+    using rows_view = matrix_view<T, D, Backend>;         // (R N, D)
+    using const_rows = matrix_view<T const, D, Backend>;  // (R N, D) or (C, D), read only
+
+    Norm norm;                                                    // LN
+    linear<D, Parts * D, with_bias::yes, T, Backend> modulation;  // of the condition
+
+    adaptive_norm() { modulation.weight.starts = role::output; }
+
+    // Of forward, for backward.
+    struct saved {
+        typename Norm::saved norm;  // y: (R N, D)
+        rows_view scale;            // (R N, D)
+        rows_view y;                // (R N, D)
+    };
+
+    // y (R N, D) of x (R N, D) and the condition a (C, D).
+    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
+        saved const s{norm.forward(ctx, x), part<1>(ctx, a, x.extent(0)), part<0>(ctx, a, x.extent(0))};
+        evaluate(ctx, s.y, s.norm.y * (1.0 + s.scale) + s.y);
+        return s;
+    }
+
+    // Of a condition a row: C = R N. dx (R N, D) is overwritten, da (R N, D) accumulates; dx may be dy.
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& a, const_rows const& dy, rows_view const& dx,
+                  rows_view const& da) {
+        part_backward<0>(ctx, a, dy, da);
+        differentiate(ctx, wrt(s.norm.y, s.norm.y) * (1.0 + wrt(s.scale, s.scale)), dy);
+        part_backward<1>(ctx, a, s.scale, da);
+        norm.backward(ctx, s.norm, s.norm.y, dx);
+    }
+
+    // Image number Part (count, D) of the condition a (C, D), each of its rows count / C times.
+    template <index_t Part> rows_view part(context<Backend>& ctx, const_rows const& a, index_t count) const {
+        auto const y = ctx.saved.template take<T>(extents<dyn, D>(count));
+        if (count == a.extent(0)) {
+            modulation.template apply_part<Part * D, D>(ctx, y, a);
+            return y;
+        }
+        arena_scope const scope(ctx.scratch);
+        auto const once = ctx.scratch.template take<T>(a.extents());
+        modulation.template apply_part<Part * D, D>(ctx, once, a);
+        repeat_rows(ctx, y, once);
+        return y;
+    }
+    // From dy (C, D) of it: da (C, D) accumulates.
+    template <index_t Part>
+    void part_backward(context<Backend>& ctx, const_rows const& a, const_rows const& dy, rows_view const& da) {
+        modulation.template backward_part<Part * D, D>(ctx, a, dy, da, into::accumulate);
+    }
+
+    // The linear map is named as what follows a SiLU, which is computed once for all of them.
+    template <class Visitor> void visit(char const* name, Visitor& visitor) {
+        visit_as(name, norm, visitor);
+        visit_as("adaLN_modulation.1", modulation, visitor);
+    }
+};
+
+// x + gate * W_2 silu(W_0 (LN(x) * (1 + scale) + shift)).
+template <index_t D, class T = float, class Backend = cpu> struct adaln_block {
+    using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
+    using norm_type = adaptive_norm<layer_norm_layer<D, T, Backend>, 3, T, Backend>;  // shift, scale, gate
+    using mlp_type = chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
+                           linear<D, D, with_bias::yes, T, Backend>>;  // W_0, SiLU, W_2
+    using rows_view = typename norm_type::rows_view;                   // (R N, D)
+    using const_rows = typename norm_type::const_rows;                 // (R N, D) or (C, D)
+
+    norm_type norm;  // with the gate's map
+    mlp_type mlp;    // of the modulated rows
+
+    adaln_block() {
+        mlp.template layer<0>().weight.starts = role::xavier;
+        mlp.template layer<2>().weight.starts = role::xavier;
+    }
+
+    // Of forward, for backward.
+    struct saved {
+        typename norm_type::saved norm;  // y: (R N, D)
+        typename mlp_type::saved mlp;    // y: (R N, D)
+        rows_view gate;                  // (R N, D)
+        rows_view y;                     // (R N, D)
+    };
+
+    // y (R N, D) of x (R N, D) and the condition a (C, D).
+    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
+        auto const n = norm.forward(ctx, x, a);
+        saved const s{n, mlp.forward(ctx, n.y), norm.template part<2>(ctx, a, x.extent(0)),
+                      ctx.saved.template take<T>(x.extents())};
+        evaluate(ctx, s.y, x + s.gate * s.mlp.y);
+        return s;
+    }
+
+    // Of a condition a row: C = R N. dx (R N, D) is overwritten, da (R N, D) accumulates.
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx, const_rows const& a,
+                  rows_view const& da) {
+        differentiate(ctx, wrt(s.gate, s.gate) * wrt(s.mlp.y, s.mlp.y), dy);
+        norm.template part_backward<2>(ctx, a, s.gate, da);
+        mlp.backward(ctx, s.mlp, s.mlp.y, dx);
+        norm.backward(ctx, s.norm, a, dx, dx, da);
+        evaluate(ctx, dx, dx + dy);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        norm.visit("in_ln", visitor);
+        visit_as("mlp", mlp, visitor);
+    }
+};
+
+// Latents of L numbers at steps of a path, and hidden states of D, to Parts times L numbers. It starts at zero.
+template <index_t L, index_t D, index_t Parts, std::size_t Depth, class T = float, class Backend = cpu>
+struct adaln_network {
+    using scalar = T;
+    static constexpr index_t sinusoid = 2 * detail::frequencies;      // numbers that a step is shown as
+    using latents = matrix_view<T const, L, Backend>;                 // (R N, L)
+    using hidden_view = matrix_view<T const, D, Backend>;             // (R, D)
+    using step_view = vector_view<std::int32_t const, dyn, Backend>;  // (R N)
+    using outputs = std::array<matrix_view<T, L, Backend>, static_cast<std::size_t>(Parts)>;  // (R N, L) each
+    using block_type = adaln_block<D, T, Backend>;                                            // one of the blocks
+
+    // The embedding of a step.
+    struct time_embed_type {
+        chain<linear<sinusoid, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
+              linear<D, D, with_bias::yes, T, Backend>>
+            mlp;  // of its sinusoids
+        template <class Visitor> void visit(Visitor& visitor) { visit_as("mlp", mlp, visitor); }
+    };
+    // A modulated LayerNorm, then one linear map.
+    struct final_layer_type {
+        adaptive_norm<bare_layer_norm<D, T, Backend>, 2, T, Backend> norm;  // shift, scale
+        calm::linear<D, Parts * L, with_bias::yes, T, Backend> linear;      // to the parts, side by side
+        template <class Visitor> void visit(Visitor& visitor) {
+            norm.visit("norm_final", visitor);
+            visit_as("linear", linear, visitor);
+        }
+    };
+
+    time_embed_type time_embed;                           // of a step
+    linear<D, D, with_bias::yes, T, Backend> cond_embed;  // (R, D) to (R, D), of a hidden state
+    linear<L, D, with_bias::yes, T, Backend> input_proj;  // (R N, L) to (R N, D)
+    stack<block_type, Depth> res_blocks;                  // in order
+    final_layer_type final_layer;                         // to (R N, Parts L)
+
+    // Without memory until `allocate` gives it some.
+    adaln_network() {
+        cond_embed.weight.starts = input_proj.weight.starts = role::xavier;
+        final_layer.linear.weight.starts = role::output;
+    }
+
+    // What `apply` leaves for backward.
+    struct applied {
+        typename decltype(input_proj)::saved input;       // y: (R N, D)
+        typename stack<block_type, Depth>::saved blocks;  // y: (R N, D)
+        typename decltype(final_layer.norm)::saved norm;  // y: (R N, D)
+        outputs y;                                        // (R N, L) each
+    };
+    // The same of forward.
+    struct saved {
+        typename decltype(time_embed.mlp)::saved time;        // y: (R N, D)
+        typename decltype(cond_embed)::saved hidden;          // y: (R, D)
+        typename silu_layer<D, T, Backend>::saved condition;  // y: (R N, D)
+        applied network;                                      // of the condition
+        outputs y;                                            // (R N, L) each
+    };
+
+    // Of x (R N, L), each row at its own step (R N), and hidden states (R, D).
+    saved forward(context<Backend>& ctx, latents const& x, step_view const& steps, hidden_view const& hidden) const {
+        auto const time = embed(ctx, steps);
+        auto const h = cond_embed.forward(ctx, hidden);
+        auto const c = ctx.saved.template take<T>(time.y.extents());  // (R N, D)
+        repeat_rows(ctx, c, h.y);
+        evaluate(ctx, c, time.y + c);
+        auto const condition = silu_layer<D, T, Backend>().forward(ctx, c);
+        auto const network = apply(ctx, x, condition.y);
+        return {time, h, condition, network, network.y};
+    }
+
+    // From dy, (R N, L) each: dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was
+    // saved.
+    void backward(context<Backend>& ctx, saved const& s, outputs const& dy, matrix_view<T, D, Backend> const& dhidden) {
+        arena_scope const scope(ctx.scratch);
+        auto const& shape = s.condition.y.extents();  // (R N, D)
+        auto const dblocks = ctx.scratch.template take<T>(shape);
+        auto const dx = ctx.scratch.template take<T>(shape);
+        auto const da = ctx.scratch.template take<T>(shape);
+        fill(ctx, da, T{});
+        part_backward<0>(ctx, s.network.norm.y, dy, dblocks);
+        final_layer.norm.backward(ctx, s.network.norm, s.condition.y, dblocks, dblocks, da);
+        res_blocks.backward(ctx, s.network.blocks, dblocks, dx, s.condition.y, da);
+        input_proj.backward_parameters(ctx, s.network.input, dx);
+        silu_layer<D, T, Backend>().backward(ctx, s.condition, da, da);
+        time_embed.mlp.backward_parameters(ctx, s.time, da);
+        auto const dh = ctx.scratch.template take<T>(dhidden.extents());
+        sum_repeated_rows(ctx, dh, da);
+        cond_embed.backward(ctx, s.hidden, dh, dhidden);
+    }
+
+    // What samples of hidden states (R, D) have in common at every step, (R, D) in ctx.saved: for `at_step`.
+    hidden_view prepare(context<Backend>& ctx, hidden_view const& hidden) const {
+        return cond_embed.forward(ctx, hidden).y;
+    }
+    // Of x (R N, L), all at one step, and what `prepare` gave (R, D): the condition is the same for the N samples of a
+    // hidden state, and computed once. In ctx.saved.
+    outputs at_step(context<Backend>& ctx, latents const& x, std::int32_t step, hidden_view const& prepared) const {
+        auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(1));
+        fill(ctx, steps, step);
+        auto const a = ctx.saved.template take<T>(prepared.extents());
+        repeat_rows(ctx, a, embed(ctx, steps).y);
+        evaluate(ctx, a, silu(a + prepared));
+        return apply(ctx, x, a).y;
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("time_embed", time_embed, visitor);
+        visit_as("cond_embed", cond_embed, visitor);
+        visit_as("input_proj", input_proj, visitor);
+        visit_as("res_blocks", res_blocks, visitor);
+        visit_as("final_layer", final_layer, visitor);
+    }
+
+private:
+    // The embeddings (R, D) of steps (R).
+    auto embed(context<Backend>& ctx, step_view const& steps) const {
+        auto const shown = ctx.saved.template take<T>(extents<dyn, sinusoid>(steps.size()));
+        for_each(ctx, shown.size() / 2, detail::sinusoids<T>{shown.data(), steps.data()});
+        return time_embed.mlp.forward(ctx, shown);
+    }
+
+    // Of x (R N, L) under the condition a (C, D).
+    applied apply(context<Backend>& ctx, latents const& x, hidden_view const& a) const {
+        applied s{input_proj.forward(ctx, x), {}, {}, {}};
+        s.blocks = res_blocks.forward(ctx, s.input.y, a);
+        s.norm = final_layer.norm.forward(ctx, s.blocks.y, a);
+        part_forward<0>(ctx, s.norm.y, s.y);
+        return s;
+    }
+
+    // Parts Part and after of the last linear map, forward and backward; dx is overwritten by the first.
+    template <index_t Part> void part_forward(context<Backend>& ctx, hidden_view const& x, outputs& y) const {
+        auto& out = y[static_cast<std::size_t>(Part)];
+        out = ctx.saved.template take<T>(extents<dyn, L>(x.extent(0)));
+        final_layer.linear.template apply_part<Part * L, L>(ctx, out, x);
+        if constexpr (Part + 1 < Parts) part_forward<Part + 1>(ctx, x, y);
+    }
+    template <index_t Part>
+    void part_backward(context<Backend>& ctx, hidden_view const& x, outputs const& dy,
+                       matrix_view<T, D, Backend> const& dx) {
+        final_layer.linear.template backward_part<Part * L, L>(ctx, x, dy[static_cast<std::size_t>(Part)], dx,
+                                                               Part == 0 ? into::overwrite : into::accumulate);
+        if constexpr (Part + 1 < Parts) part_backward<Part + 1>(ctx, x, dy, dx);
+    }
+};
+
+namespace flops {
+// Of an adaln_network: what depends on the hidden state alone.
+constexpr double adaln_shared(index_t D) {
+    return product(1, D, D);
+}
+// The same: one sample at one step.
+constexpr double adaln_sample(index_t L, index_t D, index_t parts, index_t depth) {
+    return product(1, 2 * detail::frequencies, D) + product(1, D, D) + product(1, L, D) + product(5 * depth + 2, D, D) +
+           product(1, D, parts * L);
+}
+}  // namespace flops
+
+}  // namespace calm

@@ -1,0 +1,287 @@
+#pragma once
+// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics.md): a network learns
+// the noise in a target and how uncertain the step before it is, and a sample is noise from which it is taken step by
+// step. Sizes: R positions, N samples a position; samples of one position are neighbours: row r N + n.
+
+#include <cmath>
+#include <span>
+#include <string_view>
+
+#include "calm/model/config.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/model/heads/adaln.hpp"
+#include "calm/model/heads/noise.hpp"
+#include "calm/model/heads/paired.hpp"
+#include "calm/model/limits.hpp"
+
+namespace calm {
+
+// The share of a target's variance that is left at a step, by the cosine schedule; 1 before step 0. The last step
+// leaves a thousandth of what it finds, where the cosine would leave nothing.
+CALM_HD inline double diffusion_signal(index_t step) {
+    constexpr double quarter = 1.5707963267948966;
+    auto const cosine = [&](index_t at) {
+        return std::cos((static_cast<double>(at) / static_cast<double>(path_steps) + 0.008) / 1.008 * quarter);
+    };
+    bool const last = step == path_steps - 1;
+    double const ratio = cosine(last ? step : step + 1) / cosine(0);
+    return ratio * ratio * (last ? 0.001 : 1.0);
+}
+
+// One step back along a path, from the signal that is left at it to the signal before it.
+struct diffusion_step {
+    double signal;    // left at the step
+    double noise;     // 1 - signal
+    double beta;      // what the step adds, of the variance
+    double variance;  // of the state before it, where target and state are known
+    double range;     // log(beta / variance): the network chooses between the two
+
+    // From `before`, 1 at the first step, to `at`.
+    CALM_HD diffusion_step(double before, double at) :
+        signal(at), noise(1 - at), beta(1 - at / before), variance(beta * (1 - before) / noise),
+        range(std::log(beta / variance)) {}
+};
+
+namespace detail {
+
+// What a row of a training step is told about its step.
+template <class T> struct diffusion_row {
+    T root_signal;  // of the target, in the state
+    T root_noise;   // of the noise
+    T range;        // of the log variance
+    T pull;         // how far an error of the noise moves the mean, in standard deviations of the lower variance
+    T bin;          // half a bin of the likelihood in such deviations; 0 but at step 0
+};
+
+// rows (n): of steps (n).
+template <class T> struct diffusion_rows {
+    diffusion_row<T>* rows;
+    std::int32_t const* steps;
+    CALM_HD void operator()(index_t i) const {
+        index_t const step = steps[i];
+        double const before = step > 0 ? diffusion_signal(step - 1) : 1.0;
+        diffusion_step const s(before, diffusion_signal(step));
+        // Before step 0 nothing is uncertain: it has the variances of step 1.
+        double const variance = step > 0 ? s.variance : diffusion_step(s.signal, diffusion_signal(1)).variance;
+        double const pull = s.beta * std::sqrt(before / (s.noise * s.signal * variance));
+        double const bin = step > 0 ? 0.0 : 1.0 / (255.0 * std::sqrt(variance));
+        rows[i] = {static_cast<T>(std::sqrt(s.signal)), static_cast<T>(std::sqrt(s.noise)),
+                   static_cast<T>(std::log(s.beta / variance)), static_cast<T>(pull), static_cast<T>(bin)};
+    }
+};
+
+// x (n) = the states of targets (n) with noise (n), `width` of them a row.
+template <class T> struct diffuse {
+    T* x;
+    diffusion_row<T> const* rows;
+    T const* targets;
+    T const* noise;
+    index_t width;
+    CALM_HD void operator()(index_t i) const {
+        auto const& row = rows[i / width];
+        x[i] = row.root_signal * targets[i] + row.root_noise * noise[i];
+    }
+};
+
+// A value and its slope.
+template <class T> struct sloped {
+    T value;
+    T slope;
+};
+
+// The variational term of one number, in nats, and its slope by d, the log variance above the lower one; `gap` is the
+// distance of the means in standard deviations of the lower variance.
+template <class T> CALM_HD sloped<T> step_divergence(T gap, T d) {
+    T const rest = (T(1) + gap * gap) * math::exp(-d);
+    return {T(0.5) * (d - T(1) + rest), T(0.5) * (T(1) - rest)};
+}
+// The same at step 0: - log of the probability of the target's bin, of half width `bin`, under the normal law in its
+// tanh approximation; bins at the ends of [-1, 1] are open. Probabilities below 1e-12 count as that.
+template <class T> CALM_HD sloped<T> bin_likelihood(T gap, T d, T bin, T target) {
+    constexpr double root = 0.7978845608028654, cubic = 0.044715;  // the first is sqrt(2 / pi)
+    T const narrow = math::exp(T(-0.5) * d);
+    auto const cdf = [&](T u) -> sloped<T> {  // by d, u's own slope being -u / 2
+        T const h = math::tanh(T(root) * (u + T(cubic) * u * u * u));
+        return {T(0.5) * (T(1) + h), T(-0.25) * u * (T(1) - h * h) * T(root) * (T(1) + T(3 * cubic) * u * u)};
+    };
+    auto const upper = cdf(narrow * (gap + bin));
+    auto const lower = cdf(narrow * (gap - bin));
+    auto const is_below = [](T a, double b) { return math::where_greater(T(b), a, T(1), T(0)) == T(1); };
+    sloped<T> p{upper.value - lower.value, upper.slope - lower.slope};
+    if (is_below(target, -0.999)) p = upper;
+    if (is_below(-target, -0.999)) p = {T(1) - lower.value, -lower.slope};
+    if (is_below(p.value, 1e-12)) return {T(-std::log(1e-12)), T(0)};
+    return {-math::log(p.value), -p.slope / p.value};
+}
+
+// bits (n) = the variational term of every number, v (n) becomes its slope by v. In double, where T is float: a bin is
+// the difference of two probabilities.
+template <class T> struct variational_bits {
+    T* bits;
+    T* v;
+    diffusion_row<T> const* rows;
+    T const* noise;  // as it was
+    T const* guess;  // as the network has it
+    T const* targets;
+    index_t width;
+    CALM_HD void operator()(index_t i) const {
+        using wide = typename accumulator<T>::type;
+        auto const& row = rows[i / width];
+        wide const gap = static_cast<wide>(row.pull) * (static_cast<wide>(guess[i]) - static_cast<wide>(noise[i]));
+        wide const half = wide(0.5) * static_cast<wide>(row.range);
+        wide const d = half * (static_cast<wide>(v[i]) + wide(1));
+        auto const bin = static_cast<wide>(row.bin);
+        auto const nats =
+            row.bin == T(0) ? step_divergence(gap, d) : bin_likelihood(gap, d, bin, static_cast<wide>(targets[i]));
+        constexpr double nats_in_a_bit = 0.6931471805599453;
+        bits[i] = static_cast<T>(nats.value / wide(nats_in_a_bit));
+        v[i] = static_cast<T>(nats.slope * half / wide(nats_in_a_bit));
+    }
+};
+
+}  // namespace detail
+
+// How many steps a sample is taken through: evenly spaced ones of all, the first and the last among them; one alone is
+// the last. The network is evaluated once a step.
+struct diffusion_sampling {
+    index_t steps = 100;  // 1 to 1000
+
+    // Number i of them, as it was trained; i < steps.
+    [[nodiscard]] std::int32_t trained_step(index_t i) const {
+        if (steps == 1) return static_cast<std::int32_t>(path_steps - 1);
+        double const stride = static_cast<double>(path_steps - 1) / static_cast<double>(steps - 1);
+        return static_cast<std::int32_t>(std::nearbyint(static_cast<double>(i) * stride));
+    }
+    // From the one before it, 0 < i, or from the target.
+    [[nodiscard]] diffusion_step step(index_t i) const {
+        return {i > 0 ? diffusion_signal(trained_step(i - 1)) : 1.0, diffusion_signal(trained_step(i))};
+    }
+};
+
+template <model_configuration auto C, class T, class Backend> struct diffusion_head;
+
+// The diffusion head: its size, and its names.
+struct diffusion {
+    index_t num_mlp_layers = 4;  // blocks
+
+    static constexpr std::string_view name = "diffusion";                     // on command lines and in files
+    static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
+    using objective = paired_objective;                                       // N
+    // The network.
+    template <model_configuration auto C, class T, class Backend> using layer = diffusion_head<C, T, Backend>;
+
+    // Of the products; of a sample that is drawn alone: others of its position share its modulation.
+    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
+        double const once = flops::adaln_sample(L, D, 2, num_mlp_layers);
+        return {.shared = flops::adaln_shared(D),
+                .trained = once,
+                .drawn = static_cast<double>(diffusion_sampling{}.steps) * once};
+    }
+    // Names every size.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(
+            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            self.num_mlp_layers);
+    }
+    friend constexpr bool operator==(diffusion const&, diffusion const&) = default;
+};
+
+// N samples of the next latent of each of R hidden states, each from noise in many steps, and the loss of one step of
+// each. The network starts at zero: it guesses no noise, and a variance between the two.
+template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct diffusion_head {
+    using scalar = T;
+    using backend = Backend;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
+    using objective = paired_objective;                                                    // N
+    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
+    using const_latents = matrix_view<T const, L, Backend>;                                // (R, L) or (R N, L)
+    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
+    using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
+
+    adaln_network<L, D, 2, depth, T, Backend> net;  // the noise in a state, and where the log variance lies
+    diffusion_sampling sampling;                    // how `sample` takes noise away
+
+    // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), number i of a key being its
+    // normals i L .. i L + L - 1. What a step adds is that of key_of_step, times `scale`. What it needs of ctx.saved is
+    // given back. Throws as denoise does.
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+                double scale = 1) const {
+        auto const draw = [&](latents const& all, auto const& key_of) {
+            fill_places(all, places, [&](latents const& samples, key draws, std::uint64_t element) {
+                fill_normal(ctx, samples, key_of(draws), element);
+            });
+        };
+        draw(z, [](key draws) { return draws; });
+        denoise(ctx, z, hidden, scale, [&](index_t i, latents const& noise) {
+            draw(noise, [i](key draws) { return key_of_step(draws, static_cast<std::uint32_t>(i)); });
+        });
+    }
+
+    // z (R N, L), noise at first, becomes the samples of hidden states (R, D). fill(i, noise (R N, L)) gives what is
+    // added, times `scale`, at step i of sampling.steps, from the last down to 1. Throws errc::usage for a number of
+    // steps that there is not.
+    template <class Fill>
+    void denoise(context<Backend>& ctx, latents const& z, hidden_view const& hidden, double scale,
+                 Fill const& fill) const {
+        require(sampling.steps >= 1 && sampling.steps <= path_steps, errc::usage,
+                "calm::diffusion_head: expected 1 to ", path_steps, " steps of a sample, found ", sampling.steps);
+        arena_scope const scope(ctx.saved);
+        auto const prepared = net.prepare(ctx, hidden);
+        for (index_t i = sampling.steps; i-- > 0;) {
+            arena_scope const of_step(ctx.saved);
+            auto const [guess, v] = net.at_step(ctx, z, sampling.trained_step(i), prepared);
+            auto const step = sampling.step(i);
+            double const kept = 1.0 / std::sqrt(1.0 - step.beta);
+            evaluate(ctx, z, (z - guess * (step.beta / std::sqrt(step.noise))) * kept);
+            if (i == 0) break;  // the target itself: nothing is added
+            auto const noise = ctx.saved.template take<T>(z.extents());
+            fill(i, noise);
+            double const middle = 0.5 * std::log(step.variance) + 0.25 * step.range;  // of the log deviation
+            evaluate(ctx, z, z + exp(v * (0.25 * step.range) + middle) * noise * scale);
+        }
+    }
+
+    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
+    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
+    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
+                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             objective const& o, index_t first, double scale) {
+        return train_paired(ctx, *this, hidden, mean, log_std, dhidden, o, first, scale);
+    }
+
+    // The same with given noise. The loss of a sample is the mean over L of (noise - guess)^2 and of the variational
+    // term in bits, whose slope reaches the variance alone.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
+                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             noise_type const& noise, double scale) {
+        arena_scope const scope(ctx.saved);
+        auto const target = paired_targets(ctx, mean, log_std, noise.targets);
+        auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
+        auto const told = ctx.saved.template take<detail::diffusion_row<T>>(extents<dyn>(noise.count()));
+        auto const x = ctx.saved.template take<T>(target.extents());
+        for_each(ctx, noise.count(), detail::path_steps_of<T>{steps.data(), noise.times.data()});
+        for_each(ctx, noise.count(), detail::diffusion_rows<T>{told.data(), steps.data()});
+        for_each(ctx, x.size(), detail::diffuse<T>{x.data(), told.data(), target.data(), noise.samples.data(), L});
+        auto const s = net.forward(ctx, x, steps, hidden);
+        auto const& [guess, v] = s.y;
+        auto const bits = ctx.saved.template take<T>(x.extents());
+        for_each(ctx, x.size(),
+                 detail::variational_bits<T>{bits.data(), v.data(), told.data(), noise.samples.data(), guess.data(),
+                                             target.data(), L});
+        double const weight = noise.weight(hidden.extent(0));
+        auto const loss = sum(ctx, square(guess - noise.samples)) + sum(ctx, bits * 1.0);
+        if (dhidden.data() != nullptr) {
+            differentiate_sum(ctx, square(wrt(guess, guess) - noise.samples), scale * weight);
+            evaluate(ctx, v, v * (scale * weight));
+            net.backward(ctx, s, s.y, dhidden);
+        }
+        return weight * detail::real_part(loss);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) { visit_as("net", net, visitor); }
+};
+
+}  // namespace calm

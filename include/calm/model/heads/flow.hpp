@@ -1,0 +1,150 @@
+#pragma once
+// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics.md): a network learns the velocity of straight
+// paths from noise to targets, and a sample follows it. Sizes: R positions, N samples a position; samples of one
+// position are neighbours: row r N + n.
+
+#include <span>
+#include <string_view>
+
+#include "calm/model/config.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/model/heads/adaln.hpp"
+#include "calm/model/heads/noise.hpp"
+#include "calm/model/heads/paired.hpp"
+#include "calm/model/limits.hpp"
+
+namespace calm {
+
+// How a path is followed: by its velocity where a step begins, or half a step later.
+enum class path_rule { euler, midpoint };
+
+// How samples follow their paths.
+struct flow_sampling {
+    index_t steps = 10;                    // equal ones, at least 1
+    path_rule rule = path_rule::midpoint;  // of every step
+
+    // Of the network.
+    [[nodiscard]] constexpr index_t evaluations() const { return rule == path_rule::midpoint ? 2 * steps : steps; }
+};
+
+template <model_configuration auto C, class T, class Backend> struct flow_head;
+
+// The flow head: its size, and its names.
+struct flow {
+    index_t num_mlp_layers = 4;  // blocks
+
+    static constexpr std::string_view name = "flow";                     // on command lines and in files
+    static constexpr std::string_view architecture = "FlowTransformer";  // in files
+    using objective = paired_objective;                                  // N
+    // The network.
+    template <model_configuration auto C, class T, class Backend> using layer = flow_head<C, T, Backend>;
+
+    // Of the products; of a sample that is drawn alone: others of its position share its modulation.
+    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
+        double const once = flops::adaln_sample(L, D, 1, num_mlp_layers);
+        return {.shared = flops::adaln_shared(D),
+                .trained = once,
+                .drawn = static_cast<double>(flow_sampling{}.evaluations()) * once};
+    }
+    // Names every size.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(
+            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            self.num_mlp_layers);
+    }
+    friend constexpr bool operator==(flow const&, flow const&) = default;
+};
+
+// N samples of the next latent of each of R hidden states, each at the end of a path that begins in noise, and the loss
+// of their velocities. The network starts at zero: a path stays where it begins at first.
+template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct flow_head {
+    using scalar = T;
+    using backend = Backend;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
+    using objective = paired_objective;                                                    // N
+    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
+    using const_latents = matrix_view<T const, L, Backend>;                                // (R, L) or (R N, L)
+    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
+    using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
+
+    adaln_network<L, D, 1, depth, T, Backend> net;  // the velocity at a step
+    flow_sampling sampling;                         // how `sample` follows paths
+
+    // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), times `scale`: number i of a
+    // key is its normals i L .. i L + L - 1. What it needs of ctx.saved is given back. Throws as follow does.
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+                double scale = 1) const {
+        fill_places(z, places, [&](latents const& samples, key draws, std::uint64_t element) {
+            fill_normal(ctx, samples, draws, element);
+        });
+        if (scale != 1) evaluate(ctx, z, z * scale);
+        follow(ctx, z, hidden);
+    }
+
+    // z (R N, L), where paths begin, becomes where they end, under hidden states (R, D). Throws errc::usage for no
+    // steps.
+    void follow(context<Backend>& ctx, latents const& z, hidden_view const& hidden) const {
+        require(sampling.steps >= 1, errc::usage, "calm::flow_head: expected at least one step of a path, found ",
+                sampling.steps);
+        arena_scope const scope(ctx.saved);
+        auto const prepared = net.prepare(ctx, hidden);
+        auto const middle = ctx.saved.template take<T>(z.extents());
+        double const dt = 1.0 / static_cast<double>(sampling.steps);
+        // to = from + span v(at, time)
+        auto const move = [&](latents const& to, latents const& from, latents const& at, float time, double span) {
+            arena_scope const step(ctx.saved);
+            evaluate(ctx, to, from + net.at_step(ctx, at, path_step(time), prepared)[0] * span);
+        };
+        for (index_t i = 0; i < sampling.steps; ++i) {
+            // Times are fp32, as published: their rounding decides the step that the network sees.
+            auto const time = static_cast<float>(static_cast<double>(i) / static_cast<double>(sampling.steps));
+            if (sampling.rule == path_rule::midpoint) {
+                move(middle, z, z, time, 0.5 * dt);
+                move(z, z, middle, time + static_cast<float>(0.5 * dt), dt);
+            } else {
+                move(z, z, z, time, dt);
+            }
+        }
+    }
+
+    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
+    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
+    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
+                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             objective const& o, index_t first, double scale) {
+        return train_paired(ctx, *this, hidden, mean, log_std, dhidden, o, first, scale);
+    }
+
+    // The same with given noise. The loss of a sample is the mean over L of |v - (target - start)|^2 at a time of its
+    // path.
+    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
+                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                             noise_type const& noise, double scale) {
+        arena_scope const scope(ctx.saved);
+        auto const target = paired_targets(ctx, mean, log_std, noise.targets);
+        auto const& start = noise.samples;
+        auto const x = ctx.saved.template take<T>(start.extents());
+        auto const time = ctx.saved.template take<T>(extents<dyn, 1>(start.size()));  // of every element of x
+        auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
+        for_each(ctx, noise.count(), detail::path_steps_of<T>{steps.data(), noise.times.data()});
+        repeat_rows(ctx, time, reshape(noise.times, extents<dyn, 1>(noise.count())));
+        auto const t = reshape(time, x.extents());
+        evaluate(ctx, x, (1.0 - t) * start + t * target);
+        auto const s = net.forward(ctx, x, steps, hidden);
+        auto const& v = s.y[0];
+        double const weight = noise.weight(hidden.extent(0));
+        double const loss = weight * detail::real_part(sum(ctx, square(v - (target - start))));
+        if (dhidden.data() != nullptr) {
+            differentiate_sum(ctx, square(wrt(v, v) - (target - start)), scale * weight);
+            net.backward(ctx, s, s.y, dhidden);
+        }
+        return loss;
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) { visit_as("net", net, visitor); }
+};
+
+}  // namespace calm

@@ -1,0 +1,64 @@
+#pragma once
+// The same layer several times, each on what the one before gives.
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "calm/nn/param.hpp"
+
+namespace calm {
+
+// N >= 1 layers that keep the shape of their rows (R, D), named by their numbers First, First + 1, ... What each takes
+// besides the rows is `more`.
+template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
+    static_assert(N > 0, "calm::stack: expected at least one layer");
+    using scalar = typename Layer::scalar;
+    static constexpr std::size_t depth = N;  // how many layers
+    static constexpr index_t inputs = Layer::inputs;
+    static constexpr index_t outputs = Layer::outputs;
+    static_assert(inputs == outputs, "calm::stack: the layer's outputs must equal its inputs");
+
+    std::array<Layer, N> layers;  // in the order of forward
+
+    struct saved {
+        std::array<typename Layer::saved, N> layers;                 // of each
+        decltype(std::declval<typename Layer::saved const&>().y) y;  // (R, D), the last one's
+    };
+
+    // y (R, D) of x (R, D).
+    template <class Context, class X, class... More>
+    saved forward(Context& ctx, X const& x, More const&... more) const {
+        saved s{};
+        s.y = (s.layers[0] = layers[0].forward(ctx, x, more...)).y;
+        for (std::size_t i = 1; i < N; ++i) s.y = (s.layers[i] = layers[i].forward(ctx, s.y, more...)).y;
+        return s;
+    }
+
+    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate. Consumes what was
+    // saved.
+    template <class Context, class DY, class DX, class... More>
+    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
+        if constexpr (N == 1) return layers[0].backward(ctx, s.layers[0], dy, dx, more...);
+        arena_scope const scope(ctx.scratch);
+        DX const other = ctx.scratch.template take<scalar>(dx.extents());
+        auto const of = [&](std::size_t i) { return i % 2 == 0 ? dx : other; };  // what layer i was given
+        layers[N - 1].backward(ctx, s.layers[N - 1], dy, of(N - 1), more...);
+        for (std::size_t i = N - 1; i-- > 0;) layers[i].backward(ctx, s.layers[i], of(i + 1), of(i), more...);
+    }
+
+    // The same as forward for rows that follow those in the caches, one a layer.
+    template <class Context, class X, class Caches, class... More>
+    auto extend(Context& ctx, X const& x, Caches& caches, More const&... more) const {
+        auto y = layers[0].extend(ctx, x, caches[0], more...);
+        for (std::size_t i = 1; i < N; ++i) y = layers[i].extend(ctx, y, caches[i], more...);
+        return y;
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        for (std::size_t i = 0; i < N; ++i) visit_as(std::to_string(First + i), layers[i], visitor);
+    }
+};
+
+}  // namespace calm

@@ -1,0 +1,50 @@
+#pragma once
+// What attention is asked to compute, for every executor: pointers, sizes and strides, no configurations.
+
+#include <cmath>
+
+#include "calm/tensor/extents.hpp"
+
+namespace calm::detail {
+
+// T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head
+// h / (heads / kv_heads). Strides are in elements: between rows, and between sequences.
+struct attention_shape {
+    index_t sequences, queries, keys, heads, kv_heads, head_size;
+    index_t q_row, q_sequence, kv_row, kv_sequence;
+
+    // Where a head's first row begins.
+    [[nodiscard]] CALM_HD index_t q_start(index_t sequence, index_t head) const {
+        return sequence * q_sequence + head * head_size;
+    }
+    [[nodiscard]] CALM_HD index_t kv_start(index_t sequence, index_t kv_head) const {
+        return sequence * kv_sequence + kv_head * head_size;
+    }
+    // Query heads that read one key head.
+    [[nodiscard]] CALM_HD index_t group() const { return heads / kv_heads; }
+    // Of the scores q k^T.
+    template <class T> [[nodiscard]] CALM_HD T scale() const {
+        return T{1} / static_cast<T>(std::sqrt(static_cast<double>(head_size)));
+    }
+};
+
+// Rotary embedding of rows of heads (Su et al. 2021): row r of x (rows, width) holds position first + r % period.
+struct rotation {
+    index_t rows, width, head_size, period, first;
+    double theta;
+    double direction;  // -1 turns back
+
+    struct angle {
+        float cosine;
+        float sine;
+    };
+    // By which pair i of a head turns at a position. The published tables are computed in single precision.
+    [[nodiscard]] CALM_HD angle at(index_t position, index_t i) const {
+        float const frequency =
+            std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
+        float const turned = static_cast<float>(position) * frequency;
+        return {std::cos(turned), std::sin(turned)};
+    }
+};
+
+}  // namespace calm::detail

@@ -1,0 +1,72 @@
+// Heads beside the energy head on the device: losses, gradients and samples, beside the same kernels on the host.
+#include "calm/model/calm.hpp"
+#include "calm/model/heads.hpp"
+#include "on_device.hpp"
+#include "support/small.hpp"
+
+using namespace calm::test;
+using calm::dyn;
+using calm::emulated;
+using calm::extents;
+using calm::index_t;
+
+namespace {
+
+template <class Head> constexpr calm::configuration<Head> sizes_with(Head head) {
+    return {uneven.autoencoder,
+            uneven.hidden_size,
+            uneven.intermediate_size,
+            uneven.num_hidden_layers,
+            uneven.num_attention_heads,
+            uneven.num_key_value_heads,
+            head};
+}
+constexpr auto with_flow = sizes_with(calm::flow{2});
+constexpr auto with_diffusion = sizes_with(calm::diffusion{2});
+constexpr auto with_margin = sizes_with(calm::margin{});
+
+// A head's whole step with the noise of its positions, then samples of two texts.
+template <auto C, class Sampling> void head(char const* what, Sampling const& sampling) {
+    constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
+    auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
+    compare<emulated>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
+        using head_type = typename decltype(C.head)::template layer<C, float, B>;
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        head_type model;
+        sampling(model);
+        allocate(model, values, &gradients);
+        std::uint64_t seed = 100;
+        for (auto const& p : calm::parameters_of<B>(model)) {
+            fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
+            evaluate(ctx, p.value, p.value * 0.1);
+        }
+        calm::matrix_view<float const, D, B> const h = given(ctx, hidden, extents<dyn, D>(R));
+        calm::matrix_view<float const, L, B> const m = given(ctx, mean, extents<dyn, L>(R));
+        calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
+        auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
+        std::vector<float> all{static_cast<float>(
+            model.loss_and_gradient(ctx, h, m, s, dhidden, calm::paired_objective{.samples = N}, 5, 1.0 / R))};
+        auto const keep = [&](auto const& x) {
+            for (float const v : taken_back(ctx, x)) all.push_back(v);
+        };
+        keep(dhidden);
+        for (auto const& p : calm::parameters_of<B>(model)) keep(p.grad);
+        auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
+        std::vector<calm::noise_place> const places{{{17, calm::stream::generation, 5}, 2},
+                                                    {{18, calm::stream::generation, 6}, 0}};
+        model.sample(ctx, z, rows(h, 0, 2), places, 0.7);
+        keep(z);
+        return all;
+    });
+}
+
+}  // namespace
+
+int main() {
+    return on_device([] {
+        head<with_flow>("flow", [](auto& model) { model.sampling.steps = 4; });
+        head<with_diffusion>("diffusion", [](auto& model) { model.sampling.steps = 3; });
+        head<with_margin>("margin", [](auto&) {});
+    });
+}

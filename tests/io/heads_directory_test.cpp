@@ -1,0 +1,54 @@
+// Directories of models with heads beside the energy head.
+#include <boost/mpl/list.hpp>
+
+#include <algorithm>
+
+#include "calm/io/model_directory.hpp"
+#include "support/heads.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+template <class Head> struct model_with { static constexpr configuration<Head> value = with_head(uneven, Head{}); };
+// Another number of blocks than that of an aggregate by default.
+template <> struct model_with<flow> { static constexpr configuration<flow> value = with_head(uneven, flow{3}); };
+using heads = boost::mpl::list<flow, diffusion, margin>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads) {
+    constexpr configuration<head> C = model_with<head>::value;
+    resident<calm_model<C>> w(7, held_for::use), other(7, held_for::use);
+    context<> const ctx(3, 1);
+    initialise(ctx, w.model);
+    initialise(ctx, w.model.ae_model);
+    temporary_folder const folder;
+    calm_description ours;
+    ours.configuration = "uneven";
+    save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, ours));
+
+    auto const from = read_model_description(folder.path("model"));
+    BOOST_TEST(matches(C, from));
+    BOOST_TEST((from.sizes.head == any_head(C.head)));
+    BOOST_TEST(from.description.model_type == head::name);
+    BOOST_TEST(from.description.architectures[0] == head::architecture);
+    BOOST_TEST(static_cast<paired_objective>(head_objective_of(from.description)).samples == 5);
+    load_calm(from, other.model);
+    BOOST_TEST((weights_of(other.model) == weights_of(w.model)));
+    auto const file = safetensors_file::open(folder.path("model/model.safetensors"));
+    BOOST_TEST(std::ranges::any_of(file.tensors(),
+                                   [](auto const& tensor) { return tensor.name.starts_with("mlp_generator."); }));
+}
+
+// A program that knows nothing of a file's head finds it by either of its names.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_is_found_by_its_names, head, heads) {
+    BOOST_REQUIRE(find_head(head::name) != nullptr);
+    BOOST_TEST(find_head(head::name) == find_head(head::architecture));
+    BOOST_TEST((any_head(*find_head(head::name)) == any_head(head{})));
+    auto const flops = any_head(head{}).flops(12, 4);
+    BOOST_TEST(flops.shared == head{}.flops(12, 4).shared);
+    BOOST_TEST(flops.drawn == head{}.flops(12, 4).drawn);
+}

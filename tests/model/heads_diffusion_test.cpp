@@ -1,0 +1,303 @@
+#include <boost/mpl/transform.hpp>
+
+#include <array>
+#include <set>
+
+#include "calm/model/calm.hpp"
+#include "calm/model/heads/diffusion.hpp"
+#include "support/heads.hpp"
+#include "support/statistics.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+template <class Variant> struct diffusion_variant {
+    static constexpr configuration<diffusion> value =
+        with_head(Variant::value, diffusion{Variant::value.head.num_mlp_layers});
+    static char const* name() { return variant_name<Variant::value>(); }
+    using backend = typename Variant::backend;
+};
+using diffusion_variants = boost::mpl::transform<variants_on_executors, diffusion_variant<boost::mpl::_1>>::type;
+
+constexpr configuration<diffusion> small_diffusion = with_head(uneven, diffusion{2});
+template <class T> using checked_diffusion = diffusion_head<small_diffusion, T>;
+template <class On> using diffusion_on = diffusion_head<small_diffusion, typename On::scalar, typename On::backend>;
+
+// The process as it is published: from a list of betas, by products, at the steps kept of 1000.
+struct published {
+    std::vector<double> a, before, beta, variance;
+
+    explicit published(std::vector<int> const& kept) {
+        auto const bar = [](double u) {
+            double const c = std::cos((u + 0.008) / 1.008 * std::acos(-1.0) / 2);
+            return c * c;
+        };
+        std::vector<double> left;
+        for (int i = 0; i < 1000; ++i)
+            left.push_back((i > 0 ? left.back() : 1.0) *
+                           (1 - std::min(1 - bar((i + 1) / 1000.0) / bar(i / 1000.0), 0.999)));
+        for (int const i : kept) {
+            before.push_back(a.empty() ? 1.0 : a.back());
+            a.push_back(left[static_cast<std::size_t>(i)]);
+            beta.push_back(1 - a.back() / before.back());
+            variance.push_back(beta.back() * (1 - before.back()) / (1 - a.back()));
+        }
+        variance[0] = variance.size() > 1 ? variance[1] : 0.0;
+    }
+    static std::vector<int> all() {
+        std::vector<int> steps(1000);
+        for (int i = 0; i < 1000; ++i) steps[static_cast<std::size_t>(i)] = i;
+        return steps;
+    }
+    [[nodiscard]] double c1(std::size_t t) const { return beta[t] * std::sqrt(before[t]) / (1 - a[t]); }
+    [[nodiscard]] double c2(std::size_t t) const { return (1 - before[t]) * std::sqrt(1 - beta[t]) / (1 - a[t]); }
+};
+
+// The mean that a guess of the noise stands for, and the log variance of v.
+template <class T> T mean_of(published const& p, std::size_t t, T x, T guess) {
+    T const target = std::sqrt(1 / p.a[t]) * x - std::sqrt(1 / p.a[t] - 1) * guess;
+    return p.c1(t) * target + p.c2(t) * x;
+}
+template <class T> T log_variance(published const& p, std::size_t t, T v) {
+    T const share = (v + 1.0) / 2.0;
+    return share * std::log(p.beta[t]) + (1.0 - share) * std::log(p.variance[t]);
+}
+
+// The variational term of one number in nats, as published.
+complex divergence(published const& p, std::size_t t, complex target, complex x, complex guess, complex v) {
+    complex const lower = std::log(p.variance[t]), log_var = log_variance(p, t, v);
+    complex const mean = mean_of(p, t, x, guess);
+    if (t > 0) {
+        complex const gap = p.c1(t) * target + p.c2(t) * x - mean;
+        return 0.5 * (-1.0 + log_var - lower + std::exp(lower - log_var) + gap * gap * std::exp(-log_var));
+    }
+    auto const cdf = [](complex u) {
+        return 0.5 * (1.0 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (u + 0.044715 * u * u * u)));
+    };
+    complex const narrow = std::exp(-0.5 * log_var), c = target - mean;
+    complex const upper = cdf(narrow * (c + 1 / 255.0)), lower_tail = cdf(narrow * (c - 1 / 255.0));
+    complex const probability = target.real() < -0.999  ? upper
+                                : target.real() > 0.999 ? 1.0 - lower_tail
+                                                        : upper - lower_tail;
+    return -std::log(probability.real() < 1e-12 ? complex(1e-12) : probability);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_oracle, variant, diffusion_variants) {
+    if (!fixtures_present()) return;
+    using backend = typename variant::backend;
+    using head = diffusion_head<variant::value, float, backend>;
+    constexpr index_t D = head::D, L = head::L;
+    fixture const f(variant::name(), "head_diffusion");
+    context<backend> ctx(1, 2);
+    arena<backend> values("values");
+    arena<backend> gradients("gradients");
+    head model;
+    allocate(model, values, &gradients);
+    load_parameters(parameters_of<backend>(model), f);
+
+    auto const hidden = f.floats("in/hidden");
+    auto const target = f.floats("in/target");
+    index_t const R = f.shape("in/hidden")[0];
+    own_noise<float, L, backend> noise{std::vector<float>(target.size()), f.floats("in/eps"), {}};
+    for (auto const t : f.integers("in/t"))
+        noise.times.push_back(static_cast<float>((static_cast<double>(t) + 0.5) / 1000));
+    std::vector<float> const log_std(target.size());
+    auto const h = in_rows<backend, D>(hidden);
+    auto const y = in_rows<backend, L>(target);
+    auto const spread = in_rows<backend, L>(log_std);
+    auto const given = noise.seen();
+
+    std::vector<double> losses;
+    for (index_t r = 0; r < R; ++r)
+        losses.push_back(model.loss_and_gradient(
+            ctx, rows(h, r, 1), rows(y, r, 1), rows(spread, r, 1), {},
+            {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0));
+    // Row 0, at step 0, is a difference of nearly equal probabilities: taken in double, it is as good as the others.
+    BOOST_TEST(close(losses, f.floats<double>("out/loss"), kind::output));
+    std::vector<float> dhidden(hidden.size());
+    model.loss_and_gradient(ctx, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
+    BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
+    check_gradients(parameters_of<backend>(model), f);
+
+    auto const noises = f.floats("in/noises");
+    for (auto const& [scale, name] : {std::pair{1.0, "out/sampled"}, {0.5, "out/sampled_cool"}}) {
+        auto z = noise.samples;
+        model.denoise(ctx, out_rows<backend, L>(z), h, scale, [&](index_t i, auto const& added) {
+            std::copy_n(noises.begin() + i * R * L, R * L, added.data());
+        });
+        auto const expected = f.floats<double>(name);
+        double largest = 0;  // the weights are random, and the values large
+        for (double const value : expected) largest = std::max(largest, std::abs(value));
+        BOOST_TEST(close_to(std::span<float const>(z), std::span<double const>(expected), 1e-5 * largest, 1e-5), name);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_schedule_is_the_published_product) {
+    published const p(published::all());
+    for (index_t t = 0; t < 1000; ++t) {
+        auto const at = static_cast<std::size_t>(t);
+        BOOST_TEST(std::abs(diffusion_signal(t) / p.a[at] - 1) < 1e-11);
+        if (t == 0) continue;
+        diffusion_step const step(diffusion_signal(t - 1), diffusion_signal(t));
+        BOOST_TEST(std::abs(step.beta / p.beta[at] - 1) < 1e-9);
+        BOOST_TEST(std::abs(step.variance / p.variance[at] - 1) < 1e-9);
+        BOOST_TEST(step.beta <= 0.999 * (1 + 1e-12));
+        BOOST_TEST(step.range > 0);
+    }
+    BOOST_TEST(diffusion_step(diffusion_signal(998), diffusion_signal(999)).beta == 0.999,
+               boost::test_tools::tolerance(1e-12));
+    // By hand: cos^2((t + 9) / 1008 pi / 2) / cos^2(8 / 1008 pi / 2), and a thousandth of the step before.
+    BOOST_TEST(diffusion_signal(0) == 0.9999587158, boost::test_tools::tolerance(1e-7));
+    BOOST_TEST(diffusion_signal(500) == 0.4922852, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(diffusion_signal(998) == 2.428767e-6, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(diffusion_signal(999) == 2.428767e-9, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(the_steps_of_a_sample_are_evenly_spaced_from_the_first_to_the_last) {
+    for (index_t const count : {1, 2, 3, 7, 100, 999, 1000}) {
+        diffusion_sampling const sampling{count};
+        BOOST_TEST(sampling.trained_step(count - 1) == 999);
+        if (count > 1) BOOST_TEST(sampling.trained_step(0) == 0);
+        for (index_t i = 1; i < count; ++i) {
+            double const exact = 999.0 * static_cast<double>(i) / static_cast<double>(count - 1);
+            BOOST_TEST(std::abs(sampling.trained_step(i) - exact) <= 0.5);
+            BOOST_TEST(sampling.trained_step(i) > sampling.trained_step(i - 1));
+        }
+    }
+    BOOST_TEST(diffusion_sampling{3}.trained_step(1) == 500);  // 499.5 goes to the even one
+}
+
+BOOST_AUTO_TEST_CASE(the_gradients_of_diffusion_by_the_complex_step) {
+    constexpr index_t L = checked_diffusion<double>::L, R = 2, N = 3;
+    published const p(published::all());
+    std::array<int, 3> ends{};  // targets of step 0 below, within and above the bins
+    check_head_by_complex_step<checked_diffusion>(
+        R, N, [&](auto& ctx, auto& head, auto const& hidden, auto const& mean, auto const& log_std, auto const& noise) {
+            std::vector<complex> x, targets;
+            std::vector<std::int32_t> steps;
+            for (index_t i = 0; i < R * N * L; ++i) {
+                index_t const of = i / L / N * L + i % L;
+                auto const t = static_cast<std::size_t>(noise.times[i / L].real() * 1000);
+                targets.push_back(mean[of] + std::exp(log_std[of]) * noise.targets[i]);
+                x.push_back(std::sqrt(p.a[t]) * targets.back() + std::sqrt(1 - p.a[t]) * noise.samples[i]);
+                if (i % L == 0) steps.push_back(static_cast<std::int32_t>(t));
+                if (t == 0) ++ends[targets.back().real() < -0.999 ? 0 : targets.back().real() > 0.999 ? 2 : 1];
+            }
+            auto const y = head.net.forward(ctx, in_rows<cpu, L>(x), {steps.data(), extents<dyn>(R * N)}, hidden).y;
+            complex loss{};
+            for (index_t i = 0; i < R * N * L; ++i) {
+                auto const at = static_cast<std::size_t>(i);
+                complex const guess = y[0][i], error = guess - noise.samples[i];
+                loss += error * error + divergence(p, static_cast<std::size_t>(steps[at / L]), targets[at], x[at],
+                                                   guess.real(), y[1][i]) /
+                                            std::log(2.0);
+            }
+            return loss / static_cast<double>(N * L);
+        });
+    for (int const met : ends) BOOST_TEST(met > 0);
+}
+
+// A target far outside of what is guessed: its bin counts 1e-12, and the variance has no slope there.
+BOOST_AUTO_TEST_CASE(impossible_bins_are_bounded) {
+    auto const far = detail::bin_likelihood(60.0, 0.0, 0.8, 0.5);
+    BOOST_TEST(far.value == -std::log(1e-12), boost::test_tools::tolerance(1e-14));
+    BOOST_TEST(far.slope == 0.0);
+    BOOST_TEST(std::isnan(detail::bin_likelihood(0.0, std::nan(""), 0.8, 0.5).value));
+    // All bins together have the probability 1.
+    double total = 0;
+    constexpr double bin = 0.3;
+    for (int k = -40; k <= 40; ++k) total += std::exp(-detail::bin_likelihood(2 * bin * k, 0.0, bin, 0.0).value);
+    BOOST_TEST(total == 1.0, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(diffusion_trains_on_the_noise_of_its_positions, on, executors) {
+    check_keyed_training<diffusion_on<on>>(300, 8);
+}
+
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_diffusion_and_a_rehearsal_takes_its_memory) {
+    check_step_laws<checked_diffusion<float>>(300, 8);
+}
+
+// Against the process as published, in double, one number after the other, with the network as it is trained.
+BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
+    using head = checked_diffusion<double>;
+    constexpr index_t R = 2, N = 3, D = head::D, L = head::L;
+    prepared<head, double> p({}, 1, 0.3);
+    auto const hidden = draws<double>(R * D, 1);
+    std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
+    for (index_t const count : {1, 2, 5, 1000}) {
+        p.model.sampling.steps = count;
+        std::vector<int> kept;
+        for (index_t i = 0; i < count; ++i) kept.push_back(p.model.sampling.trained_step(i));
+        published const process(kept);
+        auto const noise = [&](auto const& key_of) {
+            std::vector<double> all;
+            for (auto const& [draws_of, first] : places)
+                for (index_t i = 0; i < N * L; ++i)
+                    all.push_back(normal<double>(key_of(draws_of), static_cast<std::uint64_t>(first * L + i)));
+            return all;
+        };
+        auto want = noise([](key k) { return k; });
+        for (index_t i = count; i-- > 0;) {
+            auto const t = static_cast<std::size_t>(i);
+            arena_scope const scope(p.ctx.saved);
+            std::vector<std::int32_t> const steps(R * N, kept[t]);
+            auto const y =
+                p.model.net
+                    .forward(p.ctx, in_rows<cpu, L>(want), {steps.data(), extents<dyn>(R * N)}, in_rows<cpu, D>(hidden))
+                    .y;
+            auto const added = noise([i](key k) { return key_of_step(k, static_cast<std::uint32_t>(i)); });
+            for (std::size_t e = 0; e < want.size(); ++e) {
+                auto const place = static_cast<index_t>(e);
+                double const deviation = std::exp(0.5 * log_variance(process, t, y[1][place]));
+                want[e] = mean_of(process, t, want[e], y[0][place]) + (i > 0 ? 0.5 * deviation * added[e] : 0.0);
+            }
+        }
+        auto const z = sampled_at<head>(p, hidden, N, places, 0.5);
+        double largest = 1;
+        for (double const value : want) largest = std::max(largest, std::abs(value));
+        BOOST_TEST(close_to(std::span<double const>(z), std::span<double const>(want), 1e-8 * largest, 1e-8));
+    }
+    for (index_t const none : {0, 1001}) {
+        p.model.sampling.steps = none;
+        BOOST_CHECK_EXCEPTION(sampled_at<head>(p, hidden, N, places), error,
+                              says(errc::usage, "expected 1 to 1000 steps", "found " + std::to_string(none)));
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on, executors) {
+    diffusion_on<on> head;
+    head.sampling.steps = 10;
+    check_draws_by_place<diffusion_on<on>>(head, block_executor<typename on::backend>);
+}
+
+// No two steps of a sample, no two samples and no start share a number.
+BOOST_AUTO_TEST_CASE(every_step_has_a_sequence_of_its_own) {
+    key const draws_of{17, stream::generation, 5};
+    std::set<std::uint64_t> seeds{draws_of.seed};
+    std::vector<double> all;
+    for (std::uint32_t step = 0; step < 1000; ++step) {
+        auto const own = key_of_step(draws_of, step);
+        BOOST_TEST((own.stream == draws_of.stream && own.step == draws_of.step));
+        seeds.insert(own.seed);
+        for (std::uint64_t i = 0; i < 20; ++i) all.push_back(normal<double>(own, i));
+    }
+    BOOST_TEST(seeds.size() == 1001U);
+    BOOST_TEST(smirnov_p_value(all, normal_cdf) > 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_are_those_of_its_matrices) {
+    checked_diffusion<float> head;
+    double shared = 0, sample = 0;
+    for (auto const& p : parameters_of(head))
+        if (p.shape.size() == 2)
+            (p.name == "net.cond_embed.weight" ? shared : sample) += 2.0 * static_cast<double>(p.value.size());
+    auto const counted = small_diffusion.head.flops(head.D, head.L);
+    BOOST_TEST(counted.shared == shared);
+    BOOST_TEST(counted.trained == sample);
+    BOOST_TEST(counted.drawn == 100 * sample);
+}

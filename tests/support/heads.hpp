@@ -1,0 +1,229 @@
+#pragma once
+// What the tests of heads beside the energy head share: noise as it is drawn, a head's whole step, and gradients of a
+// head's loss by the complex step.
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "calm/model/heads/paired.hpp"
+#include "support/gradient_check.hpp"
+#include "support/models.hpp"
+#include "support/small.hpp"
+
+namespace calm::test {
+
+// What a loss is given, in memory of its own.
+template <class T, index_t L, class Backend = cpu> struct own_noise {
+    std::vector<T> targets, samples, times;
+    [[nodiscard]] paired_noise<T, L, Backend> seen() const {
+        return {in_rows<Backend, L>(targets),
+                in_rows<Backend, L>(samples),
+                {times.data(), extents<dyn>(static_cast<index_t>(times.size()))}};
+    }
+};
+
+// The noise of `rows` samples that is no head's: normals, and times over [0, 1), the first three 0, the last in the
+// last step.
+template <class T, index_t L, class Backend = cpu> own_noise<T, L, Backend> some_noise(index_t rows) {
+    own_noise<T, L, Backend> noise{draws<T>(rows * L, 21), draws<T>(rows * L, 22), {}};
+    for (index_t i = 0; i < rows; ++i)
+        noise.times.push_back(
+            i < 3 ? T(0) : static_cast<T>(uniform({23, stream::evaluation, 0}, static_cast<std::uint64_t>(i))));
+    noise.times.back() = T(0.9995);
+    return noise;
+}
+
+// What a training step draws for R positions of N samples from position `first` on, one number after the other.
+template <class T, index_t L, class Backend>
+own_noise<T, L, Backend> noise_of_a_step(context<Backend> const& ctx, index_t R, index_t N, index_t first) {
+    own_noise<T, L, Backend> noise;
+    for (index_t i = first * N; i < (first + R) * N; ++i) {
+        for (index_t l = 0; l < L; ++l) {
+            auto const element = static_cast<std::uint64_t>(i * L + l);
+            noise.targets.push_back(static_cast<T>(normal<double>(ctx.random(stream::target), element)));
+            noise.samples.push_back(static_cast<T>(normal<double>(ctx.random(stream::head_noise), element)));
+        }
+        noise.times.push_back(static_cast<T>(uniform({ctx.seed, stream{17}, ctx.step}, static_cast<std::uint64_t>(i))));
+    }
+    return noise;
+}
+
+// Loss and gradients of a head, and the memory that it took.
+template <class T> struct trained_head {
+    double loss = 0;
+    std::vector<T> dhidden;
+    std::vector<std::vector<T>> gradients;
+    std::size_t saved = 0, scratch = 0;
+};
+
+// loss(p, hidden, mean, log_std, dhidden) of a head with drawn parameters at R positions with drawn hidden states and
+// posteriors.
+template <class Head, class Loss>
+trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& loss, bool rehearse = false) {
+    using T = typename Head::scalar;
+    using backend = typename Head::backend;
+    constexpr index_t D = Head::D, L = Head::L;
+    prepared<Head, T, backend> p({}, threads, 0.3);
+    p.ctx.seed = 17;
+    p.ctx.step = 5;
+    p.ctx.rehearse(rehearse);
+    auto const hidden = draws<T>(R * D, 1);
+    auto const mean = draws<T>(R * L, 2);
+    auto const log_std = draws<T>(R * L, 3, 0.3, -1);
+    trained_head<T> result;
+    result.dhidden.assign(hidden.size(), T(777));  // to be overwritten
+    result.loss = loss(p, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
+                       out_rows<backend, D>(result.dhidden));
+    for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
+    BOOST_TEST(p.ctx.saved.used() == 0U);
+    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    result.saved = p.ctx.saved.peak();
+    result.scratch = p.ctx.scratch.peak();
+    return result;
+}
+
+template <class T> void check_alike(trained_head<T> const& got, trained_head<T> const& want) {
+    BOOST_TEST(near(got.loss, want.loss, 1e-5));
+    BOOST_TEST(close(got.dhidden, want.dhidden, kind::gradient));
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+        BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
+}
+
+// A head trains on the keyed noise of its positions, more of them than it works on at once; micro-batches draw what the
+// whole step does; an empty dhidden asks for the loss alone.
+template <class Head> void check_keyed_training(index_t R, index_t N) {
+    using T = typename Head::scalar;
+    using backend = typename Head::backend;
+    constexpr index_t L = Head::L, first = 7;
+    paired_objective const o{.samples = N};
+    auto const got =
+        step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+            return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh, o, first, 0.5);
+        });
+    BOOST_TEST(std::isfinite(got.loss));
+    check_alike(got,
+                step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                    return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh,
+                                                     noise_of_a_step<T, L, backend>(p.ctx, R, N, first).seen(), 0.5);
+                }));
+    check_alike(got,
+                step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                    double total = 0;
+                    for (auto const& [r, n] : {std::pair<index_t, index_t>{0, R / 3}, {R / 3, R - R / 3}})
+                        total += p.model.loss_and_gradient(p.ctx, rows(h, r, n), rows(mean, r, n), rows(log_std, r, n),
+                                                           rows(dh, r, n), o, first + r, 0.5);
+                    return total;
+                }));
+    auto const loss_alone =
+        step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const&) {
+            return p.model.loss_and_gradient(p.ctx, h, mean, log_std, {}, o, first, 0.5);
+        });
+    BOOST_TEST(loss_alone.loss == got.loss);
+    for (auto const& g : loss_alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
+}
+
+// The same bits with 1, 2 and 3 threads, and a rehearsal takes the memory of the step and computes nothing.
+template <class Head> void check_step_laws(index_t R, index_t N) {
+    using T = typename Head::scalar;
+    auto const step = [&](int threads, bool rehearse) {
+        return step_of<Head>(
+            R, threads,
+            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh, paired_objective{.samples = N}, 0, 1.0);
+            },
+            rehearse);
+    };
+    auto const one = step(1, false);
+    for (int const threads : {2, 3}) {
+        auto const more = step(threads, false);
+        BOOST_TEST(more.loss == one.loss);
+        BOOST_TEST((more.gradients == one.gradients && more.dhidden == one.dhidden), threads << " threads: other bits");
+    }
+    auto const rehearsal = step(2, true);
+    BOOST_TEST(rehearsal.saved == one.saved);
+    BOOST_TEST(rehearsal.scratch == one.scratch);
+    for (auto const& g : rehearsal.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
+}
+
+// Gradients of the loss of a head at R positions of N samples with given noise, of hidden states and parameters,
+// against the complex step through surrogate(ctx, head, hidden, mean, log_std, noise) -> the loss, written once more.
+template <template <class> class Head, class Surrogate>
+void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate) {
+    constexpr index_t D = Head<double>::D, L = Head<double>::L;
+    prepared<Head<double>, double> real({}, 1, 0.3);
+    prepared<Head<complex>, complex> twin({}, 1, 0.3);
+    auto const hidden = draws<double>(R * D, 1);
+    auto const mean = draws<double>(R * L, 2);
+    auto const log_std = draws<double>(R * L, 3, 0.3, -1);
+    auto const noise = some_noise<double, L>(R * N);
+    std::vector<double> dhidden(hidden.size(), 777.0);             // to be overwritten
+    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // to be added to
+    double const loss =
+        real.model.loss_and_gradient(real.ctx, in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std),
+                                     out_rows<cpu, D>(dhidden), noise.seen(), 0.7);
+    for (auto& p : real.params)
+        for (index_t i = 0; i < p.size; ++i) p.grad[i] -= 1.0;
+
+    auto wide = [](std::vector<double> const& x) { return std::vector<complex>(x.begin(), x.end()); };
+    auto ch = wide(hidden);
+    auto const cmean = wide(mean), clog_std = wide(log_std);
+    own_noise<complex, L> const cnoise{wide(noise.targets), wide(noise.samples), wide(noise.times)};
+    auto const f = [&] {
+        arena_scope const scope(twin.ctx.saved);
+        return complex(surrogate(twin.ctx, twin.model, in_rows<cpu, D>(ch), in_rows<cpu, L>(cmean),
+                                 in_rows<cpu, L>(clog_std), cnoise.seen()));
+    };
+    BOOST_TEST(near(loss, f().real(), 1e-12));
+    auto const slope = [&](complex& element) { return 0.7 * complex_slope(element, f); };
+    check_slopes("hidden", dhidden.data(), std::ssize(dhidden),
+                 [&](index_t i) { return slope(ch[static_cast<std::size_t>(i)]); });
+    BOOST_REQUIRE(real.params.size() == twin.params.size());
+    for (std::size_t k = 0; k < real.params.size(); ++k)
+        check_slopes(
+            real.params[k].name, real.params[k].grad, real.params[k].size,
+            [&](index_t i) { return slope(twin.params[k].value[i]); }, 4);
+}
+
+// Latents of a head's `sample` at places, N of each.
+template <class Head, class Prepared>
+std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& hidden, index_t N,
+                                              std::span<noise_place const> places, double scale = 1) {
+    using backend = typename Head::backend;
+    std::vector<typename Head::scalar> z(places.size() * static_cast<std::size_t>(N * Head::L));
+    p.model.sample(p.ctx, out_rows<backend, Head::L>(z), in_rows<backend, Head::D>(hidden), places, scale);
+    BOOST_TEST(p.ctx.saved.used() == 0U);
+    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    return z;
+}
+
+// Samples of several texts at once: each row is what it is alone, and the draws of a row that of rounds.
+template <class Head> void check_draws_by_place(Head const& head, bool bit_for_bit) {
+    using T = typename Head::scalar;
+    using backend = typename Head::backend;
+    constexpr index_t R = 3, N = 6, D = Head::D, L = Head::L;
+    prepared<Head, T, backend> p(head, 2, 0.3);
+    auto const hidden = draws<T>(R * D, 1);
+    std::vector<noise_place> const places{
+        {{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}};
+    auto const all = sampled_at<Head>(p, hidden, N, places);
+    BOOST_TEST((all == sampled_at<Head>(p, hidden, N, places)), "the same places draw otherwise");
+    double largest = 1;  // the weights are random, and what many steps make of them is large
+    for (T const value : all) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    for (index_t r = 0; r < R; ++r) {
+        std::vector<T> const alone(hidden.begin() + r * D, hidden.begin() + (r + 1) * D);
+        for (auto const& [n, count] : {std::pair<index_t, index_t>{0, N}, {0, 2}, {2, 4}, {5, 1}}) {
+            auto place = places[static_cast<std::size_t>(r)];
+            place.first += n;
+            auto const got = sampled_at<Head>(p, alone, count, {&place, 1});
+            std::vector<T> const want(all.begin() + (r * N + n) * L, all.begin() + (r * N + n + count) * L);
+            if (bit_for_bit)
+                BOOST_TEST((got == want), "row " << r << ", draws from " << n);
+            else
+                BOOST_TEST(close_to(std::span<T const>(got), std::span<T const>(want), 1e-5 * largest, 1e-5),
+                           "row " << r << ", draws from " << n);
+        }
+    }
+}
+
+}  // namespace calm::test
