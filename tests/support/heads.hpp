@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of heads beside the energy head share: noise as it is drawn, a head's whole step, and gradients of a
-// head's loss by the complex step.
+// What the tests of heads beside the energy head share: noise as it is drawn, a head's whole step, its gradients by the
+// complex step, and the oracle's.
 
 #include <functional>
 #include <span>
@@ -183,6 +183,32 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
         check_slopes(
             real.params[k].name, real.params[k].grad, real.params[k].size,
             [&](index_t i) { return slope(twin.params[k].value[i]); }, 4);
+}
+
+// The loss of every row of a fixture's hidden states and targets, with noise of a sample each, and the gradients of
+// their sum, are the fixture's.
+template <class Head, class Noise>
+void check_training(context<typename Head::backend>& ctx, Head& model, fixture const& f, Noise const& noise) {
+    using backend = typename Head::backend;
+    constexpr index_t D = Head::D, L = Head::L;
+    auto const hidden = f.floats("in/hidden");
+    auto const target = f.floats("in/target");
+    std::vector<float> const log_std(target.size());
+    auto const h = in_rows<backend, D>(hidden);
+    auto const y = in_rows<backend, L>(target);
+    auto const spread = in_rows<backend, L>(log_std);
+    auto const given = noise.seen();
+
+    std::vector<double> losses;
+    for (index_t r = 0; r < h.extent(0); ++r)
+        losses.push_back(model.loss_and_gradient(
+            ctx, rows(h, r, 1), rows(y, r, 1), rows(spread, r, 1), {},
+            {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0));
+    BOOST_TEST(close(losses, f.floats<double>("out/loss"), kind::output));
+    std::vector<float> dhidden(hidden.size());
+    model.loss_and_gradient(ctx, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
+    BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
+    check_gradients(parameters_of<backend>(model), f);
 }
 
 // Latents of a head's `sample` at places, N of each.
