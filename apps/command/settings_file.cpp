@@ -13,15 +13,58 @@
 #include "calm/sample/temperature.hpp"
 #include "calm/tensor/error.hpp"
 #include "calm/tensor/quoted.hpp"
+#include "calm/tensor/utf8.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {
 
 namespace {
 
+bool is_ascii(char c) {
+    return static_cast<unsigned char>(c) < 0x80;
+}
+
+// toml++ 3.3 takes most characters beyond ASCII for unreachable where it looks for white space, and a wrong file makes
+// it look there within what seems to be a string. So each of their bytes b goes by it as the private character U+F0000
+// + b, which it takes for text wherever it stands.
+constexpr std::string_view private_lead = "\xf3\xb0";
+
+std::string in_private_characters(std::string_view text) {
+    if (auto const valid = valid_prefix(text); valid < text.size())
+        throw error(errc::usage,
+                    sentence("no valid TOML: expected UTF-8, found byte ", detail::printable(text.substr(valid, 1)),
+                             " in line ", 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(valid), '\n')));
+    for (auto const* const escape : {"\\U000F00", "\\U000f00"})
+        if (text.find(escape) != std::string_view::npos)
+            throw error(errc::usage, sentence("expected TOML without private characters, found ", escape, "..."));
+    std::string all;
+    if (text.starts_with("\xef\xbb\xbf")) {  // the mark of UTF-8, which is no text
+        all = text.substr(0, 3);
+        text.remove_prefix(3);
+    }
+    for (char const c : text) {
+        auto const byte = static_cast<std::uint8_t>(c);
+        if (!is_ascii(c)) (all += private_lead) += static_cast<char>(0x80 | byte >> 6);
+        all += is_ascii(c) ? c : static_cast<char>(0x80 | (byte & 0x3f));
+    }
+    return all;
+}
+
+// The text that in_private_characters turned into this.
+std::string from_private_characters(std::string_view text) {
+    std::string all;
+    while (!text.empty()) {
+        auto const third = text.size() < 4 ? 0 : static_cast<std::uint8_t>(text[2]);
+        bool const is_private = text.starts_with(private_lead) && (third == 0x82 || third == 0x83);
+        all += is_private ? static_cast<char>(third << 6 | (text[3] & 0x3f)) : text[0];
+        text.remove_prefix(is_private ? 4 : 1);
+    }
+    return all;
+}
+
 // Values of a node of either kind: none where it is no string, number or boolean, or an array of these.
 std::string text_of(toml::node const& node) {
-    if (auto const* text = node.as_string()) return text->get();
+    if (auto const* text = node.as_string()) return from_private_characters(text->get());
     if (auto const* whole = node.as_integer()) return std::to_string(whole->get());
     if (auto const* number = node.as_floating_point()) return detail::shortest(number->get());
     if (auto const* truth = node.as_boolean()) return truth->get() ? "true" : "false";
@@ -55,7 +98,7 @@ void add(settings_file& file, std::string table, std::string key, std::string pl
 
 void add(settings_file& file, std::string const& path, std::string const& table, toml::table const& from) {
     for (auto const& [name, node] : from) {
-        std::string const key(name.str());
+        std::string const key = from_private_characters(name.str());
         std::string const place = path + ", line " + std::to_string(name.source().begin.line);
         if (auto const* inner = node.as_table(); inner != nullptr && table.empty())
             add(file, path, key, *inner);
@@ -75,10 +118,6 @@ void add(settings_file& file, std::string const& path, std::string const& table,
     }
 }
 
-bool is_ascii(char c) {
-    return static_cast<unsigned char>(c) < 0x80;
-}
-
 // Where a string of TOML ends that begins at `at`, or breaks off.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
     char const quote = text[at];
@@ -87,11 +126,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     bool const many_lines = text.substr(at, 3) == triple;
     for (at += many_lines ? 3 : 1; at < text.size(); ++at) {
         if (escapes && text[at] == '\\') {
-            if (++at < text.size() &&
-                (!is_ascii(text[at]) || std::string_view(" \t\r\n").find(text[at]) != std::string_view::npos))
-                throw error(errc::usage,
-                            "expected TOML without a line of a string that ends in a backslash, found one: "
-                            "write the string on one line");
+            ++at;
         } else if (!many_lines && (text[at] == quote || text[at] == '\n')) {
             return at + 1;
         } else if (many_lines && text.substr(at, 3) == triple) {
@@ -103,9 +138,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     return text.size();
 }
 
-// What the parser bears: it calls itself as deep as dots and brackets nest, and its white space beyond ASCII is
-// undefined behaviour, which TOML has in strings and comments alone, and it asks for after a backslash. Options lie two
-// deep.
+// What the parser bears: it calls itself as deep as dots and brackets nest. Options lie two deep, and their keys are
+// ASCII.
 void require_plain(std::string_view text) {
     constexpr int most_dots = 64;  // outside of strings, a line
     constexpr int most_open = 16;
@@ -142,7 +176,7 @@ void parse_into(settings_file& file, std::string const& text, std::string const&
         add(file, path, "", all);
     } else {
         require_plain(text);
-        add(file, path, "", toml::parse(text, path));
+        add(file, path, "", toml::parse(in_private_characters(text), path));
     }
 }
 
@@ -166,7 +200,7 @@ template <class Read> settings_file settings_of(std::string const& path, Read co
         read(file);
     } catch (toml::parse_error const& wrong) {
         file.problems.push_back(path + ", line " + std::to_string(wrong.source().begin.line) +
-                                ": no valid TOML: " + std::string(wrong.description()));
+                                ": no valid TOML: " + from_private_characters(wrong.description()));
     } catch (error const& wrong) {
         file.problems.push_back(path + ": " + wrong.what());
     }

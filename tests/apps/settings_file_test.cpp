@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
     BOOST_TEST(has(only("a.toml", "when = 2020-01-01\n"), "expected a string, a number"));
     BOOST_TEST(has(only("a.toml", "[a]\n[a.b]\nc = 1\n"), "expected a string, a number"));
     BOOST_TEST(has(only("a.toml", "a = [[1]]\n"), "expected a string, a number"));
-    BOOST_TEST(has(only("a.toml", "a = \"\xff\"\n"), "no valid TOML"));
+    BOOST_TEST(has(only("a.toml", "a = 1\nb = \"\xff\"\n"), "found byte \\xff in line 2"));
     BOOST_TEST(has(only("a.json", "{\"a\": 1,}"), "no valid JSON"));
     BOOST_TEST(has(only("a.json", "[1]"), "one JSON object"));
     BOOST_TEST(has(only("a.json", "{\"a\": null}"), "expected a string, a number"));
@@ -86,11 +86,15 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
                              "c = \"\"\"x\"\"\"\"\n[" + dots + "a]\n", "c = ''\n[" + dots + "a]\n"})
         BOOST_TEST(has(only("a.toml", text), "expected TOML with at most"), text.substr(0, 20));
     BOOST_TEST(has(only("a.json", objects), "at most 64 deep"));
-    // Where toml++ 3.3 runs into what it takes for unreachable.
+    // Where toml++ 3.3 would run into what it takes for unreachable.
     for (auto const* const text : {"[a.a\xcf\x9e.a]\n", "a = 1 \xc3\xa9\n", "\xc3\xa9 = 1\n", "a = [\xe3\x80\x81]\n"})
         BOOST_TEST(has(only("a.toml", text), "letters beyond ASCII"), text);
-    for (auto const* const text : {"a = \"\"\"x\\\n\xc3\xa9\"\"\"\n", "a = \"\"\"x\\\xc3\xa9\"\"\"\n"})
-        BOOST_TEST(has(only("a.toml", text), "ends in a backslash"), text);
+    for (auto const* const text : {"a = 7'\xc4\xac'\n", "a = 1.'\xc3\xa9'\n", "a = \"x\" '\xcf\x9e'\n",
+                                   "a = \"\"\"x\\\xc3\xa9\"\"\"\n", "[a]'\xc3\xa9'\n", "\"\xc3\xa9\" '\xc3\xa9' = 1\n"})
+        BOOST_TEST(has(only("a.toml", text), "line 1: no valid TOML"), text);
+    BOOST_TEST(has(only("a.toml", "a = 1\nb = \"\\U000f00c3\"\n"), "private characters"));
+    BOOST_TEST(shown(of("a.toml", "a = \"\"\"x\\\n\xc3\xa9\\u00e9\xf3\xb0\x83\x83\"\"\"\n")) ==
+               std::vector<std::string>{".a=x\xc3\xa9\xc3\xa9\xf3\xb0\x83\x83"});
     BOOST_TEST(of("a.toml", "\xef\xbb\xbf# \xc3\xa9\n\"\xc3\xa9\" = '\xcf\x9e'\n").problems.empty());
     BOOST_TEST(has(read_settings_file("/nowhere/x.toml").problems.front(), "there is none"));
     BOOST_TEST(has(read_settings_file("/tmp").problems.front(), "there is none"));
