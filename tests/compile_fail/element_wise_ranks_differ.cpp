@@ -3,7 +3,7 @@
 
 void add(calm::tensor<float, calm::extents<2, 3>>& y, calm::tensor<float, calm::extents<2, 3>> const& a,
 #ifdef CALM_SHOULD_FAIL
-         calm::tensor<float, calm::extents<6>> const& b) {
+         calm::tensor<float, calm::extents<1, 2, 3>> const& b) {
 #else
          calm::tensor<float, calm::extents<2, 3>> const& b) {
 #endif

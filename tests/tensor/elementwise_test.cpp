@@ -33,9 +33,9 @@ BOOST_AUTO_TEST_CASE(a_tree_knows_pointers_only) {
     BOOST_TEST(d[1] == 30.0F);
     int tensors = 0;
     int gradients = 0;
-    tree::for_each_leaf(t, [&](float const*, bool is_gradient, bool) {
+    tree::for_each_leaf(t, {1, 2}, [&](tree::leaf<float> const& leaf) {
         ++tensors;
-        gradients += is_gradient ? 1 : 0;
+        gradients += leaf.how == tree::written::by_gradients ? 1 : 0;
     });
     BOOST_TEST(tensors == 2);
     BOOST_TEST(gradients == 1);

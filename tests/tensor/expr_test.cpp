@@ -251,6 +251,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(any_other_overlap_is_refused, on, executors) {
     BOOST_TEST(o.memory[0] == before[6] + 1);
 }
 
+BOOST_AUTO_TEST_CASE(merging_keeps_every_static_size) {
+    using detail::shapes_together;
+    using m = shapes_together<extents<dyn, 4, 5>, extents<3, dyn, 5>>;
+    static_assert(m::possible && std::is_same_v<m::type, extents<3, 4, 5>>);
+    static_assert(!shapes_together<extents<3>, extents<4>>::possible);
+    static_assert(std::is_same_v<shapes_together<extents<5>, extents<dyn, dyn>>::type, extents<dyn, 5>>);
+    static_assert(std::is_same_v<shapes_together<extents<3, 1>, extents<dyn, dyn>>::type, extents<3, dyn>>);
+    static_assert(!shapes_together<extents<4, 1>, extents<3, 7>>::possible);
+    static_assert(!shapes_together<extents<4>, extents<4, 1>>::possible);
+    BOOST_TEST(m::possible);
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_differ_are_refused_with_both, on, executors) {
     typename on::context const ctx(1, 2);
     using matrix = typename on::template tensor<extents<dyn, dyn>>;

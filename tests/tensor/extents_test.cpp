@@ -53,13 +53,6 @@ BOOST_AUTO_TEST_CASE(rows_replace_the_leading_size_alone) {
     static_assert(e[0] == 7 && e[1] == 4 && e[2] == 5);
 }
 
-BOOST_AUTO_TEST_CASE(merging_keeps_every_static_size) {
-    using m = detail::merged<extents<dyn, 4, 5>, extents<3, dyn, 5>>;
-    static_assert(m::possible && std::is_same_v<m::type, extents<3, 4, 5>>);
-    static_assert(!detail::merged<extents<3>, extents<4>>::possible);
-    BOOST_TEST(m::possible);
-}
-
 BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_counted_are_told) {
     constexpr index_t most = std::numeric_limits<index_t>::max();
     static_assert(bytes_of_sizes({}, 4) == 4U);

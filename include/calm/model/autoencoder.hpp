@@ -245,7 +245,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), matrix_view<T const, D, Backend>(d.y),
                       embed_tokens.weight.read(), tokens, ce_weight);
         autoencoder_losses losses;
-        losses.cross_entropy = detail::real_part(sum(ctx, rows_of_loss + 0.0)) / (count * static_cast<double>(K));
+        losses.cross_entropy = detail::real_part(sum(ctx, rows_of_loss)) / (count * static_cast<double>(K));
         losses.kl = detail::real_part(clamped_kl_sum(ctx, e.mean, e.log_std, objective.kl_clamp)) / count;
         losses.posterior_std = detail::real_part(sum(ctx, exp(e.log_std))) / (count * static_cast<double>(L));
         losses.loss = static_cast<double>(K) * losses.cross_entropy + objective.kl_weight * losses.kl;

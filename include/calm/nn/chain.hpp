@@ -16,8 +16,20 @@
 
 namespace calm {
 
-// y = silu(x), element by element.
-template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
+// What elementwise_layer may be of.
+namespace functions {
+// silu(x).
+struct silu {
+    template <class X> static auto of(X&& x) { return calm::silu(std::forward<X>(x)); }
+};
+// max(x, 0); at 0 the slope is 0.
+struct relu {
+    template <class X> static auto of(X&& x) { return maximum(0.0, std::forward<X>(x)); }
+};
+}  // namespace functions
+
+// y = Function::of(x), an expression, element by element.
+template <class Function, index_t D, class T = float, class Backend = cpu> struct elementwise_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -27,36 +39,22 @@ template <index_t D, class T = float, class Backend = cpu> struct silu_layer {
     };
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         saved const s{x, ctx.saved.template take<T>(x.extents())};
-        evaluate(ctx, s.y, silu(x));
+        evaluate(ctx, s.y, Function::of(x));
         return s;
     }
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
-        differentiate(ctx, silu(wrt(s.x, dx)), dy);
+        differentiate(ctx, Function::of(wrt(s.x, dx)), dy);
     }
     template <class Visitor> void visit(Visitor&) {}
 };
 
-// y = max(x, 0), element by element; at 0 the slope is 0.
-template <index_t D, class T = float, class Backend = cpu> struct relu_layer {
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
-    struct saved {
-        matrix_view<T const, D, Backend> x;  // (R, D)
-        matrix_view<T, D, Backend> y;        // (R, D)
-    };
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        saved const s{x, ctx.saved.template take<T>(x.extents())};
-        evaluate(ctx, s.y, maximum(0.0, x));
-        return s;
-    }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        differentiate(ctx, maximum(0.0, wrt(s.x, dx)), dy);
-    }
-    template <class Visitor> void visit(Visitor&) {}
-};
+// y = silu(x).
+template <index_t D, class T = float, class Backend = cpu>
+using silu_layer = elementwise_layer<functions::silu, D, T, Backend>;
+// y = max(x, 0).
+template <index_t D, class T = float, class Backend = cpu>
+using relu_layer = elementwise_layer<functions::relu, D, T, Backend>;
 
 // Layers one after the other, named by their place: "0", "1", ... Each takes rows as wide as the one before gives.
 template <class... Layers> struct chain {

@@ -73,36 +73,31 @@ template <index_t D, class T = float, class Backend = cpu> struct layer_norm_lay
     }
 };
 
-// layer_norm without gain and bias: (x - mean) / sqrt(variance + eps) over a row of D. It has no parameters.
+// layer_norm without gain and bias, in trees: (x - mean) / sqrt(variance + eps) over a row of D. It has no parameters.
 template <index_t D, class T = float, class Backend = cpu> struct bare_layer_norm {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    using saved = typename layer_norm_layer<D, T, Backend>::saved;  // what it has with a gain of 1 and a bias of 0
+    static constexpr double eps = 1e-6;  // under the root
+    using saved = typename layer_norm_layer<D, T, Backend>::saved;
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        arena_scope const scope(ctx.scratch);
-        return trivial(ctx).forward(ctx, x);
+        index_t const rows = x.extent(0);
+        saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
+                      ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
+        evaluate(ctx, s.y,
+                 (x - kept(s.mean, row_mean(x))) * kept(s.r, 1.0 / sqrt(row_mean_square(x - column(s.mean)) + eps)));
+        return s;
     }
+
+    // With h the normalised rows, dx = (dy - mean(dy) - h mean(dy h)) r.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        arena_scope const scope(ctx.scratch);
-        trivial(ctx).backward(ctx, s, dy, dx);
+                  matrix_view<T, D, Backend> const& dx) const {
+        auto const mean = column(s.mean);
+        auto const r = column(s.r);
+        evaluate(ctx, dx, (dy - row_mean(dy) - (s.x - mean) * r * row_mean(dy * ((s.x - mean) * r))) * r);
     }
     template <class Visitor> void visit(Visitor&) {}
-
-private:
-    // With a gain of 1, a bias of 0 and gradients that nobody reads, in ctx.scratch.
-    static layer_norm_layer<D, T, Backend> trivial(context<Backend>& ctx) {
-        layer_norm_layer<D, T, Backend> norm;
-        for (auto* const p : {&norm.weight, &norm.bias}) {
-            p->value = ctx.scratch.template take<T>(extents<D>());
-            p->grad = ctx.scratch.template take<T>(extents<D>());
-            fill(ctx, p->value, p == &norm.weight ? T{1} : T{});
-            fill(ctx, p->grad, T{});
-        }
-        return norm;
-    }
 };
 
 }  // namespace calm

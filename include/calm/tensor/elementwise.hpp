@@ -9,7 +9,8 @@ namespace calm::detail {
 inline constexpr index_t elementwise_grain = 16384;  // elements a task
 
 // f(i, V) for the elements of [begin, end): packets first, then scalars.
-template <class T, class F> void for_packets(index_t begin, index_t end, F const& f) {
+template <class T, class F>
+[[gnu::always_inline]] CALM_HD inline void for_packets(index_t begin, index_t end, F const& f) {
     using V = packet<T>;
     index_t i = begin;
     if constexpr (!std::is_same_v<V, T>) {
@@ -48,29 +49,33 @@ void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, i
     });
 }
 
-// Sums in chunks of fixed size, each in a fixed order, then over the chunks: the threads change nothing.
-template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t n) {
+// The sum over [begin, end) in a fixed order; float lanes are added up before they lose digits.
+template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t end) {
     using T = typename Tree::scalar;
+    using V = packet<T>;
     using wide = typename accumulator<T>::type;
+    wide total{};
+    for (; begin < end; begin += 256) {
+        V packets{};
+        for_packets<T>(begin, std::min(end, begin + 256), [&]<class W>(index_t i) {
+            if constexpr (std::is_same_v<W, T>)
+                total += static_cast<wide>(tree.template forward<T>(i).value);
+            else
+                packets += tree.template forward<W>(i).value;
+        });
+        if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
+    }
+    return total;
+}
+
+// Sums in chunks of fixed size, then over the chunks: the threads change nothing.
+template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t n) {
+    using wide = typename accumulator<typename Tree::scalar>::type;
     constexpr index_t chunk = 4096;
     arena_scope const scope(ctx.scratch);
     auto const partial = ctx.scratch.template take<wide>(extents<dyn>((n + chunk - 1) / chunk));
-    ctx.parallel((n + chunk - 1) / chunk, [&](index_t c) {
-        using V = packet<T>;
-        index_t const end = std::min(n, (c + 1) * chunk);
-        wide total{};
-        for (index_t begin = c * chunk; begin < end; begin += 256) {  // lanes are added up before they lose digits
-            V packets{};
-            for_packets<T>(begin, std::min(end, begin + 256), [&]<class W>(index_t i) {
-                if constexpr (std::is_same_v<W, T>)
-                    total += static_cast<wide>(tree.template forward<T>(i).value);
-                else
-                    packets += tree.template forward<W>(i).value;
-            });
-            if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
-        }
-        partial[c] = total;
-    });
+    ctx.parallel((n + chunk - 1) / chunk,
+                 [&](index_t c) { partial[c] = serial_sum(tree, c * chunk, std::min(n, (c + 1) * chunk)); });
     wide total{};
     if (!ctx.rehearsing())
         for (wide const p : partial) total += p;

@@ -5,175 +5,34 @@
 // An operand is a named tensor, a view, a number or a sub-expression still in flight. Same-index aliasing is legal
 // (`x = x + y`); any other overlap of memory is refused in every build.
 
-#include <complex>
-#include <concepts>
-
-#include "calm/tensor/elementwise.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/by_rows.hpp"
+#include "calm/tensor/operands.hpp"
+#include "calm/tensor/overlap.hpp"
 
 namespace calm {
 
-// What the operators below give: a tree of operations over operands, and its shape. It computes nothing until it is
-// assigned, evaluated or differentiated, and refers to its operands' memory.
-template <class Tree, class Extents, class Backend> class expression {
-public:
-    using scalar = typename Tree::scalar;
-    using extents_type = Extents;
-    using backend = Backend;
-
-    // Of a tree over operands of that shape.
-    constexpr expression(Tree const& t, Extents const& e) : tree_(t), extents_(e) {}
-    expression(expression&&) = default;  // moves along a chain of operators
-    expression(expression const&) = delete;
-    expression& operator=(expression const&) = delete;
-    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // what runs in the loop
-    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }  // of every operand
-
-private:
-    Tree tree_;
-    Extents extents_;
-};
-
 namespace detail {
 
-template <class Tree, class E, class B> inline constexpr bool is_expression<expression<Tree, E, B>> = true;
-
-template <class T> struct operand_kind {
-    static constexpr bool tensor_like = false;
-    static constexpr bool is_expression = false;
-};
-template <class T, class E, class B> struct operand_kind<tensor<T, E, B>> {
-    static constexpr bool tensor_like = true;
-    static constexpr bool is_expression = false;
-    static constexpr bool owns = true;
-};
-template <class T, class E, class B> struct operand_kind<view<T, E, B>> {
-    static constexpr bool tensor_like = true;
-    static constexpr bool is_expression = false;
-    static constexpr bool owns = false;
-};
-template <class Tree, class E, class B> struct operand_kind<expression<Tree, E, B>> {
-    static constexpr bool tensor_like = false;
-    static constexpr bool is_expression = true;
-};
-
-template <class T> using kind_of = operand_kind<std::remove_cvref_t<T>>;
-
-}  // namespace detail
-
-// What operators take beside numbers: tensors, views and expressions.
-template <class T>
-concept tensor_operand = detail::kind_of<T>::tensor_like || detail::kind_of<T>::is_expression;
-
-namespace detail {
-
-// Any legal operand as an expression; what is illegal says why.
-template <tensor_operand A> auto as_expression(A&& a) {
-    using plain = std::remove_cvref_t<A>;
-    if constexpr (kind_of<A>::is_expression) {
-        static_assert(!std::is_lvalue_reference_v<A>,
-                      "calm: an expression is used where it is written: don't keep it in a variable, assign it to a "
-                      "tensor, or write it again");
-        return expression<std::remove_cvref_t<decltype(a.tree())>, typename plain::extents_type,
-                          typename plain::backend>(a.tree(), a.extents());
-    } else {
-        if constexpr (kind_of<A>::owns)
-            static_assert(std::is_lvalue_reference_v<A>,
-                          "calm: an expression cannot hold a temporary tensor, which is gone before it is read: give "
-                          "the tensor a name first");
-        using T = std::remove_const_t<typename plain::value_type>;
-        return expression<tree::input<T>, typename plain::extents_type, typename plain::backend>({a.data()},
-                                                                                                 a.extents());
-    }
+// The memory of every tensor in a tree.
+template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& tree, tree::span shape) {
+    std::array<touched, Tree::leaves> all;
+    std::size_t count = 0;
+    tree::for_each_leaf(tree, shape, [&](auto const& leaf) { all[count++] = touched(leaf); });
+    return all;
 }
 
-template <class A, class B> auto merged_extents(A const& a, B const& b) {
-    using m = merged<A, B>;
-    static_assert(A::rank == B::rank, "calm: element-wise operands must have the same rank");
-    static_assert(m::possible, "calm: element-wise operands must have the same shape");
-    require(a == b, errc::usage, "calm: element-wise operands must have the same shape, found ", a, " and ", b);
-    return extents_cast<typename m::type>(a);
-}
-
-template <class Op, class A> auto make_unary(A&& a) {
-    auto x = as_expression(std::forward<A>(a));
-    using X = decltype(x);
-    return expression<tree::unary<Op, std::remove_cvref_t<decltype(x.tree())>>, typename X::extents_type,
-                      typename X::backend>({x.tree()}, x.extents());
-}
-
-template <class Op, class A, class B> auto make_binary(A&& a, B&& b) {
-    if constexpr (tensor_operand<A> && tensor_operand<B>) {
-        auto x = as_expression(std::forward<A>(a));
-        auto y = as_expression(std::forward<B>(b));
-        using X = decltype(x);
-        using Y = decltype(y);
-        static_assert(std::is_same_v<typename X::backend, typename Y::backend>,
-                      "calm: operands live on different backends; copy(ctx, dst, src) moves data between them");
-        static_assert(std::is_same_v<typename X::scalar, typename Y::scalar>,
-                      "calm: operands have different scalar types; convert one of them");
-        using tree_type =
-            tree::binary<Op, std::remove_cvref_t<decltype(x.tree())>, std::remove_cvref_t<decltype(y.tree())>>;
-        auto shape = merged_extents(x.extents(), y.extents());
-        return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), y.tree()}, shape);
-    } else if constexpr (tensor_operand<A>) {
-        auto x = as_expression(std::forward<A>(a));
-        using X = decltype(x);
-        using c = tree::constant<typename X::scalar>;
-        return expression<tree::binary<Op, std::remove_cvref_t<decltype(x.tree())>, c>, typename X::extents_type,
-                          typename X::backend>({x.tree(), c{static_cast<typename X::scalar>(b)}}, x.extents());
-    } else {
-        auto y = as_expression(std::forward<B>(b));
-        using Y = decltype(y);
-        using c = tree::constant<typename Y::scalar>;
-        return expression<tree::binary<Op, c, std::remove_cvref_t<decltype(y.tree())>>, typename Y::extents_type,
-                          typename Y::backend>({c{static_cast<typename Y::scalar>(a)}, y.tree()}, y.extents());
-    }
-}
-
-template <class A, class B>
-concept operand_pair = (tensor_operand<A> && (tensor_operand<B> || std::is_arithmetic_v<std::remove_cvref_t<B>>)) ||
-                       (std::is_arithmetic_v<std::remove_cvref_t<A>> && tensor_operand<B>);
-
-// Throws the sentence where the n elements at y and x overlap without being the same.
-template <class T> void check_overlap(T const* y, T const* x, index_t n, char const* sentence) {
-    auto const a = reinterpret_cast<std::uintptr_t>(y);
-    auto const b = reinterpret_cast<std::uintptr_t>(x);
-    std::uintptr_t const bytes = static_cast<std::uintptr_t>(n) * sizeof(T);
-    require(a == b || a + bytes <= b || b + bytes <= a, errc::usage, sentence);
-}
-
-template <class Tree, class T> void check_destination(Tree const& tree, T const* y, index_t n) {
-    tree::for_each_leaf(tree, [&](T const* x, bool, bool) {
-        check_overlap(
-            y, x, n,
-            "calm: the destination overlaps an operand at another index: expected the same memory or separate "
-            "memory; write into another tensor and copy");
-    });
-}
-
-// Gradients may share memory with each other only where the later one accumulates, and with operands index by index.
-template <class Tree, class T> void check_gradients(Tree const& tree, T const* dy, index_t n) {
-    constexpr char const* sentence = "calm::differentiate: a gradient overlaps an operand, the cotangent or another "
-                                     "gradient at another index: expected "
-                                     "the same memory or separate memory; write into another tensor and copy";
-    if (n == 0) return;  // nothing is written, and empty tensors may share an address
-    int place = 0;
-    tree::for_each_leaf(tree, [&](T const* dx, bool is_gradient, bool accumulates) {
-        int const here = place++;
-        if (!is_gradient) return;
-        if (dy != nullptr) check_overlap(dx, dy, n, sentence);
-        int other = 0;
-        tree::for_each_leaf(tree, [&](T const* x, bool x_is_gradient, bool) {
-            int const there = other++;
-            if (there == here) return;
-            check_overlap(dx, x, n, sentence);
-            require(
-                !(x_is_gradient && x == dx && there < here && !accumulates), errc::usage,
-                "calm::differentiate: two gradients go to the same tensor and the second would overwrite the first; "
-                "use accumulate(x, dx) for it");
+// Rows and columns of a tree that gives a shape: where it is made of reductions, of what they reduce.
+template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
+    auto span = span_of(shape);
+    if constexpr (tree::is_narrow<Tree>) span.columns = 0;
+    tree::for_each_node(tree, [&]<class Op, class A>(tree::reduction<Op, A> const& node) {
+        if (tree::is_narrow<Tree> && span.columns == 0) span.columns = node.columns;
+        require(node.columns == span.columns, errc::usage, [&] {
+            return sentence("calm: expected reductions of rows as wide as all others in the expression, ", span.columns,
+                            ", found one of ", node.columns, ": evaluate it on its own");
         });
     });
+    return span;
 }
 
 }  // namespace detail
@@ -243,6 +102,23 @@ template <tensor_operand A> auto silu(A&& a) {
     return detail::make_unary<op::silu>(std::forward<A>(a));
 }
 
+// The sum of every row of a, which is (R, D): (R, 1). It goes beside (R, D) again, as any (R, 1) and any (D) does.
+template <tensor_operand A> auto row_sum(A&& a) {
+    return detail::make_reduction<op::row_sum>(std::forward<A>(a));
+}
+// The mean of every row, (R, 1).
+template <tensor_operand A> auto row_mean(A&& a) {
+    return detail::make_reduction<op::row_mean>(std::forward<A>(a));
+}
+// The mean of the squares of every row, (R, 1).
+template <tensor_operand A> auto row_mean_square(A&& a) {
+    return detail::make_reduction<op::row_mean_square>(std::forward<A>(a));
+}
+// The largest of every row, (R, 1); NaN where one is. Elements that are the largest share the gradient.
+template <tensor_operand A> auto row_max(A&& a) {
+    return detail::make_reduction<op::row_max>(std::forward<A>(a));
+}
+
 // A user's own operation: a struct with value and back (or back_a, back_b) as in ops.hpp.
 template <class Op, tensor_operand A> auto apply(A&& a) {
     return detail::make_unary<Op>(std::forward<A>(a));
@@ -258,7 +134,7 @@ namespace detail {
 template <class T, class E, class T2, class E2, class B>
 auto make_variable(view<T, E, B> const& x, view<T2, E2, B> const& dx, bool accumulates) {
     static_assert(!std::is_const_v<T2>, "calm::wrt: the gradient must be writable");
-    auto shape = merged_extents(x.extents(), dx.extents());
+    auto shape = equal_extents(x.extents(), dx.extents());
     return expression<tree::variable<std::remove_const_t<T>>, decltype(shape), B>({x.data(), dx.data(), accumulates},
                                                                                   shape);
 }
@@ -272,6 +148,14 @@ template <class T, class E, class B> view<T, E, B> as_view(view<T, E, B> const& 
     return x;
 }
 
+template <class> inline constexpr bool is_context = false;
+template <class Backend> inline constexpr bool is_context<context<Backend>> = true;
+template <class Context>
+concept context_type = is_context<std::remove_const_t<Context>>;
+template <class> struct backend_of_context;
+template <class Backend> struct backend_of_context<context<Backend>> { using type = Backend; };
+template <class Context> using backend_of = typename backend_of_context<std::remove_const_t<Context>>::type;
+
 // Where a result goes or a cotangent comes from must be the expression's kind of memory.
 template <class Expression, class Backend, class V> constexpr void check_kind() {
     static_assert(std::is_same_v<typename Expression::backend, Backend> && std::is_same_v<typename V::backend, Backend>,
@@ -280,6 +164,25 @@ template <class Expression, class Backend, class V> constexpr void check_kind() 
                   "calm: the expression and its destination or cotangent have different scalar types");
 }
 }  // namespace detail
+
+// A column (R, 1) of the R numbers of v, a tensor or view: one number a row beside (R, D).
+template <class V> auto column(V&& v) {
+    static_assert(std::is_lvalue_reference_v<V> || !detail::kind_of<V>::owns,
+                  "calm::column: the tensor would be gone before it is read: give it a name first");
+    auto const x = detail::as_view(v);
+    return reshape(x, extents<dyn, 1>(x.size()));
+}
+
+// The (R, 1) expression a, whose values evaluate writes to `to` (R) as well.
+template <class V, tensor_operand A> auto kept(V&& to, A&& a) {
+    auto e = detail::as_expression(std::forward<A>(a));
+    using X = decltype(e);
+    auto const out = column(std::forward<V>(to));
+    detail::check_kind<X, typename X::backend, std::remove_const_t<decltype(out)>>();
+    using tree_type = tree::kept<std::remove_cvref_t<decltype(e.tree())>>;
+    auto shape = detail::equal_extents(out.extents(), e.extents());
+    return expression<tree_type, decltype(shape), typename X::backend>({e.tree(), out.data()}, shape);
+}
 
 // x as an operand whose gradient is written to dx, of x's shape.
 template <class X, class DX> auto wrt(X const& x, DX&& dx) {
@@ -296,42 +199,68 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
     detail::check_kind<decltype(e), Backend, std::remove_const_t<decltype(out)>>();
-    (void)detail::merged_extents(out.extents(), e.extents());
-    detail::check_destination(e.tree(), static_cast<typename decltype(e)::scalar const*>(out.data()), out.size());
-    detail::run_evaluate(ctx, e.tree(), out.data(), out.size());
+    auto const shape = detail::equal_extents(out.extents(), e.extents());
+    using tree_type = std::remove_cvref_t<decltype(e.tree())>;
+    using T = typename tree_type::scalar;
+    tree::leaf<T> const to{out.data(), detail::span_of(shape), tree::written::never};
+    detail::check_destination(detail::touched(to), detail::touched_by(e.tree(), to.shape));
+    if constexpr (tree_type::by_rows)
+        detail::run_evaluate_rows(ctx, e.tree(), out.data(), detail::span_of_tree(e.tree(), shape));
+    else
+        detail::run_evaluate(ctx, e.tree(), out.data(), out.size());
 }
 
-// From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop. Throws errc::usage where the
-// shapes differ, a gradient overlaps other memory than index by index, or two are written to one place.
-template <class Backend, class DY, tensor_operand A>
-void differentiate(context<Backend> const& ctx, A&& a, DY const& dy) {
+namespace detail {
+// From dy: a tensor's elements, or a number, the same at every element.
+template <class Context, class Expression, class DY> void differentiate_from(Context& ctx, Expression const& e, DY dy) {
+    using tree_type = std::remove_cvref_t<decltype(e.tree())>;
+    using T = typename tree_type::scalar;
+    constexpr bool lends = tree::shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
+    static_assert(tree_type::active, "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
+    static_assert(lends,
+                  "calm::differentiate: the gradient of a row (D) needs scratch: give it a context that is not const");
+    constexpr bool is_tensor = std::is_pointer_v<DY>;
+    auto const shape = span_of(e.extents());
+    tree::leaf<T> from{nullptr, {}, tree::written::never};
+    if constexpr (is_tensor) from = {dy, shape, tree::written::never};
+    check_gradients(touched(from), touched_by(e.tree(), shape));
+    if constexpr (tree_type::by_rows && lends)
+        run_differentiate_rows(ctx, e.tree(), cotangent<T>(dy), span_of_tree(e.tree(), e.extents()));
+    else if constexpr (!tree_type::by_rows && is_tensor)
+        run_differentiate(ctx, e.tree(), dy, e.extents().size());
+    else if constexpr (!tree_type::by_rows)
+        run_differentiate_sum(ctx, e.tree(), dy, e.extents().size());
+}
+}  // namespace detail
+
+// From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop; those of a row (D) need a
+// context that lends scratch. Throws errc::usage where the shapes differ, a gradient overlaps other memory than index
+// by index, or two are written to one place.
+template <detail::context_type Context, class DY, tensor_operand A>
+void differentiate(Context& ctx, A&& a, DY const& dy) {
     auto e = detail::as_expression(std::forward<A>(a));
-    static_assert(std::remove_cvref_t<decltype(e.tree())>::active,
-                  "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
     auto const cotangent = detail::as_view(dy);
-    detail::check_kind<decltype(e), Backend, std::remove_const_t<decltype(cotangent)>>();
-    (void)detail::merged_extents(cotangent.extents(), e.extents());
+    detail::check_kind<decltype(e), detail::backend_of<Context>, std::remove_const_t<decltype(cotangent)>>();
+    (void)detail::equal_extents(cotangent.extents(), e.extents());
     using T = typename decltype(e)::scalar;
-    T const* const p = cotangent.data();
-    detail::check_gradients(e.tree(), p, cotangent.size());
-    detail::run_differentiate(ctx, e.tree(), p, cotangent.size());
+    detail::differentiate_from(ctx, e, static_cast<T const*>(cotangent.data()));
 }
 
 // From scale * sum(expression): the gradients of its wrt and accumulate leaves. Throws as differentiate does.
-template <class Backend, tensor_operand A> void differentiate_sum(context<Backend> const& ctx, A&& a, double scale) {
+template <detail::context_type Context, tensor_operand A> void differentiate_sum(Context& ctx, A&& a, double scale) {
     auto e = detail::as_expression(std::forward<A>(a));
-    static_assert(std::remove_cvref_t<decltype(e.tree())>::active,
-                  "calm::differentiate_sum: no operand asks for a gradient: write wrt(x, dx) for x");
     using T = typename decltype(e)::scalar;
-    detail::check_gradients(e.tree(), static_cast<T const*>(nullptr), e.extents().size());
-    detail::run_differentiate_sum(ctx, e.tree(), static_cast<T>(scale), e.extents().size());
+    detail::differentiate_from(ctx, e, static_cast<T>(scale));
 }
 
 // The sum of all elements of an expression, accumulated in double for float; 0 in a rehearsal. The order of the
-// additions follows from the size alone.
+// additions follows from the shape alone.
 template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
-    return detail::run_sum(ctx, e.tree(), e.extents().size());
+    if constexpr (std::remove_cvref_t<decltype(e.tree())>::by_rows)
+        return detail::run_sum_rows(ctx, e.tree(), detail::span_of_tree(e.tree(), e.extents()));
+    else
+        return detail::run_sum(ctx, e.tree(), e.extents().size());
 }
 
 // Declared in view.hpp. Throws as evaluate does.

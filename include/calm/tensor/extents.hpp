@@ -147,12 +147,6 @@ constexpr extents<dyn, Rest...> with_rows(extents<First, Rest...> const& e, inde
     }(std::make_index_sequence<1 + sizeof...(Rest)>{}));
 }
 
-template <class A, class B> struct merged;
-template <index_t... A, index_t... B> struct merged<extents<A...>, extents<B...>> {
-    using type = extents<(A == dyn ? B : A)...>;
-    static constexpr bool possible = (compatible(A, B) && ...);
-};
-
 }  // namespace detail
 
 }  // namespace calm

@@ -68,13 +68,19 @@ CALM_HD constexpr index_t blocks_for(index_t n, index_t each) {
     return (n + each - 1) / each;
 }
 
-// The sum of partial (Threads, a power of two) in a fixed tree, left in partial[0]. Ends in a barrier.
-template <int Threads, class Block, class T> CALM_HD void sum_tree(Block& b, T* partial) {
+// partial (Threads, a power of two) combined in a fixed tree, left in partial[0]. Ends in a barrier.
+template <int Threads, class Block, class T, class Combine>
+CALM_HD void fold_tree(Block& b, T* partial, Combine const& combine) {
     static_assert((Threads & (Threads - 1)) == 0);
     for (int half = Threads / 2; half > 0; half /= 2)
         b.phase([&](int t) {
-            if (t < half) partial[t] += partial[t + half];
+            if (t < half) partial[t] = combine(partial[t], partial[t + half]);
         });
+}
+
+// The same, added.
+template <int Threads, class Block, class T> CALM_HD void sum_tree(Block& b, T* partial) {
+    fold_tree<Threads>(b, partial, [](T a, T c) { return a + c; });
 }
 
 // The sum of term(i) over begin <= i < end, left in partial[0]: every thread takes every Threads-th of them, then the

@@ -5,7 +5,7 @@
 
 #include "calm/tensor/block/norm.hpp"
 #include "calm/tensor/cpu/norm.hpp"
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/expr.hpp"
 
 namespace calm {
 
@@ -21,7 +21,7 @@ template <class T, index_t D, class Backend> using row_read = row_written<T cons
 template <class T, index_t D, class Backend>
 void rms_norm(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, detail::row_numbers<T, Backend> const& r,
               detail::rows_read<T, D, Backend> const& x, detail::row_read<T, D, Backend> const& w, double eps) {
-    detail::run_rms_norm(ctx, y.data(), r.data(), x.data(), w.data(), x.extent(0), x.extent(1), eps);
+    evaluate(ctx, y, x * kept(r, 1.0 / sqrt(row_mean_square(x) + eps)) * w);
 }
 
 // From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.

@@ -28,7 +28,7 @@ template <class T> void axpy(T* y, T a, T const* x, index_t n) {
 template <class T> void add_into(T* y, T const* x, index_t n) {
     for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + load<V>(x + i)); });
 }
-template <class T, class F> T sum_packets(index_t n, F const& f) {
+template <class T, class F> [[gnu::always_inline]] CALM_HD inline T sum_packets(index_t n, F const& f) {
     packet<T> packets{};
     T total{};
     for_packets<T>(0, n, [&]<class V>(index_t i) {
@@ -62,19 +62,26 @@ template <class T> T dot(T const* x, T const* y, index_t n) {
     return sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i) * load<V>(y + i); });
 }
 
-// Calls f(row, partial) for every row, where partial (width) starts at zero and is shared by the rows of one chunk;
-// then adds all partials to total (width), in order. For gradients of what all rows share.
-template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
+// Calls f(begin, end, partial) for chunks of rows, where partial (width) starts at zero and is the chunk's; then adds
+// all partials to total (width), in order. For gradients of what all rows share.
+template <class T, class F> void reduce_chunks(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
     arena_scope const scope(ctx.scratch);
     index_t const chunks = (count + row_chunk - 1) / row_chunk;
     auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
     ctx.parallel(chunks, [&](index_t c) {
         T* const p = partial.data() + c * width;
         std::fill_n(p, width, T{});
-        for (index_t r = c * row_chunk; r < std::min(count, (c + 1) * row_chunk); ++r) f(r, p);
+        f(c * row_chunk, std::min(count, (c + 1) * row_chunk), p);
     });
     ctx.parallel_ranges(width, 256, [&](index_t begin, index_t end) {
         for (index_t c = 0; c < chunks; ++c) add_into(total + begin, partial.data() + c * width + begin, end - begin);
+    });
+}
+
+// The same, f(row, partial) for every row.
+template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
+    reduce_chunks(ctx, count, width, total, [&](index_t begin, index_t end, T* partial) {
+        for (index_t r = begin; r < end; ++r) f(r, partial);
     });
 }
 

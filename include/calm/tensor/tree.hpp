@@ -6,29 +6,34 @@
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 
-// Expressions without their shapes.
+// Expressions without their shapes. A node is active where a gradient is wanted beneath it, goes by rows (see
+// row_tree.hpp) where an element needs more than its own place, and has so many leaves: tensors that it touches.
 namespace calm::tree {
 
 // A tensor that is read.
 template <class T> struct input {
     using scalar = T;
     static constexpr bool active = false;
+    static constexpr bool by_rows = false;
+    static constexpr std::size_t leaves = 1;
     T const* x;  // the tensor's first element
     template <class V> struct trace { V value; };
-    template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
-    template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
 
 // A tensor that is read, and whose gradient is wanted: dx is overwritten, or added to.
 template <class T> struct variable {
     using scalar = T;
     static constexpr bool active = true;
+    static constexpr bool by_rows = false;
+    static constexpr std::size_t leaves = 2;
     T const* x;        // the tensor's first element
     T* dx;             // the gradient's
     bool accumulates;  // whether dx is added to
     template <class V> struct trace { V value; };
-    template <class V> CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
-    template <class V> CALM_HD void backward(trace<V> const&, index_t i, V dy) const {
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t i, V dy) const {
         store(dx + i, accumulates ? load<V>(dx + i) + dy : dy);
     }
 };
@@ -37,26 +42,30 @@ template <class T> struct variable {
 template <class T> struct constant {
     using scalar = T;
     static constexpr bool active = false;
+    static constexpr bool by_rows = false;
+    static constexpr std::size_t leaves = 0;
     T c;  // the number
     template <class V> struct trace { V value; };
-    template <class V> CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
-    template <class V> CALM_HD void backward(trace<V> const&, index_t, V) const {}
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
 
 // Op of one subtree.
 template <class Op, class A> struct unary {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
+    static constexpr bool by_rows = A::by_rows;
+    static constexpr std::size_t leaves = A::leaves;
     A a;  // the operand
     template <class V> struct trace {
         V value;
         typename A::template trace<V> a;  // of the operand
     };
-    template <class V> CALM_HD trace<V> forward(index_t i) const {
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t i) const {
         auto const t = a.template forward<V>(i);
         return {Op::template value<V>(t.value), t};
     }
-    template <class V> CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
         if constexpr (active) a.template backward<V>(t.a, i, Op::template back<V>(dy, t.a.value, t.value));
     }
 };
@@ -65,6 +74,8 @@ template <class Op, class A> struct unary {
 template <class Op, class A, class B> struct binary {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active || B::active;
+    static constexpr bool by_rows = A::by_rows || B::by_rows;
+    static constexpr std::size_t leaves = A::leaves + B::leaves;
     A a;  // the first operand
     B b;  // the second
     template <class V> struct trace {
@@ -72,12 +83,12 @@ template <class Op, class A, class B> struct binary {
         typename A::template trace<V> a;  // of the first operand
         typename B::template trace<V> b;  // of the second
     };
-    template <class V> CALM_HD trace<V> forward(index_t i) const {
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t i) const {
         auto const s = a.template forward<V>(i);
         auto const t = b.template forward<V>(i);
         return {Op::template value<V>(s.value, t.value), s, t};
     }
-    template <class V> CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t i, V dy) const {
         if constexpr (A::active)
             a.template backward<V>(t.a, i, Op::template back_a<V>(dy, t.a.value, t.b.value, t.value));
         if constexpr (B::active)
@@ -85,25 +96,43 @@ template <class Op, class A, class B> struct binary {
     }
 };
 
-// Calls f(pointer, is_gradient, accumulates) for every tensor the tree touches.
-template <class T, class F> void for_each_leaf(input<T> const& t, F const& f) {
-    f(t.x, false, false);
+// The shape of a tree: of one that goes by rows, how many and how wide; of any other, all elements are one row.
+struct span {
+    index_t rows;                                                            // R
+    index_t columns;                                                         // D
+    [[nodiscard]] constexpr index_t size() const { return rows * columns; }  // elements
+    bool operator==(span const&) const = default;
+};
+
+// What is done with a tensor beside reading it.
+enum class written { never, by_gradients, adding_gradients, by_values };
+
+// A tensor that a tree touches.
+template <class T> struct leaf {
+    T const* data;  // its first element
+    span shape;     // of it
+    written how;    // and when
+};
+
+// Calls f(leaf) for every tensor that a tree of that shape touches, in the order in which they are written.
+template <class T, class F> void for_each_leaf(input<T> const& t, span shape, F const& f) {
+    f(leaf<T>{t.x, shape, written::never});
 }
 // The tensor, then its gradient.
-template <class T, class F> void for_each_leaf(variable<T> const& t, F const& f) {
-    f(t.x, false, false);
-    f(static_cast<T const*>(t.dx), true, t.accumulates);
+template <class T, class F> void for_each_leaf(variable<T> const& t, span shape, F const& f) {
+    f(leaf<T>{t.x, shape, written::never});
+    f(leaf<T>{t.dx, shape, t.accumulates ? written::adding_gradients : written::by_gradients});
 }
 // None.
-template <class T, class F> void for_each_leaf(constant<T> const&, F const&) {}
+template <class T, class F> void for_each_leaf(constant<T> const&, span, F const&) {}
 // Those of the operand.
-template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, F const& f) {
-    for_each_leaf(t.a, f);
+template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, shape, f);
 }
 // Those of both operands, the first one's first.
-template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, F const& f) {
-    for_each_leaf(t.a, f);
-    for_each_leaf(t.b, f);
+template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, shape, f);
+    for_each_leaf(t.b, shape, f);
 }
 
 }  // namespace calm::tree

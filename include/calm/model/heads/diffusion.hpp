@@ -272,7 +272,7 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
                  detail::variational_bits<T>{bits.data(), v.data(), told.data(), noise.samples.data(), guess.data(),
                                              target.data(), L});
         double const weight = noise.weight(hidden.extent(0));
-        auto const loss = sum(ctx, square(guess - noise.samples)) + sum(ctx, bits * 1.0);
+        auto const loss = sum(ctx, square(guess - noise.samples)) + sum(ctx, bits);
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, square(wrt(guess, guess) - noise.samples), scale * weight);
             evaluate(ctx, v, v * (scale * weight));

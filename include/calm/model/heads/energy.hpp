@@ -338,7 +338,7 @@ private:
         if (differentiates) dx = ctx.scratch.template take<T>(shape);
         energy_score(ctx, score, dx, reshape(s.y, shape), mean, log_std, targets, o.beta, o.targets, scale);
         if (differentiates) backward(ctx, s, reshape(dx, extents<dyn, L>(positions * o.samples)), dhidden);
-        return -detail::real_part(sum(ctx, score * 1.0));
+        return -detail::real_part(sum(ctx, score));
     }
 };
 

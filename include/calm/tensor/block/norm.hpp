@@ -8,29 +8,6 @@ namespace calm::detail {
 
 inline constexpr int norm_threads = 128;
 
-// y = x * r * w with r = 1 / sqrt(mean(x^2) + eps).
-template <class T> struct rms_norm_kernel {
-    static constexpr int threads = norm_threads;
-    struct shared {
-        T partial[threads];
-    };
-    T* y;
-    T* r;
-    T const* x;
-    T const* w;
-    index_t n;
-    double eps;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
-        T const* const xr = x + row * n;
-        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return xr[i] * xr[i]; });
-        b.phase([&](int t) {
-            T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
-            if (t == 0) r[row] = scale;
-            for (index_t i = t; i < n; i += threads) y[row * n + i] = xr[i] * scale * w[i];
-        });
-    }
-};
-
 // dx = dy w r - x r^3 mean(dy w x).
 template <class T> struct rms_norm_back_kernel {
     static constexpr int threads = norm_threads;
@@ -137,10 +114,6 @@ template <class T> struct gain_term {
     }
 };
 
-template <block_executor Backend, class T>
-void run_rms_norm(context<Backend>& ctx, T* y, T* r, T const* x, T const* w, index_t rows, index_t n, double eps) {
-    launch(ctx, rows, rms_norm_kernel<T>{y, r, x, w, n, eps});
-}
 // The gain's gradient first: dx may take the place of dy or x.
 template <block_executor Backend, class T>
 void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r,

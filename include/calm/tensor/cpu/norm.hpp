@@ -1,5 +1,7 @@
 #pragma once
-// Normalisation of rows in packets.
+// Normalisation of rows in packets: what trees of rows do slower. At 128 columns LayerNorm takes them 1.4 times as
+// long, because its mean goes through memory; and no tree gives dx and what all rows share in one pass: 1.6 times as
+// long for RMSNorm, 4 for LayerNorm (bench/norms).
 
 #include "calm/tensor/math.hpp"
 #include "calm/tensor/rows.hpp"
@@ -13,13 +15,6 @@ template <class T> T number(index_t n) {
 
 template <class T> T reciprocal_root(T x) {
     return T{1} / math::sqrt(x);
-}
-
-// y (n) = x * r * w with r = 1 / sqrt(mean(x^2) + eps); returns r.
-template <class T> T rms_norm_row(T* y, T const* x, T const* w, index_t n, double eps) {
-    T const r = reciprocal_root(dot(x, x, n) / number<T>(n) + static_cast<T>(eps));
-    for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i) * splat<V>(r) * load<V>(w + i)); });
-    return r;
 }
 
 // dx and, added to dw, the gain's gradient.
@@ -72,12 +67,6 @@ void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* 
     });
 }
 
-template <class T>
-void run_rms_norm(context<cpu>& ctx, T* y, T* r, T const* x, T const* w, index_t rows, index_t n, double eps) {
-    ctx.parallel_ranges(rows, row_chunk, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) r[i] = rms_norm_row(y + i * n, x + i * n, w, n, eps);
-    });
-}
 template <class T>
 void run_rms_norm_back(context<cpu>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r, index_t rows,
                        index_t n) {

@@ -1,0 +1,181 @@
+#pragma once
+// Trees that go by rows in portable block form: a block a row.
+
+#include "calm/tensor/block/rows.hpp"
+#include "calm/tensor/open_tree.hpp"
+
+namespace calm::tree {
+
+// The tree with memory for what arrives at its operands over (D), `width` numbers each; `stride` is as in each_row.
+template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, index_t width, index_t stride) {
+    for_each_node(t, [&]<class A>(each_row<A>& node) {
+        if (!A::active) return;
+        node.gradient = memory;
+        node.stride = stride;
+        memory += width;
+    });
+    return t;
+}
+
+// Calls f(tree over (D), what arrived there) for each of them, of `width` numbers each.
+template <class Tree, class T, class F>
+void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f) {
+    for_each_node(t, [&]<class A>(each_row<A> const& node) {
+        if constexpr (A::active) {
+            f(node.a, arrived);
+            arrived += width;
+        }
+    });
+}
+
+}  // namespace calm::tree
+
+namespace calm::detail {
+
+// The gradient of a whole tree: a tensor's, or (null) the same number everywhere.
+template <class T> struct cotangent {
+    T const* dy = nullptr;
+    T scale{};
+    explicit cotangent(T const* tensor) : dy(tensor) {}
+    explicit cotangent(T number) : scale(number) {}
+    template <class V> CALM_HD V at(index_t i) const { return dy != nullptr ? load<V>(dy + i) : splat<V>(scale); }
+};
+
+// What the threads of a block share of a row.
+template <class T, int Threads> struct row_memory {
+    T partial[Threads];
+    T value;
+};
+
+// A row as they work on it. What sum and fold give is the same in all of them.
+template <class Block, class T, int Threads> struct block_row {
+    Block& b;
+    row_memory<T, Threads>& s;
+    index_t row;
+    index_t columns;
+    template <class F> CALM_HD T sum(F const& f) {
+        sum_terms<Threads>(b, s.partial, 0, columns, [&](index_t j) { return f.template operator()<T>(j); });
+        return agreed();
+    }
+    template <class F, class Combine> CALM_HD T fold(F const& f, Combine const& combine) {
+        b.phase([&](int t) {
+            T most = f.template operator()<T>(0);
+            for (index_t j = t; j < columns; j += Threads) most = combine(most, f.template operator()<T>(j));
+            s.partial[t] = most;
+        });
+        fold_tree<Threads>(b, s.partial, combine);
+        return agreed();
+    }
+    template <class F> CALM_HD void each(F const& f) {
+        b.phase([&](int t) {
+            for (index_t j = t; j < columns; j += Threads) f.template operator()<T>(j);
+        });
+    }
+    template <class F> CALM_HD void once(F const& f) {
+        b.phase([&](int t) {
+            if (t == 0) f();
+        });
+    }
+    template <class U> [[nodiscard]] CALM_HD U number() const { return static_cast<U>(static_cast<double>(columns)); }
+
+private:
+    // Read from where the next sum, which some threads have begun by then, does not write.
+    CALM_HD T agreed() {
+        once([&] { s.value = s.partial[0]; });
+        return s.value;
+    }
+};
+
+inline constexpr int row_threads = 128;
+template <class Block, class T> using row_of_block = block_row<Block, T, row_threads>;
+
+template <class Tree, class T> struct evaluate_rows_kernel {
+    static constexpr int threads = row_threads;
+    using shared = row_memory<T, threads>;
+    Tree tree;
+    T* y;
+    index_t columns;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
+        row_of_block<Block, T> row{b, s, r, columns};
+        evaluate_row(row, tree, y);
+    }
+};
+
+template <class Tree, class T> struct differentiate_rows_kernel {
+    static constexpr int threads = row_threads;
+    using shared = row_memory<T, threads>;
+    Tree tree;
+    cotangent<T> dy;
+    index_t columns;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
+        row_of_block<Block, T> row{b, s, r, columns};
+        differentiate_row(row, tree, dy);
+    }
+};
+
+// sums[row] = the sum of the tree's row.
+template <class Tree, class Wide> struct sum_rows_kernel {
+    using T = typename Tree::scalar;
+    static constexpr int threads = row_threads;
+    struct shared {
+        row_memory<T, threads> row;
+        Wide partial[threads];
+    };
+    Tree tree;
+    Wide* sums;
+    index_t columns;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
+        row_of_block<Block, T> row{b, s.row, r, columns};
+        if constexpr (tree::is_narrow<Tree>) {
+            auto const value = value_at(row, tree);
+            row.once([&] { sums[r] = static_cast<Wide>(value); });
+        } else {
+            auto const at = placed(row, tree);
+            sum_terms<threads>(b, s.partial, 0, columns,
+                               [&](index_t j) { return static_cast<Wide>(at.template forward<T>(j).value); });
+            row.once([&] { sums[r] = s.partial[0]; });
+        }
+    }
+};
+
+template <block_executor Backend, class Tree, class T>
+void run_evaluate_rows(context<Backend> const& ctx, Tree const& tree, T* y, tree::span shape) {
+    launch(ctx, shape.rows, evaluate_rows_kernel<Tree, T>{tree, y, shape.columns});
+}
+
+template <block_executor Backend, class Tree, class T>
+requires(tree::shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
+                                                                       cotangent<T> const& dy, tree::span shape) {
+    launch(ctx, shape.rows, differentiate_rows_kernel<Tree, T>{tree, dy, shape.columns});
+}
+
+// What arrives at operands over (D) stands row by row before it is added up.
+template <block_executor Backend, class Tree, class T>
+requires(tree::shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree,
+                                                                      cotangent<T> const& dy, tree::span shape) {
+    constexpr index_t shared = tree::shared_operands<Tree>;
+    arena_scope const scope(ctx.scratch);
+    auto const each = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.size()));
+    auto const arrived = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.columns));
+    launch(ctx, shape.rows,
+           differentiate_rows_kernel<Tree, T>{with_gradients(tree, each.data(), shape.size(), shape.columns), dy,
+                                              shape.columns});
+    run_fill(ctx, arrived.data(), arrived.size(), T{});
+    for (index_t k = 0; k < shared; ++k)
+        run_add_row_sums(ctx, arrived.data() + k * shape.columns, each.data() + k * shape.size(), shape.rows,
+                         shape.columns);
+    for_each_shared(tree, arrived.data(), shape.columns, [&](auto const& of_row, T const* dy_of_row) {
+        run_differentiate(ctx, of_row, dy_of_row, shape.columns);
+    });
+}
+
+template <block_executor Backend, class Tree>
+auto run_sum_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
+    using wide = typename accumulator<typename Tree::scalar>::type;
+    arena_scope const scope(ctx.scratch);
+    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
+    launch(ctx, shape.rows, sum_rows_kernel<Tree, wide>{tree, sums.data(), shape.columns});
+    return run_sum(ctx, tree::input<wide>{sums.data()}, shape.rows);
+}
+
+}  // namespace calm::detail

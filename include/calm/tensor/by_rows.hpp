@@ -1,0 +1,89 @@
+#pragma once
+// How the cpu runs trees that go by rows: in chunks of rows, each in packets. Executors of blocks do it in
+// block/by_rows.hpp.
+
+#include "calm/tensor/block/by_rows.hpp"
+#include "calm/tensor/rows.hpp"
+
+namespace calm::detail {
+
+// A row in packets.
+template <class T> struct packet_row {
+    index_t row;
+    index_t columns;
+    template <class F> [[gnu::always_inline]] CALM_HD T sum(F const& f) const { return sum_packets<T>(columns, f); }
+    template <class F, class Combine> CALM_HD T fold(F const& f, Combine const& combine) const {
+        using V = packet<T>;
+        T most = f.template operator()<T>(0);
+        V packets{};
+        bool any = false;
+        for_packets<T>(0, columns, [&]<class W>(index_t j) {
+            W const value = f.template operator()<W>(j);
+            if constexpr (std::is_same_v<W, T>)
+                most = combine(most, value);
+            else {
+                packets = any ? combine(packets, value) : value;
+                any = true;
+            }
+        });
+        if constexpr (!std::is_same_v<V, T>)
+            for (int lane = 0; any && lane < lanes<V>; ++lane) most = combine(most, packets[lane]);
+        return most;
+    }
+    template <class F> [[gnu::always_inline]] CALM_HD void each(F const& f) const { for_packets<T>(0, columns, f); }
+    template <class F> [[gnu::always_inline]] CALM_HD void once(F const& f) const { f(); }
+    template <class U> [[nodiscard]] CALM_HD U number() const { return static_cast<U>(static_cast<double>(columns)); }
+};
+
+template <class Tree, class T>
+void run_evaluate_rows(context<cpu> const& ctx, Tree const& tree, T* y, tree::span shape) {
+    ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
+        for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) evaluate_row(row, tree, y);
+    });
+}
+
+template <class Tree, class T>
+requires(tree::shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> const& ctx, Tree const& tree,
+                                                                       cotangent<T> const& dy, tree::span shape) {
+    ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
+        for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, tree, dy);
+    });
+}
+
+// What arrives at operands over (D) is added up over the rows of a chunk, then over the chunks.
+template <class Tree, class T>
+requires(tree::shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree,
+                                                                      cotangent<T> const& dy, tree::span shape) {
+    arena_scope const scope(ctx.scratch);
+    auto const arrived = ctx.scratch.template take<T>(extents<dyn>(tree::shared_operands<Tree> * shape.columns));
+    run_fill(ctx, arrived.data(), arrived.size(), T{});
+    reduce_chunks(ctx, shape.rows, arrived.size(), arrived.data(), [&](index_t begin, index_t end, T* partial) {
+        auto const bound = with_gradients(tree, partial, shape.columns, 0);
+        for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, bound, dy);
+    });
+    for_each_shared(tree, arrived.data(), shape.columns, [&](auto const& of_row, T const* dy_of_row) {
+        run_differentiate(ctx, of_row, dy_of_row, shape.columns);
+    });
+}
+
+// The sum of every row, in order, then of the rows.
+template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tree::span shape) {
+    using T = typename Tree::scalar;
+    using wide = typename accumulator<T>::type;
+    arena_scope const scope(ctx.scratch);
+    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
+    ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
+        for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) {
+            if constexpr (tree::is_narrow<Tree>)
+                sums[row.row] = static_cast<wide>(value_at(row, tree));
+            else
+                sums[row.row] = serial_sum(placed(row, tree), 0, shape.columns);
+        }
+    });
+    wide total{};
+    if (!ctx.rehearsing())
+        for (wide const s : sums) total += s;
+    return total;
+}
+
+}  // namespace calm::detail

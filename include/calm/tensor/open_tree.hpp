@@ -1,0 +1,290 @@
+#pragma once
+// A tree of row_tree.hpp at one row, opened for the way back. What a column or a reduction had to do with every element
+// of the row is summed up first (`settle`); then one pass writes all gradients of the row, in the order of the leaves;
+// so each may take the place of what it is the gradient of.
+
+#include "calm/tensor/row_tree.hpp"
+
+namespace calm::tree {
+
+// A tree over (D): gradients go to memory from which its own are computed after the last row.
+template <class A> struct open_row {
+    using scalar = typename A::scalar;
+    static constexpr bool active = true;
+    static constexpr bool by_rows = false;
+    A a;               // the tree
+    scalar* gradient;  // (D)
+    bool accumulates;  // whether it is added to
+    template <class V> struct trace { V value; };
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
+        return {a.template forward<V>(j).value};
+    }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t j, V dy) const {
+        store(gradient + j, accumulates ? load<V>(gradient + j) + dy : dy);
+    }
+};
+
+// A tree over (R, 1) at the row: a number.
+template <class Open> struct open_column {
+    using scalar = typename Open::scalar;
+    static constexpr bool active = true;
+    static constexpr bool by_rows = false;
+    Open a;  // what it is made of, and its value
+    template <class V> struct trace {
+        V value;
+        typename Open::template trace<V> a;
+    };
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
+        return {splat<V>(a.value), a.template forward<V>(j)};
+    }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t j, V) const {
+        a.template backward<V>(t.a, j);
+    }
+};
+
+// What an open column is made of: its value, then (settled) what arrives there. forward and backward concern the rows
+// of its reductions.
+template <class T> struct open_constant {
+    using scalar = T;
+    T value;
+    template <class V> struct trace {};
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t) const { return {}; }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t) const {}
+};
+template <class T> struct open_variable {
+    using scalar = T;
+    T value;
+    T* dx;
+    bool accumulates;
+    T dy;
+    template <class V> struct trace {};
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t) const { return {}; }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t) const {}
+};
+template <class Op, class A> struct open_unary {
+    using scalar = typename A::scalar;
+    A a;
+    scalar value;
+    template <class V> using trace = typename A::template trace<V>;
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
+        return a.template forward<V>(j);
+    }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t j) const {
+        a.template backward<V>(t, j);
+    }
+};
+template <class Op, class A, class B> struct open_binary {
+    using scalar = typename A::scalar;
+    A a;
+    B b;
+    scalar value;
+    template <class V> struct trace {
+        typename A::template trace<V> a;
+        typename B::template trace<V> b;
+    };
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
+        return {a.template forward<V>(j), b.template forward<V>(j)};
+    }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t j) const {
+        a.template backward<V>(t.a, j);
+        b.template backward<V>(t.b, j);
+    }
+};
+template <class Op, class Tree> struct open_reduction {
+    using scalar = typename Tree::scalar;
+    Tree tree;     // opened at the row
+    scalar value;  // Op of it
+    scalar share;  // what of the gradient each element is given, before Op::back
+    template <class V> using trace = typename Tree::template trace<V>;
+    template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
+        return tree.template forward<V>(j);
+    }
+    template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t j) const {
+        tree.template backward<V>(t, j, slope<V>(t));
+    }
+    // What arrives at an element.
+    template <class V> [[gnu::always_inline]] CALM_HD V slope(trace<V> const& t) const {
+        return Op::template back<V>(splat<V>(share), t.value, splat<V>(value));
+    }
+};
+
+// ---- opening
+
+template <class Row, class Tree>
+requires(!Tree::active) [[gnu::always_inline]] CALM_HD inline auto open_value(Row& row, Tree const& t) {
+    return open_constant<typename Tree::scalar>{value_at(row, t)};
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline auto open_value(Row& row, variable<T> const& t) {
+    return open_variable<T>{t.x[row.row], t.dx + row.row, t.accumulates, T{}};
+}
+template <class Row, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto open_value(Row& row, kept<A> const& t) {
+    return open_value(row, t.a);
+}
+template <class Row, class Op, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto open_value(Row& row, unary<Op, A> const& t) {
+    auto const a = open_value(row, t.a);
+    return open_unary<Op, std::remove_cv_t<decltype(a)>>{a, Op::template value<typename A::scalar>(a.value)};
+}
+template <class Row, class Op, class A, class B>
+requires(A::active || B::active) [[gnu::always_inline]] CALM_HD
+    inline auto open_value(Row& row, binary<Op, A, B> const& t) {
+    auto const a = open_value(row, t.a);
+    auto const b = open_value(row, t.b);
+    return open_binary<Op, std::remove_cv_t<decltype(a)>, std::remove_cv_t<decltype(b)>>{
+        a, b, Op::template value<typename A::scalar>(a.value, b.value)};
+}
+template <class Row, class Op, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto open_value(Row& row, reduction<Op, A> const& t) {
+    using T = typename A::scalar;
+    auto const at = opened(row, t.a);
+    T const value = Op::reduce(
+        row, [&]<class V>(index_t j) __attribute__((always_inline))->V { return at.template forward<V>(j).value; });
+    return open_reduction<Op, std::remove_cv_t<decltype(at)>>{at, value, T{}};
+}
+
+template <class Row, class Tree>
+requires(!Tree::active) [[gnu::always_inline]] CALM_HD inline auto opened(Row& row, Tree const& t) {
+    return placed(row, t);
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline auto opened(Row& row, variable<T> const& t) {
+    index_t const first = row.row * row.columns;
+    return variable<T>{t.x + first, t.dx + first, t.accumulates};
+}
+template <class Row, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto opened(Row& row, each_row<A> const& t) {
+    return open_row<A>{t.a, t.gradient + row.row * t.stride, t.stride == 0};
+}
+template <class Row, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto opened(Row& row, each_column<A> const& t) {
+    auto const a = open_value(row, t.a);
+    return open_column<std::remove_cv_t<decltype(a)>>{a};
+}
+template <class Row, class Op, class A>
+requires(A::active) [[gnu::always_inline]] CALM_HD inline auto opened(Row& row, unary<Op, A> const& t) {
+    auto const a = opened(row, t.a);
+    return unary<Op, std::remove_cv_t<decltype(a)>>{a};
+}
+template <class Row, class Op, class A, class B>
+requires(A::active || B::active) [[gnu::always_inline]] CALM_HD
+    inline auto opened(Row& row, binary<Op, A, B> const& t) {
+    auto const a = opened(row, t.a);
+    auto const b = opened(row, t.b);
+    return binary<Op, std::remove_cv_t<decltype(a)>, std::remove_cv_t<decltype(b)>>{a, b};
+}
+
+// ---- settling
+
+template <class Tree> inline constexpr int columns_in = 0;
+template <class Open> inline constexpr int columns_in<open_column<Open>> = 1;
+template <class Op, class A> inline constexpr int columns_in<unary<Op, A>> = columns_in<A>;
+template <class Op, class A, class B> inline constexpr int columns_in<binary<Op, A, B>> = columns_in<A> + columns_in<B>;
+
+// Column number K of an open tree.
+template <int K, class Open> CALM_HD auto& column_of(open_column<Open>& t) {
+    return t.a;
+}
+template <int K, class Op, class A> CALM_HD auto& column_of(unary<Op, A>& t) {
+    return column_of<K>(t.a);
+}
+template <int K, class Op, class A, class B> CALM_HD auto& column_of(binary<Op, A, B>& t) {
+    if constexpr (K < columns_in<A>)
+        return column_of<K>(t.a);
+    else
+        return column_of<K - columns_in<A>>(t.b);
+}
+
+// What arrives there from an element whose gradient is dy.
+template <int K, class V, class Open, class Trace>
+[[gnu::always_inline]] CALM_HD inline V arriving(open_column<Open> const&, Trace const&, V dy) {
+    return dy;
+}
+template <int K, class V, class Op, class A, class Trace>
+[[gnu::always_inline]] CALM_HD inline V arriving(unary<Op, A> const& tree, Trace const& t, V dy) {
+    return arriving<K, V>(tree.a, t.a, Op::template back<V>(dy, t.a.value, t.value));
+}
+template <int K, class V, class Op, class A, class B, class Trace>
+[[gnu::always_inline]] CALM_HD inline V arriving(binary<Op, A, B> const& tree, Trace const& t, V dy) {
+    if constexpr (K < columns_in<A>)
+        return arriving<K, V>(tree.a, t.a, Op::template back_a<V>(dy, t.a.value, t.b.value, t.value));
+    else
+        return arriving<K - columns_in<A>, V>(tree.b, t.b, Op::template back_b<V>(dy, t.a.value, t.b.value, t.value));
+}
+
+// Adds up, for every column of the open tree from number K on, what arrives there where dy<V>(j, trace) arrives at the
+// tree's element j.
+template <int K = 0, class Row, class Tree, class DY> CALM_HD void settle_columns(Row& row, Tree& tree, DY const& dy) {
+    if constexpr (K < columns_in<Tree>) {
+        auto const total = row.sum([&]<class V>(index_t j) __attribute__((always_inline))->V {
+            auto const t = tree.template forward<V>(j);
+            return arriving<K, V>(tree, t, dy.template operator()<V>(j, t));
+        });
+        settle(row, column_of<K>(tree), total);
+        settle_columns<K + 1>(row, tree, dy);
+    }
+}
+
+// The same below a number of the row at which dy arrives.
+template <class Row, class T> CALM_HD void settle(Row&, open_constant<T>&, T) {}
+template <class Row, class T> CALM_HD void settle(Row&, open_variable<T>& t, T dy) {
+    t.dy = dy;
+}
+template <class Row, class Op, class A> CALM_HD void settle(Row& row, open_unary<Op, A>& t, typename A::scalar dy) {
+    settle(row, t.a, Op::template back<typename A::scalar>(dy, t.a.value, t.value));
+}
+template <class Row, class Op, class A, class B>
+CALM_HD void settle(Row& row, open_binary<Op, A, B>& t, typename A::scalar dy) {
+    using T = typename A::scalar;
+    settle(row, t.a, Op::template back_a<T>(dy, t.a.value, t.b.value, t.value));
+    settle(row, t.b, Op::template back_b<T>(dy, t.a.value, t.b.value, t.value));
+}
+template <class Row, class Op, class Tree>
+CALM_HD void settle(Row& row, open_reduction<Op, Tree>& t, typename Tree::scalar dy) {
+    t.share = Op::share(
+        row, [&]<class V>(index_t j) __attribute__((always_inline))->V { return t.tree.template forward<V>(j).value; },
+        dy, t.value);
+    settle_columns(
+        row, t.tree, [&]<class V>(index_t, auto const& trace) __attribute__((always_inline))->V {
+            return t.template slope<V>(trace);
+        });
+}
+
+// ---- writing
+
+// The gradients of operands over (R, 1).
+template <class Row, class T> CALM_HD void write_columns(Row& row, open_variable<T> const& t) {
+    row.once([&] { *t.dx = t.accumulates ? *t.dx + t.dy : t.dy; });
+}
+template <class Row, class Tree> CALM_HD void write_columns(Row& row, Tree const& t) {
+    if constexpr (requires { t.b; }) {
+        write_columns(row, t.a);
+        write_columns(row, t.b);
+    } else if constexpr (requires { t.tree; })
+        write_columns(row, t.tree);
+    else if constexpr (requires { t.a; })
+        write_columns(row, t.a);
+}
+
+// All gradients of row number `row` of a tree whose own is dy.at<V>(i), but for those of operands over (D).
+template <class Row, class Tree, class DY> CALM_HD void differentiate_row(Row& row, Tree const& t, DY const& dy) {
+    if constexpr (is_narrow<Tree>) {
+        auto open = open_value(row, t);
+        settle(row, open, dy.template at<typename Tree::scalar>(row.row));
+        row.each([&]<class V>(index_t j)
+                     __attribute__((always_inline)) { open.template backward<V>(open.template forward<V>(j), j); });
+        write_columns(row, open);
+    } else {
+        auto open = opened(row, t);
+        index_t const first = row.row * row.columns;
+        settle_columns(
+            row, open, [&]<class V>(index_t j, auto const&) __attribute__((always_inline))->V {
+                return dy.template at<V>(first + j);
+            });
+        row.each([&]<class V>(index_t j) __attribute__((always_inline)) {
+            open.template backward<V>(open.template forward<V>(j), j, dy.template at<V>(first + j));
+        });
+        write_columns(row, open);
+    }
+}
+
+}  // namespace calm::tree

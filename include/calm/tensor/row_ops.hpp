@@ -1,0 +1,58 @@
+#pragma once
+// Differentiable reductions of a row, each one struct: `reduce` is its value y, `share` what of y's gradient dy goes
+// into that of every element, `back` the element's gradient. x<V>(j) is element j. Row is as in row_tree.hpp. A new
+// reduction is a new struct and a function in expr.hpp.
+
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/ops.hpp"
+
+namespace calm::op {
+
+// The sum.
+struct row_sum {
+    template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) { return row.sum(x); }
+    template <class Row, class X, class T> CALM_HD static T share(Row&, X const&, T dy, T) { return dy; }
+    template <class V> CALM_HD static V back(V share, V, V) { return share; }
+};
+// The mean.
+struct row_mean {
+    template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
+        auto const total = row.sum(x);
+        return total / row.template number<std::remove_cv_t<decltype(total)>>();
+    }
+    template <class Row, class X, class T> CALM_HD static T share(Row& row, X const&, T dy, T) {
+        return dy / row.template number<T>();
+    }
+    template <class V> CALM_HD static V back(V share, V, V) { return share; }
+};
+// The mean of the squares.
+struct row_mean_square {
+    template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
+        return row_mean::reduce(
+            row, [&]<class V>(index_t j) __attribute__((always_inline))->V {
+                V const value = x.template operator()<V>(j);
+                return value * value;
+            });
+    }
+    template <class Row, class X, class T> CALM_HD static T share(Row& row, X const&, T dy, T) {
+        return (dy + dy) / row.template number<T>();
+    }
+    template <class V> CALM_HD static V back(V share, V x, V) { return share * x; }
+};
+// The largest; NaN where one is. Elements that share it share its gradient.
+struct row_max {
+    template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
+        return row.fold(x, [](auto a, auto b) { return maximum::value(a, b); });
+    }
+    template <class Row, class X, class T> CALM_HD static T share(Row& row, X const& x, T dy, T y) {
+        auto const count = row.sum([&]<class V>(index_t j) __attribute__((always_inline))->V {
+            return back<V>(splat<V>(T{1}), x.template operator()<V>(j), splat<V>(y));
+        });
+        return dy / count;
+    }
+    template <class V> CALM_HD static V back(V share, V x, V y) {
+        return math::where_greater(y, x, share - share, share);
+    }
+};
+
+}  // namespace calm::op

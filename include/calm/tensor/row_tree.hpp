@@ -1,0 +1,169 @@
+#pragma once
+// Trees over (R, D) whose elements need more than their own place: a row (D) or a column (R, 1) beside a matrix, and
+// what a row adds up to. They run row by row. `placed` is such a tree at one row, its columns and reductions known;
+// `opened` is one that hands gradients on to them.
+//
+// A Row is who works on row number `row` of `columns` elements: `sum(f)` and `max(f)` of f<V>(j), `each(f)` calls
+// f<V>(j) for all j, `once(f)` calls f().
+
+#include "calm/tensor/tree.hpp"
+
+namespace calm::tree {
+
+// A tree over (D), the same at every row.
+template <class A> struct each_row {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active;
+    static constexpr bool by_rows = true;
+    static constexpr std::size_t leaves = A::leaves;
+    A a;                         // the tree over (D)
+    scalar* gradient = nullptr;  // of its value: (D) that all rows add to, or a (D) for each of them
+    index_t stride = 0;          // from one row's to the next one's
+};
+
+// A tree over (R, 1), the same at every column.
+template <class A> struct each_column {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active;
+    static constexpr bool by_rows = true;
+    static constexpr std::size_t leaves = A::leaves;
+    A a;  // the tree over (R, 1)
+};
+
+// Op of the rows of a tree over (R, D), which gives one over (R, 1).
+template <class Op, class A> struct reduction {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active;
+    static constexpr bool by_rows = true;
+    static constexpr std::size_t leaves = A::leaves;
+    A a;              // the tree over (R, D)
+    index_t columns;  // D
+};
+
+// A tree over (R, 1) whose values are written to memory on the way.
+template <class A> struct kept {
+    using scalar = typename A::scalar;
+    static constexpr bool active = A::active;
+    static constexpr bool by_rows = true;
+    static constexpr std::size_t leaves = A::leaves + 1;
+    A a;         // the tree over (R, 1)
+    scalar* to;  // (R)
+};
+
+// Whether a tree is one over (R, 1), made of reductions of rows.
+template <class Tree> inline constexpr bool is_narrow = false;
+template <class Op, class A> inline constexpr bool is_narrow<reduction<Op, A>> = true;
+template <class A> inline constexpr bool is_narrow<kept<A>> = true;
+template <class Op, class A> inline constexpr bool is_narrow<unary<Op, A>> = is_narrow<A>;
+template <class Op, class A, class B> inline constexpr bool is_narrow<binary<Op, A, B>> = is_narrow<A> || is_narrow<B>;
+
+// How many operands over (D) of a tree want gradients.
+template <class Tree> inline constexpr index_t shared_operands = 0;
+template <class A> inline constexpr index_t shared_operands<each_row<A>> = A::active ? 1 : 0;
+template <class A> inline constexpr index_t shared_operands<each_column<A>> = shared_operands<A>;
+template <class A> inline constexpr index_t shared_operands<kept<A>> = shared_operands<A>;
+template <class Op, class A> inline constexpr index_t shared_operands<reduction<Op, A>> = shared_operands<A>;
+template <class Op, class A> inline constexpr index_t shared_operands<unary<Op, A>> = shared_operands<A>;
+template <class Op, class A, class B>
+inline constexpr index_t shared_operands<binary<Op, A, B>> = shared_operands<A> + shared_operands<B>;
+
+template <class A, class F> void for_each_leaf(each_row<A> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, span{1, shape.columns}, f);
+}
+template <class A, class F> void for_each_leaf(each_column<A> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, span{shape.rows, 1}, f);
+}
+template <class Op, class A, class F> void for_each_leaf(reduction<Op, A> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, span{shape.rows, t.columns}, f);
+}
+template <class A, class F> void for_each_leaf(kept<A> const& t, span shape, F const& f) {
+    for_each_leaf(t.a, shape, f);
+    f(leaf<typename A::scalar>{t.to, shape, written::by_values});
+}
+
+// Calls f(node) for the outermost nodes that f takes, in order.
+template <class Tree, class F> CALM_HD void for_each_node(Tree& t, F const& f) {
+    if constexpr (requires { f(t); })
+        f(t);
+    else if constexpr (requires { t.b; }) {
+        for_each_node(t.a, f);
+        for_each_node(t.b, f);
+    } else if constexpr (requires { t.a; })
+        for_each_node(t.a, f);
+}
+
+// ---- values
+
+// A narrow tree, or the operands of one, at a row: a number.
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row& row, input<T> const& t) {
+    return t.x[row.row];
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row& row, variable<T> const& t) {
+    return t.x[row.row];
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row&, constant<T> const& t) {
+    return t.c;
+}
+template <class Row, class Op, class A>
+[[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, unary<Op, A> const& t) {
+    return Op::template value<typename A::scalar>(value_at(row, t.a));
+}
+template <class Row, class Op, class A, class B>
+[[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, binary<Op, A, B> const& t) {
+    auto const a = value_at(row, t.a);
+    return Op::template value<typename A::scalar>(a, value_at(row, t.b));
+}
+template <class Row, class A> [[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, kept<A> const& t) {
+    auto const value = value_at(row, t.a);
+    row.once([&] { t.to[row.row] = value; });
+    return value;
+}
+template <class Row, class Op, class A>
+[[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, reduction<Op, A> const& t) {
+    auto const at = placed(row, t.a);
+    return Op::reduce(
+        row, [&]<class V>(index_t j) __attribute__((always_inline))->V { return at.template forward<V>(j).value; });
+}
+
+// A tree over (R, D) at a row: one without each_row, each_column and reductions, whose elements are the row's.
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> placed(Row& row, input<T> const& t) {
+    return {t.x + row.row * row.columns};
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> placed(Row& row, variable<T> const& t) {
+    return {t.x + row.row * row.columns};
+}
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline constant<T> placed(Row&, constant<T> const& t) {
+    return t;
+}
+template <class Row, class A> [[gnu::always_inline]] CALM_HD inline A placed(Row&, each_row<A> const& t) {
+    return t.a;
+}
+template <class Row, class A> [[gnu::always_inline]] CALM_HD inline auto placed(Row& row, each_column<A> const& t) {
+    return constant<typename A::scalar>{value_at(row, t.a)};
+}
+template <class Row, class Op, class A>
+[[gnu::always_inline]] CALM_HD inline auto placed(Row& row, unary<Op, A> const& t) {
+    auto const a = placed(row, t.a);
+    return unary<Op, std::remove_cv_t<decltype(a)>>{a};
+}
+template <class Row, class Op, class A, class B>
+[[gnu::always_inline]] CALM_HD inline auto placed(Row& row, binary<Op, A, B> const& t) {
+    auto const a = placed(row, t.a);
+    auto const b = placed(row, t.b);
+    return binary<Op, std::remove_cv_t<decltype(a)>, std::remove_cv_t<decltype(b)>>{a, b};
+}
+
+// y, (R, D) or (R, 1), at a row.
+template <class Row, class Tree, class T> CALM_HD void evaluate_row(Row& row, Tree const& t, T* y) {
+    if constexpr (is_narrow<Tree>) {
+        T const value = value_at(row, t);
+        row.once([&] { y[row.row] = value; });
+    } else {
+        auto const at = placed(row, t);
+        T* const to = y + row.row * row.columns;
+        row.each([&]<class V>(index_t j)
+                     __attribute__((always_inline)) { store(to + j, at.template forward<V>(j).value); });
+    }
+}
+
+}  // namespace calm::tree

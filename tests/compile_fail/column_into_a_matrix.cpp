@@ -1,0 +1,10 @@
+// expect: calm: a result, a cotangent and a gradient must have the shape of what they belong to
+#include "calm/tensor/expr.hpp"
+
+#ifdef CALM_SHOULD_FAIL
+void mean(calm::tensor<float, calm::extents<2, 3>>& y, calm::tensor<float, calm::extents<2, 3>> const& x) {
+#else
+void mean(calm::tensor<float, calm::extents<2, 1>>& y, calm::tensor<float, calm::extents<2, 3>> const& x) {
+#endif
+    y = row_mean(x);
+}
