@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/convert_model.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/quoted.hpp"
 #include "command/suggest.hpp"
 #include "registry.hpp"
 #include "run/report.hpp"

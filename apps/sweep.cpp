@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/quoted.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"

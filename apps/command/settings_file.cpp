@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/sample/temperature.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "calm/runs/metrics_log.hpp"
 #include "calm/train/loop.hpp"
-#include "calm/train/metrics.hpp"
 
 namespace calm::apps {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "calm/tensor/quoted.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "run/report.hpp"
 
 namespace calm::apps {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/fixtures.hpp"
 
 using calm::brier_scores;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "support/untrained.hpp"
 
 using namespace calm;

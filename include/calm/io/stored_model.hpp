@@ -9,14 +9,14 @@
 #include <system_error>
 #include <vector>
 
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/config_json.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
 #include "calm/io/whole_directory.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/config.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/text/token.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 

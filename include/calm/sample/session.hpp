@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

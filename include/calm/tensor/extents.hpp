@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "calm/tensor/checked.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/host_device.hpp"
+#include "calm/base/checked.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/host_device.hpp"
 
 namespace calm {
 

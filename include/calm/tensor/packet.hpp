@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "calm/tensor/host_device.hpp"
+#include "calm/base/host_device.hpp"
 
 // Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/token.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/token.hpp"
 #include "calm/text/token_file.hpp"
 
 namespace calm {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/text/byte_letters.hpp"
 #include "calm/text/json_size.hpp"
 #include "calm/text/json_values.hpp"

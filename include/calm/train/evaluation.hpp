@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calm/loss/brier.hpp"
-#include "calm/train/metrics.hpp"
+#include "calm/train/metric.hpp"
 
 namespace calm {
 

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/text/token.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
 #include "calm/train/throughput.hpp"

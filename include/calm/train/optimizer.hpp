@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/elementwise.hpp"
-#include "calm/tensor/number_text.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/number_text.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/number_text.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/train/loop.hpp"
 
 namespace calm {
