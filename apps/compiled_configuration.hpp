@@ -53,9 +53,9 @@ public:
             context<> ctx(o.seed, o.threads);
             resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
-            plan.flops_a_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
-                                                          recipe.batch_tokens / recipe.accumulation / K) /
-                                 double(K);
+            plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
+                                                            recipe.batch_tokens / recipe.accumulation / K) /
+                                   double(K);
             calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }
@@ -116,7 +116,7 @@ public:
             context<> ctx(o.seed, o.threads);
             resident<calm_model<C>> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), step_tokens);
-            plan.flops_a_token = flops::train_calm_a_token(
+            plan.flops_per_token = flops::train_calm_per_token(
                 C, words.vocabulary_size(), recipe.sequences / recipe.accumulation, block, recipe.objective.samples);
             calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
@@ -154,8 +154,8 @@ public:
                                                   autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
-            auto e = calm::evaluate(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(), &counts,
-                                    settings, recipe.objective);
+            auto e = calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
+                                          &counts, settings, recipe.objective);
             e.mode = mode_name(mode);
             add_optimum(e, o.data, data_seed);
             return e;
@@ -201,14 +201,14 @@ public:
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder<C.autoencoder>> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(stored, own.model);
-            return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), settings));
+            return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings));
         }
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         std::optional<bigram_table> counts;
         if (auto const path = stored.path(bigram_file); detail::is_there(path)) counts = bigram_table::load(path);
-        return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
-                                       static_cast<objective>(head_objective_of(d))));
+        return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
+                                             settings, static_cast<objective>(head_objective_of(d))));
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
@@ -294,14 +294,14 @@ private:
     }
 
     run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
-                     std::size_t heldout, index_t tokens_a_step) const {
+                     std::size_t heldout, index_t tokens_per_step) const {
         return {.configuration = name_,
                 .parameters = parameters,
                 .vocabulary = words.vocabulary_size(),
                 .documents = text.documents,
                 .tokens = text.tokens,
                 .heldout_tokens = heldout,
-                .tokens_a_step = tokens_a_step,
+                .tokens_per_step = tokens_per_step,
                 .recipe = recipe};
     }
     static int tell(run_plan const& plan, train_options const& o) {

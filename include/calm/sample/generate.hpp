@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "calm/model/limits.hpp"
+#include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sampler.hpp"
-#include "calm/sample/session.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
@@ -80,10 +80,10 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 // EOS, dropped with the rest of its patch, or after exactly max_tokens, and gives its place to the next prompt. Patch p
 // of prompt i draws with number p of stream::generation at step prompt_number + i, whatever draws a round, texts at
 // once and, where D <= 128, threads are: these decide on the rows of a product, and so on the last bits of its sums.
-template <class Model, class Backend, class OnTokens>
-requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::vector<generation_result>
-generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
-         special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
+template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
+std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
+                                        std::span<std::vector<token_id> const> prompts, special_tokens const& special,
+                                        generation_settings const& settings, OnTokens&& on_tokens) {
     constexpr auto K = static_cast<std::size_t>(Model::K);
     require(settings.max_tokens >= 0 && settings.max_tokens <= limits::text_tokens && settings.at_once >= 1,
             errc::usage, "calm::generate: expected max_tokens from 0 to ", limits::text_tokens,
@@ -97,7 +97,7 @@ generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_
     generation_session<Model, Backend> session(ctx, model, texts,
                                                static_cast<index_t>((longest + K - 1) / K) + steps - 1);
 
-    contexts_apart<Backend> apart(ctx);
+    separate_contexts<Backend> separate(ctx);
     std::size_t next = 0;  // prompt to begin
     auto const begin = [&](index_t row) {
         session.begin(
@@ -126,7 +126,7 @@ generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_
         }
         patches.resize(active.size() * K);
         auto const took = sample_next(ctx, model, std::span<token_id>(patches), session.hidden(), settings.sampler,
-                                      std::span<patch_place const>(places), settings.round, &apart);
+                                      std::span<patch_place const>(places), settings.round, &separate);
         go_on.clear();
         still.clear();
         onward.clear();
@@ -162,11 +162,9 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
 }
 
 // One prompt, with on_tokens(new tokens).
-template <class Model, class Backend, class OnTokens>
-requires std::invocable<OnTokens&, std::span<token_id const>>
-    generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
-                               special_tokens const& special, generation_settings const& settings,
-                               OnTokens&& on_tokens) {
+template <class Model, class Backend, std::invocable<std::span<token_id const>> OnTokens>
+generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
+                           special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
     std::vector<std::vector<token_id>> const prompts{{prompt.begin(), prompt.end()}};
     return generate(ctx, model, std::span(prompts), special, settings,
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })

@@ -10,8 +10,8 @@
 
 #include "calm/model/alike.hpp"
 #include "calm/model/heads/noise.hpp"
-#include "calm/sample/contexts_apart.hpp"
 #include "calm/sample/sampler.hpp"
+#include "calm/sample/separate_contexts.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm {
@@ -34,13 +34,13 @@ struct patch_place {
 
 // Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
 // what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
-// it to the machine. Those that have decided leave the rounds. With contexts `apart` threads share draws instead of
+// it to the machine. Those that have decided leave the rounds. With `separate` contexts threads share draws instead of
 // products, where that is faster. Throws errc::usage unless there is room for a patch a place.
 template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
                                  sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
-                                 contexts_apart<Backend>* apart = nullptr) {
+                                 separate_contexts<Backend>* separate = nullptr) {
     constexpr auto K = static_cast<std::size_t>(Model::K);
     constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
     constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
@@ -67,7 +67,7 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     // are decoded while they are alike; the latents are kept for the batch rule.
     std::int64_t const attempt = rule.rule == sampling_rule::adaptive && rule.most <= largest ? rule.n : 1;
     // Threads draw apart where the weights stay in a core's cache and products are too small to be shared.
-    index_t const teams = apart != nullptr && Model::D <= 128 ? apart->size() : 1;
+    index_t const teams = separate != nullptr && Model::D <= 128 ? separate->size() : 1;
     arena_scope const kept(ctx.scratch);
     std::vector<sampled> done(places.size());
     std::vector<token_id> drawn;  // (active, n, K)
@@ -111,10 +111,10 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
                                {groups, static_cast<std::size_t>(attempt)});
         };
         if (divides)
-            apart->in_parts(ctx, count > 1 ? count : n, count > 1 ? 1 : attempt,
-                            [&](context<Backend>& by, index_t begin, index_t end) {
-                                count > 1 ? draw(by, begin, end - begin, 0, n) : draw(by, 0, 1, begin, end);
-                            });
+            separate->in_parts(ctx, count > 1 ? count : n, count > 1 ? 1 : attempt,
+                               [&](context<Backend>& by, index_t begin, index_t end) {
+                                   count > 1 ? draw(by, begin, end - begin, 0, n) : draw(by, 0, 1, begin, end);
+                               });
         else
             draw(ctx, 0, count, 0, n);
         std::span<token_id const> rest = drawn;

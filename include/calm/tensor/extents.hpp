@@ -14,6 +14,7 @@
 namespace calm {
 
 using index_t = std::int64_t;  // of sizes and positions: signed, as differences are
+using row_id = std::int32_t;   // of a row of a matrix, where rows are listed to be gathered
 
 // A size known only at run time.
 inline constexpr index_t dyn = -1;

@@ -10,6 +10,7 @@
 #include "calm/base/host_device.hpp"
 
 // Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
+// Nothing pops this: g++ asks at the end of the unit, where it compiles what was instantiated.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace calm {

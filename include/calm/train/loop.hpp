@@ -211,7 +211,7 @@ void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, t
     if (tell.resume) tell.resume(state);
     require(state.step >= 0 && state.step <= limits::steps && state.skipped >= 0 && state.seconds >= 0, errc::usage,
             "training: expected a state to go on from without negative numbers, of at most ", limits::steps, " steps");
-    optimizer.go_on_after(state.updates);
+    optimizer.resume_after(state.updates);
     // A step with bad numbers has changed nothing: it can be left out.
     auto const step_or_skip = [&](std::optional<error>& why) {
         try {

@@ -188,7 +188,7 @@ public:
         return all;
     }
     // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
-    void go_on_after(index_t updates) {
+    void resume_after(index_t updates) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         updates_ = updates;
     }

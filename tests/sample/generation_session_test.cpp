@@ -1,4 +1,4 @@
-#include "calm/sample/session.hpp"
+#include "calm/sample/generation_session.hpp"
 
 #include <boost/test/unit_test.hpp>
 
