@@ -8,5 +8,7 @@
 #include "calm/train/loop.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
+#include "calm/train/recipe.hpp"
 #include "calm/train/schedule.hpp"
 #include "calm/train/session.hpp"
+#include "calm/train/training_callbacks.hpp"

@@ -22,7 +22,7 @@
 #include "calm/model/limits.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/text/block_reader.hpp"
-#include "calm/train/loop.hpp"
+#include "calm/train/training_callbacks.hpp"
 
 namespace calm {
 

@@ -8,7 +8,7 @@
 
 #include "calm/base/number_text.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/train/loop.hpp"
+#include "calm/train/recipe.hpp"
 
 namespace calm {
 
