@@ -53,9 +53,9 @@ public:
             context<> ctx(o.seed, o.threads);
             resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
-            plan.flops_a_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
-                                                          recipe.batch_tokens / recipe.accumulation / K) /
-                                 double(K);
+            plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
+                                                            recipe.batch_tokens / recipe.accumulation / K) /
+                                   double(K);
             calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
             return tell(plan, o);
         }
@@ -64,18 +64,15 @@ public:
         auto const ours = description_of(name_, o, data_seed, K, mode, words);
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
-        auto const fits = [&] {
-            if (start) detail::require_match(C.autoencoder, words.vocabulary_size(), *start);
-        };
+        auto const fits = [&] { require_fit(C.autoencoder, words, start); };
         if (!run.begin(settings_of(ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
             return 0;
         context<> ctx(o.seed, o.threads);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
         if (start) load_autoencoder(*start, own.model);
         run.go_on(blocks);
-        run.report().count_tokens(recipe.batch_tokens);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words, recipe.batch_tokens);
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
@@ -110,17 +107,10 @@ public:
         packing_rule const rule{mode, size_of_patch, o.seed};
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
         auto const sample_prompt = prompt_of_samples(o, words);
-        index_t const step_tokens = recipe.sequences * block;
-        if (o.dry_run) {
-            auto const size = size_of_training_text(o.data, words, data_seed, rule, block);
-            context<> ctx(o.seed, o.threads);
-            resident<calm_model<C>> own(words.vocabulary_size());
-            auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), step_tokens);
-            plan.flops_a_token = flops::train_calm_a_token(
-                C, words.vocabulary_size(), recipe.sequences / recipe.accumulation, block, recipe.objective.samples);
-            calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
-            return tell(plan, o);
-        }
+        if (o.dry_run)
+            return tell(plan_of_calm(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block),
+                                     unseen.size()),
+                        o);
         auto const text = training_text(o.data, words, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
         auto const counts = bigrams_of(text, words, rule);
@@ -128,23 +118,16 @@ public:
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
-        auto const fits = [&] {
-            if (start) detail::require_match(C, words.vocabulary_size(), *start);
-        };
+        auto const fits = [&] { require_fit(C, words, start); };
         if (!run.begin(settings_of(ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
             return 0;
         samples_log samples(o.out, run.steps());
         context<> ctx(o.seed, o.threads);
         resident<calm_model<C>> own(words.vocabulary_size());
-        if (start)
-            load_calm(*start, own.model);
-        else
-            initialise(ctx, own.model);
-        if (!run.from() || run.changed("autoencoder")) load_autoencoder(stored, own.model.ae_model);
+        begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
-        run.report().count_tokens(step_tokens);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words, recipe.sequences * block);
         if (!run.from() && !unseen.empty())
             tell_of_autoencoder(run.report(), evaluate_autoencoder(ctx, own.model.ae_model,
                                                                    spread_blocks(unseen, block, interval_tokens),
@@ -154,18 +137,13 @@ public:
                                                   autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
-            auto e = calm::evaluate(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(), &counts,
-                                    settings, recipe.objective);
-            e.mode = mode_name(mode);
-            add_optimum(e, o.data, data_seed);
-            return e;
+            return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
+                                                 &counts, settings, recipe.objective),
+                            mode, o.data, data_seed);
         };
         auto const calls = run.callbacks(
             recipe, blocks,
-            [&](std::string const& directory) {
-                save_calm(directory, own.model, description, files);
-                counts.save(directory + "/" + std::string(bigram_file));
-            },
+            [&](std::string const& directory) { save(directory, own.model, description, files, counts); },
             [&](progress const& now) {
                 samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
                 return told(run.report(), measure(interval_tokens), now, recipe);
@@ -193,22 +171,19 @@ public:
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         context<> ctx(o.seed, o.threads);
-        auto const complete = [&](evaluation e) {
-            e.mode = mode_name(mode);
-            add_optimum(e, o.data, data_seed);
-            return e;
-        };
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder<C.autoencoder>> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(stored, own.model);
-            return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), settings));
+            return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings), mode, o.data,
+                            data_seed);
         }
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
         std::optional<bigram_table> counts;
         if (auto const path = stored.path(bigram_file); detail::is_there(path)) counts = bigram_table::load(path);
-        return complete(calm::evaluate(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr, settings,
-                                       static_cast<objective>(head_objective_of(d))));
+        return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
+                                             settings, static_cast<objective>(head_objective_of(d))),
+                        mode, o.data, data_seed);
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
@@ -287,26 +262,66 @@ private:
         return {{words.file_name(), tokenizer_bytes}};
     }
 
-    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {
+    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
+                  index_t tokens_per_step) const {
+        report.count_tokens(tokens_per_step);
         report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
                              name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
                              text.tokens()));
     }
 
     run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
-                     std::size_t heldout, index_t tokens_a_step) const {
+                     std::size_t heldout, index_t tokens_per_step) const {
         return {.configuration = name_,
                 .parameters = parameters,
                 .vocabulary = words.vocabulary_size(),
                 .documents = text.documents,
                 .tokens = text.tokens,
                 .heldout_tokens = heldout,
-                .tokens_a_step = tokens_a_step,
+                .tokens_per_step = tokens_per_step,
                 .recipe = recipe};
+    }
+    run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
+                          text_size const& text, std::size_t heldout) const {
+        context<> ctx(o.seed, o.threads);
+        resident<calm_model<C>> own(words.vocabulary_size());
+        auto plan =
+            plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
+        plan.flops_per_token =
+            flops::train_calm_per_token(C, words.vocabulary_size(), recipe.sequences / recipe.accumulation,
+                                        recipe.block_tokens, recipe.objective.samples);
+        calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
+        return plan;
     }
     static int tell(run_plan const& plan, train_options const& o) {
         text_output().put(to_text(plan, o));
         return 0;
+    }
+
+    // Throws where a model to go on from is of another configuration.
+    static void require_fit(auto const& configuration, tokenizer const& words,
+                            std::optional<stored_model> const& start) {
+        if (start) detail::require_match(configuration, words.vocabulary_size(), *start);
+    }
+    // An evaluation with what only the program knows: how the text was packed, and the best that its source allows.
+    static evaluation complete(evaluation e, packing mode, data_options const& data, std::uint64_t data_seed) {
+        e.mode = mode_name(mode);
+        add_optimum(e, data, data_seed);
+        return e;
+    }
+    static void save(std::string const& directory, calm_model<C>& model, model_description const& description,
+                     model_files const& files, bigram_table const& counts) {
+        save_calm(directory, model, description, files);
+        counts.save(directory + "/" + std::string(bigram_file));
+    }
+    // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
+    static void begin_with(calm_model<C>& model, context<> const& ctx, std::optional<stored_model> const& start,
+                           stored_model const* autoencoder) {
+        if (start)
+            load_calm(*start, model);
+        else
+            initialise(ctx, model);
+        if (autoencoder != nullptr) load_autoencoder(*autoencoder, model.ae_model);
     }
 
     // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.

@@ -1,6 +1,6 @@
 // plot: the training curve of a run, as a picture.
 
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/quoted.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "run/training_curve.hpp"

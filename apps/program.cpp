@@ -15,8 +15,8 @@
 #include <new>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 
 namespace calm::apps {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/convert_model.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/quoted.hpp"
 #include "command/suggest.hpp"
 #include "registry.hpp"
 #include "run/report.hpp"
@@ -170,7 +170,7 @@ std::vector<row> flops_of(stored_model const& model) {
     index_t const block = d.calm && d.calm->data ? std::max(least, d.calm->data->block_tokens) : 2048;
     index_t const positions = block / c.autoencoder.patch_size;
     return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
-             flops_text(flops::train_calm_a_token(c, V, 1, block, head_objective_of(d).samples()))},
+             flops_text(flops::train_calm_per_token(c, V, 1, block, head_objective_of(d).samples()))},
             {"FLOPs a token, generation (one draw, after " + grouped(positions / 2) + " patches)",
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }

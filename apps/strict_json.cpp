@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 
 namespace calm::apps {
 

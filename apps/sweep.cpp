@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/quoted.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
@@ -33,10 +33,10 @@ struct row {
     calm::evaluation found;
 };
 
-// So many steps of `tokens_a_step` as the tokens allow, at least one.
-std::optional<index_t> steps_of(std::optional<index_t> tokens, index_t tokens_a_step) {
+// So many steps of `tokens_per_step` as the tokens allow, at least one.
+std::optional<index_t> steps_of(std::optional<index_t> tokens, index_t tokens_per_step) {
     if (!tokens) return std::nullopt;
-    return std::max<index_t>(1, *tokens / tokens_a_step);
+    return std::max<index_t>(1, *tokens / tokens_per_step);
 }
 
 // Of the steps of a run that was trained, whichever calls made them.
@@ -87,8 +87,8 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     index_t const P = block / K;
     return {name,
             c,
-            calm::flops::train_calm_a_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
-                                            one.defaults.calm.objective.samples()),
+            calm::flops::train_calm_per_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
+                                              one.defaults.calm.objective.samples()),
             calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
             seconds_of(t.out),
             1e3 * one.seconds_per_patch(model, o.seed, o.threads),

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
 #include "calm/sample/temperature.hpp"
-#include "calm/tensor/error.hpp"
 
 namespace calm::apps {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/number_text.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/sample/temperature.hpp"
-#include "calm/tensor/number_text.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "command/command.hpp"
 #include "command/completion.hpp"

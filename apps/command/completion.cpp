@@ -1,6 +1,6 @@
 #include "command/completion.hpp"
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm::apps {
 

@@ -10,10 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/utf8.hpp"
 #include "calm/sample/temperature.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
-#include "calm/tensor/utf8.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "calm/io/file.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 #include "calm/io/replaced_directory.hpp"
-#include "calm/tensor/error.hpp"
 #include "run/report.hpp"
 
 namespace calm::apps {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {

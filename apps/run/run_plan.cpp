@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "calm/tensor/quoted.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "run/report.hpp"
 
 namespace calm::apps {
@@ -47,16 +47,16 @@ std::string to_text(run_plan const& p, train_options const& o) {
                      grouped(static_cast<index_t>(p.tokens)) + " tokens; " +
                      (p.heldout_tokens > 0 ? grouped(static_cast<index_t>(p.heldout_tokens)) + " tokens held out"
                                            : "nothing is held out, so nothing is evaluated"));
-    line("steps", limit_of(p.recipe) + ", of " + grouped(p.tokens_a_step) + " tokens in " +
+    line("steps", limit_of(p.recipe) + ", of " + grouped(p.tokens_per_step) + " tokens in " +
                       grouped(p.recipe.accumulation) + (p.recipe.accumulation > 1 ? " micro-batches" : " batch"));
     if (p.recipe.steps > 0) {
-        auto const all = static_cast<double>(p.recipe.steps) * static_cast<double>(p.tokens_a_step);
+        auto const all = static_cast<double>(p.recipe.steps) * static_cast<double>(p.tokens_per_step);
         line("tokens", formatted("%s%.4g, %.2f times the text", p.recipe.seconds > 0 ? "at most " : "", all,
                                  all / static_cast<double>(p.tokens)));
     }
     line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
     line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
-                            p.flops_a_token * static_cast<double>(p.tokens_a_step), p.flops_a_token));
+                            p.flops_per_token * static_cast<double>(p.tokens_per_step), p.flops_per_token));
     line("memory", bytes_text(p.memory.total()));
     for (auto const& part : p.memory.parts)
         line("", formatted("%-18s %10s", part.name.c_str(), bytes_text(part.bytes).c_str()));

@@ -16,8 +16,8 @@ struct run_plan {
     std::size_t documents = 0;  // of the text to train on
     std::size_t tokens = 0;
     std::size_t heldout_tokens = 0;  // that the run is evaluated on
-    index_t tokens_a_step = 0;
-    double flops_a_token = 0;  // of a step, matrix products
+    index_t tokens_per_step = 0;
+    double flops_per_token = 0;  // of a step, matrix products
     training_recipe recipe = {};
     memory_plan memory = {};
 };

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 #include "calm/version.hpp"
 #include "strict_json.hpp"
 

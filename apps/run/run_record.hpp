@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "calm/runs/metrics_log.hpp"
 #include "calm/tensor/extents.hpp"
-#include "calm/train/metrics.hpp"
 #include "command/options.hpp"
 
 namespace calm::apps {

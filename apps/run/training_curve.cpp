@@ -7,9 +7,9 @@
 #include <sstream>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/train/metrics.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/train/metric.hpp"
 #include "run/gnuplot.hpp"
 #include "run/metrics_lines.hpp"
 #include "run/report.hpp"

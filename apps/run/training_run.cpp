@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "calm/text/sha256.hpp"
+#include "calm/base/sha256.hpp"
 #include "calm/text/token_file.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"

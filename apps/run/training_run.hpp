@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calm/io/model_directory.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "calm/train/session.hpp"
 #include "registry.hpp"
 #include "run/report.hpp"

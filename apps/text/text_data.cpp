@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/document_ids.hpp"

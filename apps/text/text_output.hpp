@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "program.hpp"
 
 namespace calm::apps {

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <iterator>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/utf8.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
 #include "text/text_data.hpp"

@@ -1,13 +1,14 @@
 #pragma once
 // Everything. A program that needs no model directories compiles faster with calm/train.hpp alone.
 
+#include "calm/base.hpp"
 #include "calm/io.hpp"
 #include "calm/loss.hpp"
 #include "calm/model.hpp"
 #include "calm/nn.hpp"
+#include "calm/runs.hpp"
 #include "calm/sample.hpp"
 #include "calm/tensor.hpp"
 #include "calm/text.hpp"
 #include "calm/train.hpp"
-#include "calm/train/run_directory.hpp"
 #include "calm/version.hpp"

@@ -4,7 +4,6 @@
 #include "calm/io/bounded_reader.hpp"
 #include "calm/io/config_json.hpp"
 #include "calm/io/convert_model.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/model_description.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/io/pickle.hpp"

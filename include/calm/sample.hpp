@@ -2,10 +2,10 @@
 // Temperature from samples, and generation.
 
 #include "calm/sample/batch_rule.hpp"
-#include "calm/sample/contexts_apart.hpp"
 #include "calm/sample/generate.hpp"
+#include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sampler.hpp"
-#include "calm/sample/session.hpp"
+#include "calm/sample/separate_contexts.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"

@@ -14,6 +14,5 @@
 #include "calm/text/packing.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/stories.hpp"
-#include "calm/text/token.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/text/utf8_stream.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 // All it takes to make a model and let it write. Apart, for a short compile: BrierLM (calm/train/evaluate.hpp), what
-// runs keep (checkpoint.hpp, run_directory.hpp, metrics.hpp), files of text (calm/text.hpp) and of weights
-// (calm/io.hpp). Links libpcre2-8.
+// runs keep (calm/runs.hpp), files of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
 
 #include "calm/sample/generate.hpp"
 #include "calm/text/stories.hpp"
@@ -9,5 +8,7 @@
 #include "calm/train/loop.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
+#include "calm/train/recipe.hpp"
 #include "calm/train/schedule.hpp"
 #include "calm/train/session.hpp"
+#include "calm/train/training_callbacks.hpp"

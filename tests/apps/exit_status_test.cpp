@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "support/programs.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 
 #include "support/programs.hpp"
 #include "support/sentences.hpp"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/programs.hpp"
 
 using calm::test::run_in;

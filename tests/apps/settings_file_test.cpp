@@ -2,7 +2,7 @@
 
 #include "command/settings_file.hpp"
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 

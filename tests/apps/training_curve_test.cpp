@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "run/gnuplot.hpp"
 #include "run/metrics_lines.hpp"
 #include "support/sentences.hpp"

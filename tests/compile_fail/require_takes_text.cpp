@@ -1,6 +1,6 @@
 // expect: no matching function for call to .require
 // The sentence of an error is text or something that makes text, never a number.
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 void check(bool good) {
 #ifdef CALM_SHOULD_FAIL

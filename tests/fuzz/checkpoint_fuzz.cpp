@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "calm/train/checkpoint.hpp"
-#include "calm/train/manifest.hpp"
+#include "calm/runs/checkpoint.hpp"
+#include "calm/runs/manifest.hpp"
 #include "support/temporary_folder.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "run/metrics_lines.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/simdjson.hpp"
+#include "calm/base/simdjson.hpp"
 #include "text/batch.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

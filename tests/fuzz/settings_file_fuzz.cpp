@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/utf8.hpp"
 #include "command/settings_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

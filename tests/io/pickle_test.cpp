@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/archives.hpp"
 #include "support/sentences.hpp"
 

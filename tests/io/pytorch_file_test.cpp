@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/archives.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

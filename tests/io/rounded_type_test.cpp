@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/fixtures.hpp"
 #include "support/temporary_folder.hpp"
 

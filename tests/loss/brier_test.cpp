@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "support/fixtures.hpp"
 
 using calm::brier_scores;
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(the_oracle_agrees, *calm::test::with_fixtures) {
             std::vector<double> positions;
             std::vector<brier_sequence> sequences(S);
             for (std::size_t p = 0; p < S * R; ++p) {
-                calm::sample_rows const rows(drawn.subspan(p * K), K, S * R * K);
+                calm::position_samples const rows(drawn.subspan(p * K), K, S * R * K);
                 BOOST_REQUIRE(rows.size() == used);
                 auto const scores = calm::brier_position(rows, std::span(target).subspan(p * K, K));
                 sequences[p / R].add(scores);
@@ -258,12 +258,12 @@ BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
                                        });
     BOOST_TEST((all == std::vector<asked>{{{0}, 5}, {{0, 0}, 5}, {{0, 0, 0}, 5}}));
     BOOST_TEST((one == calm::brier_counts{10, 10, 10, 10}));
-    // Whole patches never go on, and count as count_pairs of sample_rows does.
+    // Whole patches never go on, and count as count_pairs of position_samples does.
     calm::random_sequence random(calm::key{.seed = 8});
     for (int round = 0; round < 50; ++round) {
         auto const whole = random_tokens(6 * 4, 2, random);
         auto const counts = calm::count_pairs(whole, 4, [](auto, auto) { BOOST_ERROR("nothing goes on"); });
-        BOOST_TEST((counts == calm::count_pairs(calm::sample_rows(whole, 4))));
+        BOOST_TEST((counts == calm::count_pairs(calm::position_samples(whole, 4))));
     }
 }
 
@@ -427,5 +427,5 @@ BOOST_AUTO_TEST_CASE(impossible_samples_are_sentences) {
                std::string::npos);
     BOOST_TEST(thrown_by([&] { (void)calm::brier_position(all, all.first(5)); }).find("a multiple of K") !=
                std::string::npos);
-    BOOST_TEST(thrown_by([&] { (void)calm::sample_rows(all, 4, 3); }).find("do not overlap") != std::string::npos);
+    BOOST_TEST(thrown_by([&] { (void)calm::position_samples(all, 4, 3); }).find("do not overlap") != std::string::npos);
 }

@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     auto const eps = f.floats("in/eps");
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
-    auto const loss = model.train(
+    auto const loss = model.loss_and_gradient_of(
         ctx, seen_by<backend>(as_vector(tokens)), patches,
         [&](auto const& hidden, auto const& posterior, auto const& dh) {
             double const scale = 1.0 / static_cast<double>(positions);

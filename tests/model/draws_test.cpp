@@ -1,4 +1,4 @@
-// What models draw, against the laws of spec 3 and 5: hidden tokens and latents, the head's noise, the first weights.
+// What models draw, against docs/mathematics.md: hidden tokens and latents, the head's noise, the first weights.
 // Each check of a frequency rejects a right generator once in a million seeds; the seeds are fixed.
 #include <array>
 #include <cmath>

@@ -81,8 +81,8 @@ BOOST_AUTO_TEST_CASE(a_step_counts_what_is_computed) {
 // The last patch of a block is a target alone.
 BOOST_AUTO_TEST_CASE(a_block_has_a_position_less_than_patches) {
     auto const m = of(sizes[0]);
-    BOOST_TEST(flops::train_calm_a_token(m, V, 3, 8, 8) == flops::train_calm(m, V, 3, 1, 8) / 8);
-    BOOST_TEST(flops::train_calm_a_token(m, V, 1, 4 * P, 8) == flops::train_calm(m, V, 1, P - 1, 8) / 4,
+    BOOST_TEST(flops::train_calm_per_token(m, V, 3, 8, 8) == flops::train_calm(m, V, 3, 1, 8) / 8);
+    BOOST_TEST(flops::train_calm_per_token(m, V, 1, 4 * P, 8) == flops::train_calm(m, V, 1, P - 1, 8) / 4,
                boost::test_tools::tolerance(0.01));
 }
 

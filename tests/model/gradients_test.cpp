@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
     auto const eps = draws<double>(M * R * L, 2);
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
     auto const loss = [&] {
-        return p.model.train(
+        return p.model.loss_and_gradient_of(
             p.ctx, seen(tokens), P, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
                 view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
                 return p.model.generator.loss_and_gradient(p.ctx, hidden, posterior.mean, posterior.log_std, dhidden, o,

@@ -76,7 +76,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(its_gradients_are_those_of_central_differences, In
     drawn_model<double, Input::value> p;
     auto const tokens = some_tokens(2 * P * K);
     auto const dy = draws<double>(2 * P * D, 3);
-    auto const forward = [&] { return p.model.transformer.forward(p.ctx, p.model.read(p.ctx, seen(tokens)), P); };
+    auto const forward = [&] {
+        return p.model.transformer.forward(p.ctx, p.model.backbone_input(p.ctx, seen(tokens)), P);
+    };
     {
         arena_scope const saved(p.ctx.saved);
         p.model.transformer.backward(p.ctx, forward(), {dy.data(), extents<dyn, D>(2 * P)});
@@ -110,17 +112,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_by_patch_is_all_at_once, Input, inputs) {
     drawn_model<double, Input::value> p;
     auto const tokens = some_tokens(P * K);
     auto const& model = p.model;
-    auto const all = model.transformer.forward(p.ctx, model.read(p.ctx, seen(tokens)), P).y;
+    auto const all = model.transformer.forward(p.ctx, model.backbone_input(p.ctx, seen(tokens)), P).y;
     auto cache = model.transformer.make_cache(1, P);
     for (index_t i = 0; i < P; ++i) {
         vector_view<token_id const> const patch(tokens.data() + i * K, extents<dyn>(K));
-        auto const one = model.transformer.extend(p.ctx, model.read(p.ctx, patch), cache);
+        auto const one = model.transformer.extend(p.ctx, model.backbone_input(p.ctx, patch), cache);
         for (index_t d = 0; d < D; ++d) BOOST_TEST(near(one[d], all[i * D + d], 1e-12));
     }
     // Another last patch is seen, and by the last position alone.
     auto other = tokens;
     other.back() = (other.back() + 1) % V;
-    auto const changed = model.transformer.forward(p.ctx, model.read(p.ctx, seen(other)), P).y;
+    auto const changed = model.transformer.forward(p.ctx, model.backbone_input(p.ctx, seen(other)), P).y;
     for (index_t d = 0; d < D; ++d) {
         BOOST_TEST(changed[(P - 2) * D + d] == all[(P - 2) * D + d]);
         BOOST_TEST(changed[(P - 1) * D + d] != all[(P - 1) * D + d]);
@@ -135,7 +137,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_an_evaluation_and_a_text, Input, inputs) {
     BOOST_TEST(std::isfinite(p.model.loss_and_gradient(p.ctx, seen(tokens), P, objective)));
     for (auto const& q : parameters_of(p.model)) BOOST_TEST(*q.received_gradient, q.name);
     evaluation_settings const settings{.block_tokens = P * K, .samples = 3};
-    auto const e = evaluate(p.ctx, p.model, tokens, {-1, -1, -1}, nullptr, settings, objective);
+    auto const e = evaluate_model(p.ctx, p.model, tokens, {-1, -1, -1}, nullptr, settings, objective);
     BOOST_TEST(e.positions == 4 * (P - 2));
     generation_settings how;
     how.max_tokens = 7;

@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
 BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     untrained const u;
     context<> ctx(1, 2);
-    contexts_apart<cpu> apart(ctx);
+    separate_contexts<cpu> separate(ctx);
     constexpr index_t rows = 6;
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{4});
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
                 at_the_end.insert(draws.back() == N);
                 want.insert(want.end(), patch.begin(), patch.end());
             }
-            for (auto* const parts : {static_cast<contexts_apart<cpu>*>(nullptr), &apart})
+            for (auto* const parts : {static_cast<separate_contexts<cpu>*>(nullptr), &separate})
                 for (std::int64_t const round : {0, 1, 5}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm::test {
 

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "calm/base/random.hpp"
 #include "calm/tensor/math.hpp"
-#include "calm/tensor/random.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 
 BOOST_AUTO_TEST_CASE(known_words) {
     for (auto const& [bytes, text] : {std::pair<std::string, std::string>{"", ""},

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/keyed_hash.hpp"
 #include "calm/text/merge_order.hpp"

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "compressed.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

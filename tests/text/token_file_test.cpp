@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/token_file_writer.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/load_tokenizer.hpp"
 #include "support/sentences.hpp"
 #include "tokenizer_files.hpp"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/text/byte_letters.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/token_table.hpp"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "calm/base/sha256.hpp"
 #include "calm/text/load_tokenizer.hpp"
-#include "calm/text/sha256.hpp"
 #include "shared_data.hpp"
 #include "support/sanitized.hpp"
 #include "tokenizer_files.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/load_tokenizer.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"

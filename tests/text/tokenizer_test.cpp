@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 
 BOOST_AUTO_TEST_CASE(split_at_every_byte_no_character_is_cut) {
     std::string const text = "aé中😀z\U0010FFFF\u0800\ud7ff";

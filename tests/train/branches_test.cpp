@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
     BOOST_TEST(branched > 10);  // there is something to see
     special_tokens const none{-1, -1, -1};
     evaluation_settings settings{.block_tokens = P * K, .samples = N, .seed = 9};
-    auto const e = evaluate(ctx, r.model, blocks, none, nullptr, settings);
+    auto const e = evaluate_model(ctx, r.model, blocks, none, nullptr, settings);
     BOOST_TEST(e.positions == sum.count);
     BOOST_TEST(e.positions == 2 * (P - S));
     BOOST_TEST(e.skipped_pad == 0);
@@ -127,8 +127,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
     // Neither batch nor threads change it; and a subset is some of the same.
     settings.batch = 1;
     context<> alone(3, 1);
-    BOOST_TEST(*evaluate(alone, r.model, blocks, none, nullptr, settings).brier == *e.brier,
+    BOOST_TEST(*evaluate_model(alone, r.model, blocks, none, nullptr, settings).brier == *e.brier,
                boost::test_tools::per_element());
     settings.positions = 2 * (P - S) - 1;
-    BOOST_TEST(evaluate(ctx, r.model, blocks, none, nullptr, settings).positions == settings.positions);
+    BOOST_TEST(evaluate_model(ctx, r.model, blocks, none, nullptr, settings).positions == settings.positions);
 }

@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
     random_model r;
     context<> ctx(1, 2);
     auto blocks = random_blocks(3);
-    auto const clean = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    auto const clean = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(clean.positions == 3 * (P - 1));
     BOOST_TEST(clean.skipped_pad == 0);
     BOOST_TEST(clean.sequences == 3);
@@ -103,20 +103,20 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
     blocks[block_size + 5 * K] = special.pad;  // in the last of the second block, three times
     blocks[block_size + 5 * K + 1] = special.pad;
     blocks[block_size + 5 * K + 2] = special.pad;
-    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(e.positions == 3 * (P - 1) - 3);
     BOOST_TEST(e.skipped_pad == 3);
     BOOST_TEST(e.sequences == 3);
     // A block of PAD alone is no sequence.
     std::fill_n(blocks.begin() + 2 * block_size, block_size, special.pad);
-    auto const fewer = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    auto const fewer = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(fewer.sequences == 2);
     BOOST_TEST(fewer.skipped_pad == 3 + P - 1);
     // One sequence has no error.
-    BOOST_TEST(!evaluate(ctx, r.model, random_blocks(1), special, nullptr, settings).brier_lm_se);
+    BOOST_TEST(!evaluate_model(ctx, r.model, random_blocks(1), special, nullptr, settings).brier_lm_se);
     BOOST_TEST(code_of([&] {
                    std::vector<token_id> const pads(block_size, special.pad);
-                   evaluate(ctx, r.model, pads, special, nullptr, settings);
+                   evaluate_model(ctx, r.model, pads, special, nullptr, settings);
                }) == static_cast<int>(errc::data));
 }
 
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(the_score_is_that_of_the_samples) {
     random_model r;
     context<> ctx(1, 2);
     auto const blocks = random_blocks(2, 5, 3);  // few tokens, so that some are hit
-    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings);
+    auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     auto const drawn = predictions(ctx, r.model, blocks, settings.samples);
     brier_sequence sum;
     std::span<token_id const> rest = drawn;
@@ -150,15 +150,15 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
             if (std::count(chosen[b].begin(), chosen[b].end(), static_cast<index_t>(p) - 1) > 0)
                 sum.add(brier_position(rest.first(16), std::span(blocks).subspan(b * block_size + p * K, K)));
     BOOST_TEST(sum.count == 30);
-    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, some);
+    auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, some);
     BOOST_TEST(e.positions == 30);
     for (std::size_t n = 0; n < 4; ++n)
         BOOST_TEST((*e.brier)[n] == sum.sum[n] / 30, boost::test_tools::tolerance(1e-12));
     // As many as there are, or more, are all.
-    auto const all = to_json(evaluate(ctx, r.model, blocks, special, nullptr, settings));
+    auto const all = to_json(evaluate_model(ctx, r.model, blocks, special, nullptr, settings));
     for (index_t const many : {100, 1000}) {
         some.positions = many;
-        auto e_all = evaluate(ctx, r.model, blocks, special, nullptr, some);
+        auto e_all = evaluate_model(ctx, r.model, blocks, special, nullptr, some);
         BOOST_TEST(e_all.positions == 100);
         BOOST_TEST(to_json(e_all) == all);
     }
@@ -225,17 +225,17 @@ BOOST_AUTO_TEST_CASE(work_follows_the_positions_and_not_the_text) {
         ++passes;
         blocks_in(blocks, block_size)(visitor);
     };
-    auto const e = evaluate(ctx, r.model, counted, special, nullptr, some);
+    auto const e = evaluate_model(ctx, r.model, counted, special, nullptr, some);
     BOOST_TEST(passes == 2U);  // to count, and to score
     BOOST_TEST(e.positions == 7);
     BOOST_TEST(e.patches == 7);
     BOOST_TEST(e.sequences <= 7);
-    BOOST_TEST(*e.draws_a_patch == 1.0);
-    auto const alone = evaluate(ctx, r.model.ae_model, counted, special, some);
+    BOOST_TEST(*e.draws_per_patch == 1.0);
+    auto const alone = evaluate_model(ctx, r.model.ae_model, counted, special, some);
     BOOST_TEST(alone.patches == 7);
     BOOST_TEST(*alone.token_accuracy_posterior == *e.token_accuracy_posterior);
     passes = 0;
-    BOOST_TEST(evaluate(ctx, r.model.ae_model, counted, special, settings).patches == 200 * P);
+    BOOST_TEST(evaluate_model(ctx, r.model.ae_model, counted, special, settings).patches == 200 * P);
     BOOST_TEST(passes == 1U);
 }
 
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     auto const blocks = random_blocks(10);
     auto some = settings;
     some.positions = 9;
-    auto const e = evaluate(ctx, r.model.ae_model, blocks, special, some);
+    auto const e = evaluate_model(ctx, r.model.ae_model, blocks, special, some);
     auto const source = blocks_in(blocks, block_size);
     detail::chosen_parts chosen(source, some, K, special.pad);
     constexpr auto k = static_cast<std::size_t>(K);
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     }
     BOOST_TEST(taken == 9);
     BOOST_TEST(*e.token_accuracy_posterior == right, boost::test_tools::tolerance(1e-12));
-    auto const all = evaluate(ctx, r.model.ae_model, blocks, special, settings);
+    auto const all = evaluate_model(ctx, r.model.ae_model, blocks, special, settings);
     BOOST_TEST(*e.posterior_std != *all.posterior_std);
 }
 
@@ -277,13 +277,13 @@ BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
             std::copy_n(next.begin() + static_cast<std::ptrdiff_t>(b * (P - 1) * K), (P - 1) * K,
                         blocks.begin() + static_cast<std::ptrdiff_t>(b * block_size + K));
     }
-    auto const e = evaluate(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings);
+    auto const e = evaluate_model(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings);
     BOOST_TEST(*e.brier_lm == 100.0, boost::test_tools::tolerance(1e-9));
     BOOST_TEST(*e.brier_lm_se < 1e-9);
     // Wrong with certainty: 2 * 0 - 1.
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = i % block_size < K ? blocks[i] : (blocks[i] + 1) % 90;
     // (contexts change with it, so only most of the predictions stay wrong)
-    BOOST_TEST((*evaluate(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings).brier)[3] < 0.0);
+    BOOST_TEST((*evaluate_model(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings).brier)[3] < 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_the_run) {
@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
         ctx.step = step;
         auto s = settings;
         s.batch = batch;
-        auto e = evaluate(ctx, r.model, blocks, special, nullptr, s, energy_objective{});
+        auto e = evaluate_model(ctx, r.model, blocks, special, nullptr, s, energy_objective{});
         BOOST_TEST(ctx.seed == 77 + step);
         BOOST_TEST(ctx.step == step);
         BOOST_TEST(ctx.saved.used() == 0u);
@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
     auto other = settings;
     other.seed = 10;
     context<> ctx(1, 2);
-    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, other, energy_objective{});
+    auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, other, energy_objective{});
     BOOST_TEST((*e.head_loss != *one.head_loss));
 }
 
@@ -319,14 +319,14 @@ BOOST_AUTO_TEST_CASE(the_loss_of_the_head_is_that_of_training_at_step_0) {
     auto const blocks = random_blocks(3);
     energy_objective const objective{.samples = 5, .targets = 7, .beta = 1.25};
     context<> ctx(1, 2);
-    auto const e = evaluate(ctx, r.model, blocks, special, nullptr, settings, objective);
+    auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings, objective);
     context<> as_training(settings.seed, 2);
     auto const t = r.model.shift(as_training, as_vector(blocks), P);
     auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
     auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
     BOOST_TEST(*e.head_loss == want, boost::test_tools::tolerance(1e-6));
     // It is a number of the objective; without one there is none.
-    BOOST_TEST(!evaluate(ctx, r.model, blocks, special, nullptr, settings).head_loss);
+    BOOST_TEST(!evaluate_model(ctx, r.model, blocks, special, nullptr, settings).head_loss);
 }
 
 BOOST_AUTO_TEST_CASE(references_are_scored_at_the_same_positions) {
@@ -335,7 +335,7 @@ BOOST_AUTO_TEST_CASE(references_are_scored_at_the_same_positions) {
     auto blocks = random_blocks(2, 5, 3);
     blocks[3 * K] = special.pad;
     bigram_table const table(V, random_blocks(40, 6, 3));
-    auto const e = evaluate(ctx, r.model, blocks, special, &table, settings);
+    auto const e = evaluate_model(ctx, r.model, blocks, special, &table, settings);
     brier_scores unigram{};
     brier_scores bigram{};
     for (std::size_t b = 0; b < 2; ++b)
@@ -376,7 +376,7 @@ BOOST_AUTO_TEST_CASE(the_autoencoder_is_right_where_it_is_and_pad_does_not_count
     mostly[2] = special.pad;
     BOOST_TEST(code_of([&] { evaluate_autoencoder(ctx, ae, mostly, special.pad, 3); }) == static_cast<int>(errc::data));
     // Nothing is predicted by an autoencoder alone.
-    auto const alone = evaluate(ctx, ae, tokens, special, settings);
+    auto const alone = evaluate_model(ctx, ae, tokens, special, settings);
     BOOST_TEST(!alone.brier);
     BOOST_TEST(alone.token_accuracy.value() == e.token_accuracy);
     BOOST_TEST(to_json(alone).find("\"positions\":null") != std::string::npos);
@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_evaluated_is_a_sentence) {
     auto const blocks = random_blocks(2);
     auto const code = [&](std::span<token_id const> tokens, evaluation_settings const& s,
                           bigram_table const* table = nullptr) {
-        return static_cast<errc>(code_of([&] { evaluate(ctx, r.model, tokens, special, table, s); }));
+        return static_cast<errc>(code_of([&] { evaluate_model(ctx, r.model, tokens, special, table, s); }));
     };
     BOOST_TEST((code(blocks, {.block_tokens = P * K + 1}) == errc::config));
     BOOST_TEST((code(blocks, {.block_tokens = K}) == errc::config));
@@ -430,22 +430,22 @@ BOOST_AUTO_TEST_CASE(samples_at_a_temperature_are_the_samplers_and_are_counted) 
     auto const blocks = random_blocks(2);
     context<> ctx(1, 2);
     auto const at = [&](sampler const& rule) {
-        return evaluate(ctx, r.model, blocks, special, nullptr,
-                        {.block_tokens = P * K, .samples = 3, .seed = 5, .sampler = rule});
+        return evaluate_model(ctx, r.model, blocks, special, nullptr,
+                              {.block_tokens = P * K, .samples = 3, .seed = 5, .sampler = rule});
     };
     auto const plain = at(sampler::adaptive({}));
-    BOOST_TEST(*plain.draws_a_patch == 1.0);
+    BOOST_TEST(*plain.draws_per_patch == 1.0);
     BOOST_TEST(plain.temperature == 1.0);
     BOOST_TEST(to_json(at(sampler::noise({}))).starts_with(to_json(plain).substr(0, to_json(plain).find("sampler"))));
     auto const half = temperature::of(0.5);
     auto const batch = at(sampler::batch(half, 6));
-    BOOST_TEST(*batch.draws_a_patch == 6.0);
+    BOOST_TEST(*batch.draws_per_patch == 6.0);
     BOOST_TEST(batch.temperature == 0.5);
     BOOST_TEST(batch.sampler == "batch");
     auto const exact = at(sampler::exact(half, 4));
-    BOOST_TEST(*exact.draws_a_patch > 1.9);
-    BOOST_TEST(*exact.draws_a_patch <= 4.0);
-    BOOST_TEST((*exact.draws_a_patch == 2.0 || exact.capped > 0));
+    BOOST_TEST(*exact.draws_per_patch > 1.9);
+    BOOST_TEST(*exact.draws_per_patch <= 4.0);
+    BOOST_TEST((*exact.draws_per_patch == 2.0 || exact.capped > 0));
     BOOST_TEST((*batch.brier != *plain.brier));
 }
 
@@ -485,7 +485,7 @@ BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_says_which_score_is_not_positive) {
     // A uniform model's target is never hit twice: with so few samples some score is not positive.
     random_model r;
     context<> ctx(1, 2);
-    auto const found = evaluate(ctx, r.model, random_blocks(3), special, nullptr, settings);
+    auto const found = evaluate_model(ctx, r.model, random_blocks(3), special, nullptr, settings);
     BOOST_TEST(*found.brier_lm == 0.0);
     BOOST_TEST(found.brier_se.has_value());
     BOOST_TEST(!found.brier_lm_se.has_value());
@@ -499,6 +499,6 @@ BOOST_AUTO_TEST_CASE(more_samples_than_can_be_compared_are_refused) {
     for (index_t const n : {std::numeric_limits<index_t>::max(), index_t{1} << 61, limits::samples + 1}) {
         auto many = settings;
         many.samples = n;
-        BOOST_TEST(code_of([&] { (void)evaluate(ctx, r.model, blocks, special, nullptr, many); }) == 2);
+        BOOST_TEST(code_of([&] { (void)evaluate_model(ctx, r.model, blocks, special, nullptr, many); }) == 2);
     }
 }

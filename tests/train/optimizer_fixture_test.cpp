@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
         auto const t = part(tokens, i, steps);
         auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
         auto const e = part(eps, i, steps);
-        return model.train(
+        return model.loss_and_gradient_of(
             ctx, seen_by<backend>(as_vector(t)), patches,
             [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
                 return model.generator.loss_and_gradient(

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     bigram_table const table(words.vocabulary_size(), text.document(0));
     auto const measured = [&] {
         evaluation_settings const settings{.block_tokens = 64, .samples = 4, .positions = 400};
-        auto e = evaluate(ctx, lm.model, unseen, words.specials(), &table, settings, second.objective);
+        auto e = evaluate_model(ctx, lm.model, unseen, words.specials(), &table, settings, second.objective);
         BOOST_TEST(e.positions == 400);
         BOOST_TEST(e.patches == 400);
         return e;

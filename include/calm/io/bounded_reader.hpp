@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "calm/tensor/checked.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/checked.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

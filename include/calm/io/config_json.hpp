@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/simdjson.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/model_description.hpp"
 #include "calm/io/number_range.hpp"
-#include "calm/io/simdjson.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

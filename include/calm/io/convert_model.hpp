@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/io/rounded_type.hpp"
 #include "calm/io/stored_model.hpp"

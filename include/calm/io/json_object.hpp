@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "calm/io/simdjson.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/simdjson.hpp"
 
 namespace calm {
 

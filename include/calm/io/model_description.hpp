@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/tensor/error.hpp"
 
 namespace calm {
 

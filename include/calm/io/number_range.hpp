@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "calm/base/error.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/error.hpp"
 
 namespace calm::detail {
 

@@ -15,10 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
+#include "calm/io/pickle_global.hpp"
 #include "calm/io/pickle_opcode.hpp"
 #include "calm/io/stored_tensor.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -74,23 +75,6 @@ private:
         std::vector<place> parts = {};
         stored_type type = stored_type::f32;
     };
-    struct storage_name {
-        std::string_view global;
-        stored_type type;
-    };
-    static constexpr std::array<storage_name, 10> storages{{{"torch FloatStorage", stored_type::f32},
-                                                            {"torch DoubleStorage", stored_type::f64},
-                                                            {"torch HalfStorage", stored_type::f16},
-                                                            {"torch BFloat16Storage", stored_type::bf16},
-                                                            {"torch LongStorage", stored_type::i64},
-                                                            {"torch IntStorage", stored_type::i32},
-                                                            {"torch ShortStorage", stored_type::i16},
-                                                            {"torch CharStorage", stored_type::i8},
-                                                            {"torch ByteStorage", stored_type::u8},
-                                                            {"torch BoolStorage", stored_type::boolean}}};
-    static constexpr std::string_view ordered_dictionary = "collections OrderedDict";
-    static constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
-    static constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
     static constexpr std::uint64_t longest = std::uint64_t{8} << 20;   // bytes; a tensor takes about 200
     static constexpr std::size_t most_objects = std::size_t{1} << 17;  // a tensor takes about 20
 
@@ -98,19 +82,30 @@ private:
     bool step() {
         at_ = reader_.position();
         auto const code = reader_.little<std::uint8_t>("an opcode");
-        switch (static_cast<char>(code)) {
-        case '\x80':
+        auto const opcode = static_cast<char>(code);
+        if (opcode == '.') return false;
+        if (!frames(opcode) && !pushes_value(opcode) && !remembers(opcode) && !collects(opcode) && !refers(opcode))
+            fail("expected an opcode of dictionaries of tensors, found " + opcode_text(code) +
+                 ", which is refused; nothing of the file was executed");
+        return true;
+    }
+
+    // ---- the opcodes by kind: each carries out its own and says whether it was one
+
+    bool frames(char opcode) {
+        if (opcode == '\x80') {
             if (auto const version = reader_.little<std::uint8_t>("a protocol"); version < 2 || version > 5)
                 fail("expected protocol 2 to 5, found " + std::to_string(version));
-            return true;
-        case '\x95':
+        } else if (opcode == '\x95') {
             if (reader_.little<std::uint64_t>("the length of a frame") > reader_.remaining())
                 fail("expected a frame inside the pickle, found a longer one");
-            return true;
+        }
+        return opcode == '\x80' || opcode == '\x95';
+    }
+    bool pushes_value(char opcode) {
+        switch (opcode) {
         case '(':
             return push({kind::mark});
-        case '.':
-            return false;
         case 'N':
             return push({kind::none});
         case '\x88':
@@ -134,6 +129,12 @@ private:
             return push_text(reader_.little<std::uint8_t>("the length of a text"));
         case '\x8d':
             return push_text(reader_.little<std::uint64_t>("the length of a text"));
+        default:
+            return false;
+        }
+    }
+    bool remembers(char opcode) {
+        switch (opcode) {
         case 'q':
             return remember(reader_.little<std::uint8_t>("a place"));
         case 'r':
@@ -144,14 +145,18 @@ private:
             return recall(reader_.little<std::uint8_t>("a place"));
         case 'j':
             return recall(reader_.little<std::uint32_t>("a place"));
+        default:
+            return false;
+        }
+    }
+    bool collects(char opcode) {
+        switch (opcode) {
         case ')':
             return push({kind::tuple});
         case '\x85':
-            return push_tuple(1);
         case '\x86':
-            return push_tuple(2);
         case '\x87':
-            return push_tuple(3);
+            return push_tuple(static_cast<std::size_t>(opcode - '\x84'));
         case 't':
             return push({kind::tuple, 0, {}, to_mark()});
         case ']':
@@ -168,6 +173,13 @@ private:
         }
         case 'u':
             return extend(kind::dictionary, to_mark());
+        default:
+            return false;
+        }
+    }
+    // To names of torch: globals, storages, calls.
+    bool refers(char opcode) {
+        switch (opcode) {
         case 'c': {
             auto const module = line();
             return push_global(std::string(module) + " " + std::string(line()));
@@ -187,8 +199,7 @@ private:
             expect(top(), kind::dictionary, "an object with a state");
             return true;
         default:
-            fail("expected an opcode of dictionaries of tensors, found " + opcode_text(code) +
-                 ", which is refused; nothing of the file was executed");
+            return false;
         }
     }
 
@@ -279,10 +290,7 @@ private:
         return found;
     }
     bool push_global(std::string const& name) {
-        for (auto const known : {ordered_dictionary, rebuild_tensor, rebuild_parameter})
-            if (name == known) return push({kind::global, 0, known});
-        for (auto const& one : storages)
-            if (name == one.global) return push({kind::global, 0, one.global, {}, one.type});
+        if (auto const known = find_pickle_global(name)) return push({kind::global, 0, known->name, {}, known->type});
         fail("expected a name that dictionaries of tensors need, found GLOBAL " + in_quotes(name) +
              ", which is refused; nothing of the file was executed");
     }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

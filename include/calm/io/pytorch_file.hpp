@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/pickle.hpp"
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/io/zip_archive.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

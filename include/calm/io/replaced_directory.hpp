@@ -11,8 +11,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 
 namespace calm {
 

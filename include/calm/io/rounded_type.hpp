@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/stored_tensor.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

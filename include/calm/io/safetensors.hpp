@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/rounded_type.hpp"
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

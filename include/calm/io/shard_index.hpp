@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/problem_list.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/tensor_table.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

@@ -9,14 +9,14 @@
 #include <system_error>
 #include <vector>
 
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/config_json.hpp"
-#include "calm/io/file.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
 #include "calm/io/whole_directory.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/config.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 
@@ -195,6 +195,44 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
     return there;
 }
 
+[[noreturn]] inline void refuse_tokenizer(stored_model const& m, std::string const& file) {
+    throw error(errc::model_file, m.path(config_file), "key 'calm/tokenizer/file'",
+                "expected the name of a file beside it that holds nothing else, found " + in_quotes(file));
+}
+
+// What config.json of a whole directory says, and the sizes in it. Returns the name of the tokenizer's file, or "".
+inline std::string read_description(stored_model& m) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(m.path(config_file), unknown))
+        throw error(errc::model_file, m.directory, "",
+                    "holds no config.json: expected the directory of a model, with config.json, weights and tokenizer; "
+                    "that of a run gets them with its first checkpoint");
+    refuse_links_to_outside(m.directory);
+    m.description = read_config_json(m.path(config_file));
+    auto const& d = m.description;
+    m.sizes = described_sizes(d);
+    std::string const tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
+    if (d.calm && d.calm->tokenizer &&
+        (!is_plain_file_name(tokenizer) || tokenizer == config_file || names_weights(tokenizer)))
+        refuse_tokenizer(m, tokenizer);
+    if (d.kind != model_kind::autoregressive && d.calm && d.calm->input != name_of(m.sizes.input))
+        throw error(errc::model_file, m.path(config_file), "key 'calm/input'",
+                    "expected tokens, latents or both, found " + in_quotes(d.calm->input));
+    return tokenizer;
+}
+
+// The autoencoder that ae_path of a CALM names. Only an autoencoder is read further: a CALM could name itself.
+inline std::string autoencoder_beside(stored_model const& m) {
+    if (m.description.ae_path.empty())
+        throw error(errc::model_file, m.weights->path(), "",
+                    "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
+    auto const there = directory_of_autoencoder(m);
+    if (auto const kind = read_config_json((there / config_file).string()).kind; kind != model_kind::autoencoder)
+        throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
+                    "expected the directory of an autoencoder, found that of " + std::string(name_of(kind)));
+    return there.string();
+}
+
 }  // namespace detail
 
 // Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
@@ -205,33 +243,13 @@ inline stored_model read_model_description(std::string const& named) {
     std::error_code unknown;
     if (!std::filesystem::exists(named, unknown))
         throw error(errc::model_file, named, "", "there is no such directory: expected one of a model");
-    auto const directory = whole_directory(named);
-    stored_model m{directory, {}};
-    if (!std::filesystem::exists(m.path(config_file), unknown))
-        throw error(errc::model_file, directory, "",
-                    "holds no config.json: expected the directory of a model, with config.json, weights and tokenizer; "
-                    "that of a run gets them with its first checkpoint");
-    detail::refuse_links_to_outside(directory);
-    m.description = read_config_json(m.path(config_file));
+    stored_model m{whole_directory(named), {}};
+    auto const tokenizer = detail::read_description(m);
     auto const& d = m.description;
-    m.sizes = detail::described_sizes(d);
-    std::string const tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
-    auto const refuse_tokenizer = [&] {
-        throw error(errc::model_file, m.path(config_file), "key 'calm/tokenizer/file'",
-                    "expected the name of a file beside it that holds nothing else, found " +
-                        detail::in_quotes(tokenizer));
-    };
-    if (d.calm && d.calm->tokenizer &&
-        (!detail::is_plain_file_name(tokenizer) || tokenizer == config_file || detail::names_weights(tokenizer)))
-        refuse_tokenizer();
-    if (d.kind != model_kind::autoregressive && d.calm && d.calm->input != detail::name_of(m.sizes.input))
-        throw error(errc::model_file, m.path(config_file), "key 'calm/input'",
-                    "expected tokens, latents or both, found " + detail::in_quotes(d.calm->input));
-
-    m.weights = std::make_shared<stored_weights const>(stored_weights::open(directory));
+    m.weights = std::make_shared<stored_weights const>(stored_weights::open(m.directory));
     if (d.kind == model_kind::autoregressive) return m;
     auto const& file = *m.weights;
-    if (file.holds_file(tokenizer)) refuse_tokenizer();
+    if (file.holds_file(tokenizer)) detail::refuse_tokenizer(m, tokenizer);
     detail::difference_list list;
     auto const vocabulary = [&](std::string_view table) {
         list.compare("vocab_size, rows of " + std::string(table), d.vocab_size, stored_vocabulary(file, table));
@@ -242,22 +260,11 @@ inline stored_model read_model_description(std::string const& named) {
     } else {
         if (m.sizes.input != input_kind::latents) vocabulary("transformer.embed_tokens.weight");
         auto const described = m.sizes.autoencoder;
-        bool const inside = file.find("ae_model.encoder.embed_tokens.weight") != nullptr;
-        if (inside) {
+        if (file.find("ae_model.encoder.embed_tokens.weight") != nullptr) {
             vocabulary("ae_model.encoder.embed_tokens.weight");
             m.sizes.autoencoder = detail::autoencoder_sizes(file, "ae_model.");
         } else {
-            if (d.ae_path.empty())
-                throw error(errc::model_file, file.path(), "",
-                            "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
-            auto const there = detail::directory_of_autoencoder(m);
-            // Only an autoencoder is read further: a CALM could name itself.
-            if (auto const kind = read_config_json((there / config_file).string()).kind;
-                kind != model_kind::autoencoder)
-                throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
-                            "expected the directory of an autoencoder, found that of " +
-                                std::string(detail::name_of(kind)));
-            m.autoencoder = std::make_shared<stored_model const>(read_model_description(there.string()));
+            m.autoencoder = std::make_shared<stored_model const>(read_model_description(detail::autoencoder_beside(m)));
             list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
             m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
         }

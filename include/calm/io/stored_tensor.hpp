@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/tensor/error.hpp"
 #include "calm/tensor/extents.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 
 namespace calm {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/tensor/quoted.hpp"
 
 namespace calm {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/text/token.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 
@@ -44,19 +44,19 @@ inline std::span<token_id const> brier_target(std::span<token_id const> block, s
 
 // N samples of one position, each of K >= 4 tokens, the next one `stride` tokens after the one before. A row r of
 // samples (N, R, K) is {samples.subspan(r * K), K, R * K}. Throws errc::usage for fewer than 4 tokens or no sample.
-class sample_rows {
+class position_samples {
 public:
     // The tokens stay the caller's. Neighbouring samples begin `stride` >= K tokens apart.
-    sample_rows(std::span<token_id const> tokens, std::size_t K, std::size_t stride) :
+    position_samples(std::span<token_id const> tokens, std::size_t K, std::size_t stride) :
         tokens_(tokens), stride_(stride) {
-        require(K >= brier_orders, errc::usage, "calm::sample_rows: Brier-4 needs samples of at least 4 tokens");
+        require(K >= brier_orders, errc::usage, "calm::position_samples: Brier-4 needs samples of at least 4 tokens");
         require(stride >= K && tokens.size() >= K, errc::usage,
-                "calm::sample_rows: expected samples of K tokens that do not overlap");
+                "calm::position_samples: expected samples of K tokens that do not overlap");
         count_ = (tokens.size() - K) / stride + 1;
     }
     // Without gaps, (N, K). Throws errc::usage too where the tokens are no multiple of K.
-    sample_rows(std::span<token_id const> tokens, std::size_t K) : sample_rows(tokens, K, K) {
-        require(tokens.size() % K == 0, errc::usage, "calm::sample_rows: expected a multiple of K tokens");
+    position_samples(std::span<token_id const> tokens, std::size_t K) : position_samples(tokens, K, K) {
+        require(tokens.size() % K == 0, errc::usage, "calm::position_samples: expected a multiple of K tokens");
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }  // N, the number of samples
@@ -83,7 +83,7 @@ inline void count_agreement(std::span<token_id const, brier_orders> a, std::span
 
 // For every order, how many samples begin like the target (its first four tokens count). Throws errc::usage for a
 // shorter target.
-inline brier_counts count_hits(sample_rows samples, std::span<token_id const> target) {
+inline brier_counts count_hits(position_samples samples, std::span<token_id const> target) {
     require(target.size() >= brier_orders, errc::usage, "calm::count_hits: a target has at least 4 tokens");
     brier_counts hits{};
     for (std::size_t i = 0; i < samples.size(); ++i)
@@ -92,7 +92,7 @@ inline brier_counts count_hits(sample_rows samples, std::span<token_id const> ta
 }
 
 // For every order, how many of the N (N - 1) / 2 pairs of samples begin alike.
-inline brier_counts count_pairs(sample_rows samples) {
+inline brier_counts count_pairs(position_samples samples) {
     brier_counts same{};
     for (std::size_t i = 1; i < samples.size(); ++i)
         for (std::size_t j = 0; j < i; ++j) detail::count_agreement(samples[i], samples[j], same);
@@ -114,7 +114,7 @@ inline brier_counts count_hits(std::span<token_id const> positions, std::size_t 
             auto const patch = positions.subspan((p * N + i) * K, K);
             joined.insert(joined.end(), patch.begin(), patch.end());
         }
-    return count_hits(sample_rows(joined, patches * K), target);
+    return count_hits(position_samples(joined, patches * K), target);
 }
 
 namespace detail {
@@ -179,13 +179,13 @@ inline brier_scores brier_of(brier_counts const& hits, brier_counts const& same,
 }
 
 // Brier-1..4 of one position from samples of K >= 4 tokens. O(N^2).
-inline brier_scores brier_position(sample_rows samples, std::span<token_id const> target) {
+inline brier_scores brier_position(position_samples samples, std::span<token_id const> target) {
     return brier_of(count_hits(samples, target), count_pairs(samples), samples.size());
 }
 
 // The same for samples (N, K) without gaps, K = target.size().
 inline brier_scores brier_position(std::span<token_id const> samples, std::span<token_id const> target) {
-    return brier_position(sample_rows(samples, target.size()), target);
+    return brier_position(position_samples(samples, target.size()), target);
 }
 
 // 100 times the geometric mean; 0 as soon as one score is not positive (or not a number).

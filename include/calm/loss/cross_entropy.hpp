@@ -83,7 +83,7 @@ template <class Backend, class T> view<T, extents<dyn, dyn>, Backend> logits_of(
     return {z.logits, extents<dyn, dyn>(z.rows, z.width)};
 }
 
-inline void require_one_a_row(char const* verb, char const* what, index_t found, index_t row_count) {
+inline void require_one_per_row(char const* verb, char const* what, index_t found, index_t row_count) {
     require(found == row_count, errc::usage, verb, ": expected one ", what, " a row, found ", found, " places for ",
             row_count, " rows");
 }
@@ -105,8 +105,8 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
 
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
-    detail::require_one_a_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
-    detail::require_one_a_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
+    detail::require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
+    detail::require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
     if (backward) {
         detail::require_shape_of("dx", dx.extents(), "x", x.extents());
         detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
@@ -155,7 +155,7 @@ void argmax_token(context<Backend>& ctx, vector_view<token_id, dyn, Backend> con
 
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
-    detail::require_one_a_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
+    detail::require_one_per_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
     arena_scope const scope(ctx.scratch);
     index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
     index_t const width = std::min(detail::vocabulary_chunk, vocabulary);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {

@@ -6,8 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/text/token.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/token.hpp"
+#include "calm/tensor/extents.hpp"
 
 namespace calm {
 
@@ -45,12 +46,12 @@ struct by_tokens {
 
 // The patches (R, K) whose token k is to be decoded, where it is not yet: those of which the k tokens before are
 // decoded, and the same for groups.least or more of the group. O(R log size). Throws errc::usage for groups of 0.
-inline std::vector<token_id> alike_so_far(std::span<token_id const> patches, std::size_t K, std::size_t k,
-                                          alike_groups groups) {
+inline std::vector<row_id> alike_so_far(std::span<token_id const> patches, std::size_t K, std::size_t k,
+                                        alike_groups groups) {
     require(groups.size > 0, errc::usage, "calm::alike_so_far: expected groups of at least one patch, found size 0");
     std::size_t const R = patches.size() / K;
     by_tokens const so_far{patches, K, k};
-    std::vector<token_id> alike;
+    std::vector<row_id> alike;
     std::vector<std::size_t> order;  // of a group, by the tokens so far
     for (std::size_t first = 0; first < R; first += groups.size) {
         order.clear();
@@ -60,7 +61,7 @@ inline std::vector<token_id> alike_so_far(std::span<token_id const> patches, std
         for (std::size_t from = 0, to = 0; from < order.size(); from = to) {
             while (to < order.size() && so_far.compare(order[from], order[to]) == 0) ++to;
             for (std::size_t i = from; i < to && to - from >= groups.least; ++i)
-                if (patches[order[i] * K + k] == not_decoded) alike.push_back(static_cast<token_id>(order[i]));
+                if (patches[order[i] * K + k] == not_decoded) alike.push_back(static_cast<row_id>(order[i]));
         }
     }
     return alike;

@@ -89,6 +89,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     using latents = matrix_view<T, L, Backend>;                            // (R, L)
     using const_latents = matrix_view<T const, L, Backend>;                // (R, L)
     using token_view = vector_view<token_id const, dyn, Backend>;          // (R K), flat
+    using row_view = vector_view<row_id const, dyn, Backend>;              // rows to gather
 
     embedding<D, T, Backend> embed_tokens;                          // (V, D), tied with the decoder's projection
     encoder_tokens encoder_token_layers;                            // (R K, D)
@@ -122,7 +123,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        vector_view<token_id, dyn, Backend> places;         // (R K): which of the distinct ids stands there
+        vector_view<row_id, dyn, Backend> places;           // (R K): which of the distinct ids stands there
         typename embedding<D, T, Backend>::saved embedded;  // y: (U, D)
         typename encoder_tokens::saved token_layers;        // y: (U, D)
         typename encoder_patches::saved patch_layers;       // y: (R, D)
@@ -139,11 +140,11 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
                 " tokens, found ", tokens.size(), " tokens");
         index_t const patches = tokens.size() / K;
         encoded s{};
-        s.places = ctx.saved.template take<token_id>(tokens.extents());
+        s.places = ctx.saved.template take<row_id>(tokens.extents());
         s.embedded = embed_tokens.forward(ctx, distinct_rows(ctx, tokens, vocabulary(), s.places));
         s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);
         auto const every = ctx.saved.template take<T>(extents<dyn, D>(tokens.size()));  // (R K, D)
-        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), token_view(s.places));
+        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), row_view(s.places));
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         s.patch_layers = encoder_patch_layers.forward(ctx, s.squeezed.y);
         s.norm = encoder_norm.forward(ctx, s.patch_layers.y);
@@ -190,11 +191,11 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
             arena_scope const of_token(ctx.saved);
             auto places = alike_so_far(patches, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
             if (places.empty()) continue;
-            for (auto& place : places) place = place * static_cast<token_id>(K) + static_cast<token_id>(k);
+            for (auto& place : places) place = place * static_cast<row_id>(K) + static_cast<row_id>(k);
             extents<dyn> const count(static_cast<index_t>(places.size()));
             auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
             auto const found = ctx.saved.template take<token_id>(count);
-            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), token_view(places.data(), count));
+            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), row_view(places.data(), count));
             decode_tokens_apart(ctx, s, x);
             argmax_token(ctx, found, matrix_view<T const, D, Backend>(s.y), embed_tokens.weight.read());
             for (std::size_t i = 0; i < places.size(); ++i)
@@ -294,7 +295,7 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
         auto const dw = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         fill(ctx, dx, T{});
         scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))),
-                         token_view(s.places));
+                         row_view(s.places));
         encoder_token_layers.backward(ctx, s.token_layers, dx, dw);
         embed_tokens.backward(ctx, s.embedded, dw);
     }

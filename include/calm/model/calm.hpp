@@ -67,7 +67,7 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
 
     // What the backbone reads of tokens (R K), whole patches: the latent vector of a patch is the mean of its
     // posterior, in training as in generation, where patches come as tokens. In ctx.saved.
-    typename backbone_type::input read(context<Backend>& ctx, token_view const& tokens) const {
+    typename backbone_type::input backbone_input(context<Backend>& ctx, token_view const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens, ae_model.posterior(ctx, tokens).mean};
         else
@@ -80,22 +80,24 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     // Throws as shift does, and errc::tokenizer for an id outside the vocabulary.
     double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t patches, objective const& o,
                              index_t first = 0, double weight = 1) {
-        return train(ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-            auto const positions = static_cast<double>(hidden.extent(0));
-            return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
-                                               weight / positions) /
-                   positions;
-        });
+        return loss_and_gradient_of(
+            ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
+                auto const positions = static_cast<double>(hidden.extent(0));
+                return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
+                                                   weight / positions) /
+                       positions;
+            });
     }
 
     // The same with the head's loss as a callable (hidden, posterior, dhidden) -> loss: for given noise.
     template <class HeadLoss>
-    double train(context<Backend>& ctx, token_view const& tokens, index_t patches, HeadLoss const& head_loss) {
+    double loss_and_gradient_of(context<Backend>& ctx, token_view const& tokens, index_t patches,
+                                HeadLoss const& head_loss) {
         arena_scope const saved_scope(ctx.saved);
         arena_scope const scope(ctx.scratch);
         auto const t = shift(ctx, tokens, patches);
         auto const posterior = ae_model.posterior(ctx, t.labels);
-        auto const s = transformer.forward(ctx, read(ctx, t.inputs), patches - 1);
+        auto const s = transformer.forward(ctx, backbone_input(ctx, t.inputs), patches - 1);
         auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
         double const loss = head_loss(matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
         transformer.backward(ctx, s, dhidden);

@@ -79,7 +79,7 @@ double train_calm(configuration<Head> const& c, index_t V, index_t sequences, in
 
 // A token of blocks of so many, of which the patches but the last are positions with a loss.
 template <class Head>
-double train_calm_a_token(configuration<Head> const& c, index_t V, index_t sequences, index_t block, index_t N) {
+double train_calm_per_token(configuration<Head> const& c, index_t V, index_t sequences, index_t block, index_t N) {
     index_t const P = block / c.autoencoder.patch_size;
     return train_calm(c, V, sequences, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
 }

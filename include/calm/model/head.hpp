@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/number_text.hpp"
 #include "calm/tensor/extents.hpp"
-#include "calm/tensor/number_text.hpp"
 
 namespace calm {
 

@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/error.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/heads/diffusion.hpp"
 #include "calm/model/heads/energy.hpp"
 #include "calm/model/heads/flow.hpp"
 #include "calm/model/heads/margin.hpp"
-#include "calm/tensor/error.hpp"
 
 namespace calm {
 

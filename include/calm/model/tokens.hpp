@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
+#include "calm/base/random.hpp"
+#include "calm/base/token.hpp"
 #include "calm/tensor/for_each.hpp"
-#include "calm/tensor/random.hpp"
 #include "calm/tensor/view.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

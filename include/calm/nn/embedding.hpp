@@ -1,8 +1,8 @@
 #pragma once
 // A table of V rows, one a token id. V is a run-time size.
 
+#include "calm/base/token.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

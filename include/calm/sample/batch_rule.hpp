@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/random.hpp"
+#include "calm/base/token.hpp"
 #include "calm/model/alike.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/random.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "calm/model/limits.hpp"
+#include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sampler.hpp"
-#include "calm/sample/session.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
@@ -73,6 +73,106 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
     return true;
 }
 
+// Texts on the rows of a session; where one ends, the next prompt begins.
+template <class Model, class Backend, class OnTokens> class texts_in_turn {
+public:
+    texts_in_turn(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
+                  special_tokens const& special, generation_settings const& settings, OnTokens& on_tokens) :
+        ctx_(ctx),
+        model_(model), prompts_(prompts), special_(special), settings_(settings), on_tokens_(on_tokens),
+        session_(ctx, model, std::min(settings.at_once, static_cast<index_t>(prompts.size())),
+                 patches_of_longest(prompts, settings)),
+        separate_(ctx), results_(prompts.size()) {}
+
+    // The texts, in the order of the prompts.
+    std::vector<generation_result> run() {
+        for (index_t row = 0; row < session_.hidden().extent(0); ++row) {
+            prompt_of_.push_back(begin_next(row));
+            active_.push_back(row);
+        }
+        while (!active_.empty()) {
+            note_places();
+            patches_.resize(active_.size() * K);
+            auto const took =
+                sample_next(ctx_, model_, std::span<token_id>(patches_), session_.hidden(), settings_.sampler,
+                            std::span<patch_place const>(places_), settings_.round, &separate_);
+            hand_out(took);
+            if (!go_on_.empty()) session_.append(go_on_, onward_);
+            active_.swap(still_);
+        }
+        return std::move(results_);
+    }
+
+private:
+    static constexpr auto K = static_cast<std::size_t>(Model::K);
+
+    // With BOS, and what is written but for the last patch, which nothing follows.
+    static index_t patches_of_longest(std::span<std::vector<token_id> const> prompts, generation_settings const& s) {
+        std::size_t longest = 0;
+        for (auto const& prompt : prompts) longest = std::max(longest, prompt.size() + 1);
+        return static_cast<index_t>((longest + K - 1) / K) + (s.max_tokens + Model::K - 1) / Model::K - 1;
+    }
+
+    // Begins the next prompt on a row; returns its number.
+    std::size_t begin_next(index_t row) {
+        session_.begin(row,
+                       padded_prompt(after_bos(special_, prompts_[next_]), Model::K, special_.pad, settings_.pad_left));
+        return next_++;
+    }
+
+    void note_places() {
+        places_.clear();
+        for (index_t const row : active_) {
+            std::size_t const prompt = prompt_of_[static_cast<std::size_t>(row)];
+            key const draws{settings_.seed, stream::generation,
+                            settings_.prompt_number + static_cast<std::uint32_t>(prompt)};
+            places_.push_back({row, {draws, results_[prompt].patches}});
+        }
+    }
+
+    // Every text gets its patch; says which of them go on and which rows are still in use.
+    void hand_out(std::vector<sampled> const& took) {
+        go_on_.clear();
+        still_.clear();
+        onward_.clear();
+        for (std::size_t i = 0; i < active_.size(); ++i) {
+            index_t const row = active_[i];
+            auto& prompt = prompt_of_[static_cast<std::size_t>(row)];
+            auto const patch = std::span<token_id const>(patches_).subspan(i * K, K);
+            auto& text = results_[prompt];
+            auto const fresh = add_patch(text, patch, took[i], special_.eos, settings_.max_tokens);
+            bool const wanted = fresh.empty() || tell(on_tokens_, prompt, fresh);
+            if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings_.max_tokens) {
+                go_on_.push_back(row);
+                onward_.insert(onward_.end(), patch.begin(), patch.end());
+            } else if (next_ < prompts_.size()) {
+                prompt = begin_next(row);
+            } else {
+                continue;
+            }
+            still_.push_back(row);
+        }
+    }
+
+    context<Backend>& ctx_;
+    Model const& model_;
+    std::span<std::vector<token_id> const> prompts_;
+    special_tokens const& special_;
+    generation_settings const& settings_;
+    OnTokens& on_tokens_;
+    generation_session<Model, Backend> session_;
+    separate_contexts<Backend> separate_;
+    std::vector<generation_result> results_;
+    std::size_t next_ = 0;                // prompt to begin
+    std::vector<std::size_t> prompt_of_;  // of every row
+    std::vector<index_t> active_;         // rows of the session, in order
+    std::vector<token_id> patches_;       // (active, K)
+    std::vector<patch_place> places_;
+    std::vector<index_t> go_on_;    // rows whose text gets its patch
+    std::vector<index_t> still_;    // they, and those whose next text has begun
+    std::vector<token_id> onward_;  // (go on, K)
+};
+
 }  // namespace detail
 
 // Continues every prompt (ids without BOS), each after BOS of its own; the results are in the order of the prompts.
@@ -80,77 +180,17 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 // EOS, dropped with the rest of its patch, or after exactly max_tokens, and gives its place to the next prompt. Patch p
 // of prompt i draws with number p of stream::generation at step prompt_number + i, whatever draws a round, texts at
 // once and, where D <= 128, threads are: these decide on the rows of a product, and so on the last bits of its sums.
-template <class Model, class Backend, class OnTokens>
-requires std::invocable<OnTokens&, std::size_t, std::span<token_id const>> std::vector<generation_result>
-generate(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
-         special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
-    constexpr auto K = static_cast<std::size_t>(Model::K);
+template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
+std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
+                                        std::span<std::vector<token_id> const> prompts, special_tokens const& special,
+                                        generation_settings const& settings, OnTokens&& on_tokens) {
     require(settings.max_tokens >= 0 && settings.max_tokens <= limits::text_tokens && settings.at_once >= 1,
             errc::usage, "calm::generate: expected max_tokens from 0 to ", limits::text_tokens,
             " and at least 1 text at once, found ", settings.max_tokens, " and ", settings.at_once);
-    std::vector<generation_result> results(prompts.size());
-    if (settings.max_tokens == 0 || prompts.empty()) return results;
-    index_t const steps = (settings.max_tokens + Model::K - 1) / Model::K;
-    std::size_t longest = 0;
-    for (auto const& prompt : prompts) longest = std::max(longest, prompt.size() + 1);
-    auto const texts = std::min(settings.at_once, static_cast<index_t>(prompts.size()));
-    generation_session<Model, Backend> session(ctx, model, texts,
-                                               static_cast<index_t>((longest + K - 1) / K) + steps - 1);
-
-    contexts_apart<Backend> apart(ctx);
-    std::size_t next = 0;  // prompt to begin
-    auto const begin = [&](index_t row) {
-        session.begin(
-            row, padded_prompt(detail::after_bos(special, prompts[next]), Model::K, special.pad, settings.pad_left));
-        return next++;
-    };
-    std::vector<index_t> active;                                          // rows of the session, in order
-    std::vector<std::size_t> prompt_of(static_cast<std::size_t>(texts));  // of every row
-    for (index_t row = 0; row < texts; ++row) {
-        prompt_of[static_cast<std::size_t>(row)] = begin(row);
-        active.push_back(row);
-    }
-
-    std::vector<token_id> patches;  // (active, K)
-    std::vector<patch_place> places;
-    std::vector<index_t> go_on;    // rows whose text gets its patch
-    std::vector<index_t> still;    // they, and those whose next text has begun
-    std::vector<token_id> onward;  // (go_on, K)
-    while (!active.empty()) {
-        places.clear();
-        for (index_t const row : active) {
-            std::size_t const prompt = prompt_of[static_cast<std::size_t>(row)];
-            key const draws{settings.seed, stream::generation,
-                            settings.prompt_number + static_cast<std::uint32_t>(prompt)};
-            places.push_back({row, {draws, results[prompt].patches}});
-        }
-        patches.resize(active.size() * K);
-        auto const took = sample_next(ctx, model, std::span<token_id>(patches), session.hidden(), settings.sampler,
-                                      std::span<patch_place const>(places), settings.round, &apart);
-        go_on.clear();
-        still.clear();
-        onward.clear();
-        for (std::size_t i = 0; i < active.size(); ++i) {
-            index_t const row = active[i];
-            std::size_t const prompt = prompt_of[static_cast<std::size_t>(row)];
-            auto const patch = std::span<token_id const>(patches).subspan(i * K, K);
-            auto& text = results[prompt];
-            auto const fresh = detail::add_patch(text, patch, took[i], special.eos, settings.max_tokens);
-            bool const wanted = fresh.empty() || detail::tell(on_tokens, prompt, fresh);
-            if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings.max_tokens) {
-                go_on.push_back(row);
-                onward.insert(onward.end(), patch.begin(), patch.end());
-            } else if (next < prompts.size()) {
-                prompt_of[static_cast<std::size_t>(row)] = begin(row);
-            } else {
-                continue;
-            }
-            still.push_back(row);
-        }
-        if (!go_on.empty()) session.append(go_on, onward);
-        active.swap(still);
-    }
-    return results;
+    if (settings.max_tokens == 0 || prompts.empty()) return std::vector<generation_result>(prompts.size());
+    return detail::texts_in_turn<Model, Backend, std::remove_reference_t<OnTokens>>(ctx, model, prompts, special,
+                                                                                    settings, on_tokens)
+        .run();
 }
 
 // The same, all at once without on_tokens.
@@ -162,11 +202,9 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
 }
 
 // One prompt, with on_tokens(new tokens).
-template <class Model, class Backend, class OnTokens>
-requires std::invocable<OnTokens&, std::span<token_id const>>
-    generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
-                               special_tokens const& special, generation_settings const& settings,
-                               OnTokens&& on_tokens) {
+template <class Model, class Backend, std::invocable<std::span<token_id const>> OnTokens>
+generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
+                           special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
     std::vector<std::vector<token_id>> const prompts{{prompt.begin(), prompt.end()}};
     return generate(ctx, model, std::span(prompts), special, settings,
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })

@@ -10,19 +10,11 @@
 
 #include "calm/model/alike.hpp"
 #include "calm/model/heads/noise.hpp"
-#include "calm/sample/contexts_apart.hpp"
 #include "calm/sample/sampler.hpp"
+#include "calm/sample/separate_contexts.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm {
-
-namespace detail {
-
-template <class Backend> vector_view<token_id, dyn, Backend> token_view(std::span<token_id> tokens) {
-    return {tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size()))};
-}
-
-}  // namespace detail
 
 // A patch to sample: from which of the hidden states, and where its noise stands, wherever it stands in a batch. With
 // noise.first the number of the patch, draw d of it is number first 2^20 + d of the key, and its choices begin at block
@@ -32,119 +24,176 @@ struct patch_place {
     noise_place noise;  // key and number of the patch
 };
 
-// Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
-// what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
-// it to the machine. Those that have decided leave the rounds. With contexts `apart` threads share draws instead of
-// products, where that is faster. Throws errc::usage unless there is room for a patch a place.
-template <class Model, class Backend>
-std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
-                                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
-                                 sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
-                                 contexts_apart<Backend>* apart = nullptr) {
-    constexpr auto K = static_cast<std::size_t>(Model::K);
-    constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
-    constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
-    require(tokens.size() == places.size() * K, errc::usage, "calm::sample_next: expected room for ", places.size(),
-            " patches of ", K, " tokens, found room for ", tokens.size(), " tokens");
+namespace detail {
+
+template <class Backend> vector_view<token_id, dyn, Backend> token_view(std::span<token_id> tokens) {
+    return {tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size()))};
+}
+
+// Patches that are sampled together, in rounds of as many draws for each that has not decided yet.
+template <class Model, class Backend> class sampling_rounds {
+public:
     using T = typename Model::scalar;
     using latents = matrix_view<T, Model::L, Backend>;
-    struct sampled_place {
+    using hidden_view = matrix_view<T const, Model::D, Backend>;
+
+    sampling_rounds(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
+                    sampler const& rule, std::span<patch_place const> places, separate_contexts<Backend>* separate) :
+        ctx_(ctx),
+        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), separate_(separate),
+        attempt_(rule.rule == sampling_rule::adaptive && rule.most <= largest ? rule.n : 1),
+        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
+        for (std::size_t r = 0; r < places.size(); ++r) {
+            auto const& [key, first] = places[r].noise;
+            active_.push_back(
+                {r,
+                 patch_sampling(rule, K),
+                 random_sequence({key.seed, stream::choice, key.step}, static_cast<std::uint64_t>(first * draws_apart)),
+                 {}});
+        }
+    }
+
+    // What each took; their patches are then in `tokens`. Rounds of `round` draws, 0: as many as suit the machine.
+    std::vector<sampled> run(std::int64_t round) {
+        arena_scope const kept(ctx_.scratch);  // latents of all rounds
+        while (!active_.empty()) {
+            n_ = draws_of_a_round(round);
+            draw_round();
+            std::span<token_id const> rest = drawn_;
+            for (auto& one : active_) {
+                take(one, rest.first(static_cast<std::size_t>(n_) * K));
+                rest = rest.subspan(static_cast<std::size_t>(n_) * K);
+            }
+            std::erase_if(active_, [](place_at_work const& one) { return one.at_work.decided(); });
+        }
+        return std::move(done_);
+    }
+
+private:
+    static constexpr auto K = static_cast<std::size_t>(Model::K);
+    static constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
+    static constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
+
+    struct place_at_work {
         std::size_t number;
         patch_sampling at_work;
         random_sequence choice;
         std::vector<latents> drawn;  // (draws of a round, L), where tokens may be missing
     };
-    std::vector<sampled_place> active;
-    for (std::size_t r = 0; r < places.size(); ++r) {
-        auto const& [key, first] = places[r].noise;
-        active.push_back(
-            {r,
-             patch_sampling(rule, K),
-             random_sequence({key.seed, stream::choice, key.step}, static_cast<std::uint64_t>(first * draws_apart)),
-             {}});
-    }
-    // The adaptive rule asks only whether the draws of an attempt are equal, so rounds are whole attempts whose tokens
-    // are decoded while they are alike; the latents are kept for the batch rule.
-    std::int64_t const attempt = rule.rule == sampling_rule::adaptive && rule.most <= largest ? rule.n : 1;
-    // Threads draw apart where the weights stay in a core's cache and products are too small to be shared.
-    index_t const teams = apart != nullptr && Model::D <= 128 ? apart->size() : 1;
-    arena_scope const kept(ctx.scratch);
-    std::vector<sampled> done(places.size());
-    std::vector<token_id> drawn;  // (active, n, K)
-    std::vector<noise_place> noise;
-    while (!active.empty()) {
-        auto const count = static_cast<index_t>(active.size());
+
+    [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
+
+    [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
         std::int64_t least = 0, most = 0, made = 0;
-        for (auto const& one : active) {
+        for (auto const& one : active_) {
             least = std::max(least, one.at_work.at_least());
             most = std::max(most, one.at_work.at_most());
             made = std::max(made, one.at_work.result().draws);
         }
-        std::int64_t n = round > 0 ? std::max(round, attempt) : round_size(least, made, count, teams);
+        std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(least, made, count(), teams_);
         n = std::min({n, most, largest});
-        if (n > attempt) n -= n % attempt;
-        bool const divides = teams > 1 && count * n <= 128;
-        drawn.resize(static_cast<std::size_t>(count * n) * K);
-        auto const out = detail::token_view<Backend>(std::span(drawn));
-        latents z{};
-        if (attempt > 1) z = ctx.scratch.template take<T>(extents<dyn, Model::L>(count * n));
-        arena_scope const scratch(ctx.scratch);
-        auto const states = ctx.scratch.template take<T>(extents<dyn, Model::D>(count));
-        noise.clear();
-        for (index_t i = 0; i < count; ++i) {
-            auto& one = active[static_cast<std::size_t>(i)];
-            auto const& place = places[one.number];
-            copy(ctx, rows(states, i, 1), rows(hidden, place.row, 1));
-            noise.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
-            if (attempt > 1) one.drawn.push_back(rows(z, i * n, n));
-        }
-        // Draws begin .. end of `some` places from i.
-        auto const draw = [&](context<Backend>& by, index_t i, index_t some, index_t begin, index_t end) {
-            std::vector<noise_place> own(noise.begin() + i, noise.begin() + i + some);
-            for (auto& place : own) place.first += begin;
-            index_t const first = i * n + begin, drawing = some * (end - begin);
-            auto const patches = rows(out, first * Model::K, drawing * Model::K);
-            auto const of = rows(states, i, some);
-            if (attempt == 1) return model.sample_patches(by, patches, of, end - begin, own, rule.noise_scale);
-            auto const groups = static_cast<std::size_t>(std::min(n, attempt));
-            model.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
-                               {groups, static_cast<std::size_t>(attempt)});
-        };
-        if (divides)
-            apart->in_parts(ctx, count > 1 ? count : n, count > 1 ? 1 : attempt,
-                            [&](context<Backend>& by, index_t begin, index_t end) {
-                                count > 1 ? draw(by, begin, end - begin, 0, n) : draw(by, 0, 1, begin, end);
-                            });
-        else
-            draw(ctx, 0, count, 0, n);
-        std::span<token_id const> rest = drawn;
-        for (auto& one : active) {
-            auto const own = rest.first(static_cast<std::size_t>(n) * K);
-            rest = rest.subspan(own.size());
-            // What the batch rule counts, and what it answers.
-            auto const decode = [&](std::span<token_id> patches, std::size_t first, alike_groups groups) {
-                if (attempt == 1) return;
-                arena_scope const of_pool(ctx.scratch);
-                auto const count_of = static_cast<index_t>(patches.size() / K);
-                auto const pool = ctx.scratch.template take<T>(extents<dyn, Model::L>(count_of));
-                std::size_t at = 0;
-                for (auto const& z_of_round : one.drawn)
-                    for (index_t i = 0; i < z_of_round.extent(0); ++i, ++at)
-                        if (at >= first && at < first + static_cast<std::size_t>(count_of))
-                            copy(ctx, rows(pool, static_cast<index_t>(at - first), 1), rows(z_of_round, i, 1));
-                model.ae_model.decode_alike(ctx, detail::token_view<Backend>(patches), pool, groups);
-            };
-            one.at_work.take(own, one.choice, [&](std::span<token_id> pool) { decode(pool, 0, {pool.size() / K, 2}); });
-            if (!one.at_work.decided()) continue;
-            auto const patch = one.at_work.patch();
-            auto const answer = tokens.subspan(one.number * K, K);
-            std::copy(patch.begin(), patch.end(), answer.begin());
-            decode(answer, one.at_work.chosen(), {1, 1});
-            done[one.number] = one.at_work.result();
-        }
-        std::erase_if(active, [](sampled_place const& one) { return one.at_work.decided(); });
+        return n > attempt_ ? n - n % attempt_ : n;
     }
-    return done;
+
+    // drawn_ = n_ draws of every active place.
+    void draw_round() {
+        drawn_.resize(static_cast<std::size_t>(count() * n_) * K);
+        latents z{};
+        if (attempt_ > 1) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
+        arena_scope const scratch(ctx_.scratch);
+        auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
+        noise_.clear();
+        for (index_t i = 0; i < count(); ++i) {
+            auto& one = active_[static_cast<std::size_t>(i)];
+            auto const& place = places_[one.number];
+            copy(ctx_, rows(states, i, 1), rows(hidden_, place.row, 1));
+            noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
+            if (attempt_ > 1) one.drawn.push_back(rows(z, i * n_, n_));
+        }
+        if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
+        bool const by_places = count() > 1;
+        separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
+                            [&](context<Backend>& by, index_t begin, index_t end) {
+                                by_places ? draw(by, states, z, begin, end - begin, 0, n_)
+                                          : draw(by, states, z, 0, 1, begin, end);
+                            });
+    }
+
+    // Draws begin .. end of `some` places from i.
+    void draw(context<Backend>& by, hidden_view const& states, latents const& z, index_t i, index_t some, index_t begin,
+              index_t end) {
+        std::vector<noise_place> own(noise_.begin() + i, noise_.begin() + i + some);
+        for (auto& place : own) place.first += begin;
+        index_t const first = i * n_ + begin, drawing = some * (end - begin);
+        auto const patches = rows(token_view<Backend>(std::span(drawn_)), first * Model::K, drawing * Model::K);
+        auto const of = rows(states, i, some);
+        if (attempt_ == 1) return model_.sample_patches(by, patches, of, end - begin, own, rule_.noise_scale);
+        auto const groups = static_cast<std::size_t>(std::min(n_, attempt_));
+        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
+                            {groups, static_cast<std::size_t>(attempt_)});
+    }
+
+    // Gives a place its draws (n_, K) of the round; where it decides, its answer.
+    void take(place_at_work& one, std::span<token_id const> own) {
+        one.at_work.take(own, one.choice, [&](std::span<token_id> pool) {
+            decode(one, pool, 0, {pool.size() / K, 2});
+        });
+        if (!one.at_work.decided()) return;
+        auto const patch = one.at_work.patch();
+        auto const answer = tokens_.subspan(one.number * K, K);
+        std::copy(patch.begin(), patch.end(), answer.begin());
+        decode(one, answer, one.at_work.chosen(), {1, 1});
+        done_[one.number] = one.at_work.result();
+    }
+
+    // Decodes what is missing of the patches of draws from `first` on: what the batch rule counts, and what it answers.
+    void decode(place_at_work const& one, std::span<token_id> patches, std::size_t first, alike_groups groups) {
+        if (attempt_ == 1) return;
+        arena_scope const of_pool(ctx_.scratch);
+        auto const some = static_cast<index_t>(patches.size() / K);
+        auto const pool = ctx_.scratch.template take<T>(extents<dyn, Model::L>(some));
+        std::size_t at = 0;
+        for (auto const& z_of_round : one.drawn)
+            for (index_t i = 0; i < z_of_round.extent(0); ++i, ++at)
+                if (at >= first && at < first + static_cast<std::size_t>(some))
+                    copy(ctx_, rows(pool, static_cast<index_t>(at - first), 1), rows(z_of_round, i, 1));
+        model_.ae_model.decode_alike(ctx_, token_view<Backend>(patches), pool, groups);
+    }
+
+    context<Backend>& ctx_;
+    Model const& model_;
+    std::span<token_id> tokens_;
+    hidden_view hidden_;
+    sampler const& rule_;
+    std::span<patch_place const> places_;
+    separate_contexts<Backend>* separate_;
+    // The adaptive rule asks only whether the draws of an attempt are equal, so rounds are whole attempts whose tokens
+    // are decoded while they are alike; the latents are kept for the batch rule.
+    std::int64_t attempt_;
+    index_t
+        teams_;  // threads draw on their own where weights stay in a core's cache and products are too small to share
+    std::vector<place_at_work> active_;
+    std::vector<sampled> done_;
+    std::int64_t n_ = 0;           // draws of the round
+    std::vector<token_id> drawn_;  // (active, n_, K)
+    std::vector<noise_place> noise_;
+};
+
+}  // namespace detail
+
+// Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
+// what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
+// it to the machine. Those that have decided leave the rounds. With `separate` contexts threads share draws instead of
+// products, where that is faster. Throws errc::usage unless there is room for a patch a place.
+template <class Model, class Backend>
+std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
+                                 sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
+                                 separate_contexts<Backend>* separate = nullptr) {
+    require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
+            "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
+            " tokens, found room for ", tokens.size(), " tokens");
+    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places, separate).run(round);
 }
 
 // What a sampler did for many patches.

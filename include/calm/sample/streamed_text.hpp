@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "calm/text/token.hpp"
+#include "calm/base/token.hpp"
 #include "calm/text/utf8_stream.hpp"
 
 namespace calm {

@@ -6,11 +6,11 @@
 #include <span>
 #include <type_traits>
 
+#include "calm/base/error.hpp"
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/block/attention.hpp"
 #include "calm/tensor/block/rotate.hpp"
 #include "calm/tensor/cpu/attention.hpp"
-#include "calm/tensor/error.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {

@@ -17,8 +17,8 @@
 #error "calm: -ffast-math breaks exp and the finite checks silently; compile without it"
 #endif
 
+#include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
-#include "calm/tensor/random.hpp"
 
 namespace calm {
 

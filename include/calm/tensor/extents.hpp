@@ -7,13 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "calm/tensor/checked.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/host_device.hpp"
+#include "calm/base/checked.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/host_device.hpp"
 
 namespace calm {
 
 using index_t = std::int64_t;  // of sizes and positions: signed, as differences are
+using row_id = std::int32_t;   // of a row of a matrix, where rows are listed to be gathered
 
 // A size known only at run time.
 inline constexpr index_t dyn = -1;

@@ -13,7 +13,7 @@ inline constexpr std::size_t memory_alignment = 64;  // of every block, in bytes
 template <class Backend> struct memory_of {
     static_assert(host_memory<Backend>, "calm: the memory of this backend needs calm/cuda.hpp, compiled by nvcc");
 
-    // Null where there is not as much.
+    // Null if there is not enough memory.
     static void* allocate(std::size_t bytes) {
         return ::operator new (bytes, std::align_val_t{memory_alignment}, std::nothrow);
     }

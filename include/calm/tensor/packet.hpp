@@ -7,9 +7,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "calm/tensor/host_device.hpp"
+#include "calm/base/host_device.hpp"
 
 // Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
+// Nothing pops this: g++ asks at the end of the unit, where it compiles what was instantiated.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace calm {

@@ -1,6 +1,7 @@
 #pragma once
 // A view is a pointer and extents: row-major, contiguous, trivially copyable. It is all that kernels take.
 
+#include <concepts>
 #include <type_traits>
 
 #include "calm/tensor/backend.hpp"
@@ -10,7 +11,10 @@ namespace calm {
 
 namespace detail {
 template <class> inline constexpr bool is_expression = false;
-}
+// Elements U may be seen as T: the same, or T is const.
+template <class U, class T>
+concept viewed_as = std::is_convertible_v<U (*)[], T (*)[]>;
+}  // namespace detail
 
 // Refers to elements that something else owns, on the host or on a device; T const where they are not to be written.
 // Copied and passed by value.
@@ -26,11 +30,8 @@ public:
     CALM_HD constexpr view(T* data, Extents const& e) : data_(data), extents_(e) {}
 
     // A view goes where one of const elements, or of fewer static sizes, is asked for.
-    template <class U, class Other>
-    requires(std::is_convertible_v<U (*)[], T (*)[]>&& std::is_convertible_v<Other, Extents>) CALM_HD
-        constexpr view(view<U, Other, Backend> const& other) :
-        data_(other.data()),
-        extents_(other.extents()) {}
+    template <detail::viewed_as<T> U, std::convertible_to<Extents> Other>
+    CALM_HD constexpr view(view<U, Other, Backend> const& other) : data_(other.data()), extents_(other.extents()) {}
 
     [[nodiscard]] CALM_HD constexpr T* data() const { return data_; }                    // the first element
     [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }  // the shape

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/text/token.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 

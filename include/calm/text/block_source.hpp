@@ -6,7 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "calm/text/token.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/utf8.hpp"
 
 namespace calm {
 

@@ -2,6 +2,7 @@
 // Tokenised documents, in memory or in token files.
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -12,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/token.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/token.hpp"
 #include "calm/text/token_file.hpp"
 
 namespace calm {
@@ -28,8 +29,7 @@ public:
 
     // Adds a document at the end: `append` is called with the vector of all ids and appends those of the document.
     // Returns the number of ids appended.
-    template <class Append>
-    requires(std::is_invocable_v<Append, std::vector<token_id>&>) std::size_t add(Append&& append) {
+    template <std::invocable<std::vector<token_id>&> Append> std::size_t add(Append&& append) {
         std::forward<Append>(append)(open());
         return close();
     }

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "calm/text/file_list.hpp"
 #include "calm/text/holdout.hpp"
 #include "calm/text/markov.hpp"

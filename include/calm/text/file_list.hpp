@@ -9,8 +9,8 @@
 #include <system_error>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 #include "calm/text/text_file.hpp"
 
 namespace calm {

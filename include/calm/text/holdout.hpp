@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/io/simdjson.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/simdjson.hpp"
+#include "calm/base/utf8.hpp"
 #include "calm/text/json_size.hpp"
 #include "calm/text/line_reader.hpp"
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/simdjson.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/simdjson.hpp"
 
 namespace calm::detail {
 

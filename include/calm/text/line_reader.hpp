@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "calm/text/byte_stream.hpp"
 
 namespace calm {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/text/tokenizer_json.hpp"
 

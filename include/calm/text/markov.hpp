@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
+#include "calm/base/token.hpp"
 #include "calm/text/holdout.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

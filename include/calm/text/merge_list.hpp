@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/text/keyed_hash.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/random.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/corpus.hpp"
 
 namespace calm {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

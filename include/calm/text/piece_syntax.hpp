@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/utf8.hpp"
 
 namespace calm::detail {
 

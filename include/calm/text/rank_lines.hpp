@@ -8,8 +8,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/text/base64.hpp"
 #include "calm/text/token_table.hpp"
 #include "calm/text/vocabulary.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "calm/text/token.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/text/holdout.hpp"
 
 namespace calm {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/utf8.hpp"
 #include "calm/text/byte_stream.hpp"
 #include "calm/text/json_lines.hpp"
 

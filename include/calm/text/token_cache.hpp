@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/utf8.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/sha256.hpp"
+#include "calm/base/utf8.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/pretokenizer.hpp"
-#include "calm/text/sha256.hpp"
 #include "calm/text/token_file.hpp"
 #include "calm/text/token_file_writer.hpp"
 #include "calm/text/tokenizer.hpp"

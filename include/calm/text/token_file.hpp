@@ -16,9 +16,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/text/token.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/token.hpp"
 
 namespace calm {
 

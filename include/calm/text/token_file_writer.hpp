@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 #include "calm/text/token_file.hpp"
 
 namespace calm {

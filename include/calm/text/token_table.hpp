@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/text/keyed_hash.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 

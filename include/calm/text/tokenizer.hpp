@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/sha256.hpp"
+#include "calm/base/token.hpp"
 #include "calm/text/bpe.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/markov.hpp"
 #include "calm/text/rank_lines.hpp"
-#include "calm/text/sha256.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/token.hpp"
 #include "calm/text/vocabulary.hpp"
 
 namespace calm {

@@ -8,13 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/text/byte_letters.hpp"
 #include "calm/text/json_size.hpp"
 #include "calm/text/json_values.hpp"
@@ -136,20 +137,22 @@ private:
         return static_cast<token_id>(id);
     }
 
+    // Whom an id is given to.
+    struct token_name {
+        std::string_view name;
+        bool special = false;
+        bool given = false;
+    };
+
     // The ids 0 .. V-1, each given once, to a token of model.vocab or to a special.
     void read_tokens(object file, object model) {
         object const vocab = as_object(present(model, "model", "vocab"), "model.vocab");
         std::size_t limit = 0;
         for ([[maybe_unused]] auto const field : vocab) ++limit;
         auto added = read_added(file, limit);
-        struct token {
-            std::string_view name;
-            bool special = false;
-            bool given = false;
-        };
-        std::vector<token> tokens(limit + added.size());
+        std::vector<token_name> tokens(limit + added.size());
         auto const give = [&](token_id id, std::string_view name, bool special, auto const& place) {
-            token& t = tokens[static_cast<std::size_t>(id)];
+            token_name& t = tokens[static_cast<std::size_t>(id)];
             if (t.given)
                 fail(place(),
                      "expected an id of its own, found " + std::to_string(id) + ", that of " + in_quotes(t.name, '"'));
@@ -174,8 +177,14 @@ private:
             give(special.id, name, true, [&, &where = special.place] { return where; });
             ++count;
         }
-        for (std::size_t id = 0; id < count; ++id) {
-            token const& t = tokens[id];
+        add_tokens(std::span(tokens).first(count));
+        name_specials(added);
+    }
+
+    // Adds the tokens by id, each of which must have been given to one.
+    void add_tokens(std::span<token_name const> tokens) {
+        for (std::size_t id = 0; id < tokens.size(); ++id) {
+            token_name const& t = tokens[id];
             auto const place = [&] { return "model.vocab[" + in_quotes(t.name, '"') + "]"; };
             if (!t.given)
                 fail("model.vocab", "expected a token with id " + std::to_string(id) +
@@ -196,7 +205,6 @@ private:
         if (int const byte = missing_byte(v_.tokens); byte >= 0)
             fail("model.vocab", "expected a token for each of the 256 bytes, found none for byte " +
                                     std::to_string(byte) + ": the vocabulary is not of bytes, or cut short");
-        name_specials(added);
     }
 
     // The added tokens by name. They are never met in text here, so those that would be are refused.

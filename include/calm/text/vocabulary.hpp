@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "calm/text/merge_list.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/special_tokens.hpp"

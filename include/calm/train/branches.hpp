@@ -23,7 +23,7 @@ public:
         ctx_(ctx), model_(model), cache_(model.transformer.make_cache(1, positions + depth)) {}
 
     // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
-    void read(std::span<token_id const> text) {
+    void set_text(std::span<token_id const> text) {
         cache_.truncate(0);
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
@@ -47,7 +47,7 @@ private:
     auto extend(std::span<token_id const> tokens) {
         extents<dyn> const size(static_cast<index_t>(tokens.size()));
         vector_view<token_id const, dyn, Backend> const patches(tokens.data(), size);
-        return model_.transformer.extend(ctx_, model_.read(ctx_, patches), cache_);
+        return model_.transformer.extend(ctx_, model_.backbone_input(ctx_, patches), cache_);
     }
 
     context<Backend>& ctx_;

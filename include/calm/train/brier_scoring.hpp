@@ -42,15 +42,15 @@ struct scored_block {
 
 // Of a batch of blocks the rows (n, P - 1) that are drawn: of every position that is scored and the patches after it
 // that score it too; or all.
-inline std::vector<token_id> rows_to_draw(std::span<scored_block const> blocks, index_t P, index_t K, bool all) {
+inline std::vector<row_id> rows_to_draw(std::span<scored_block const> blocks, index_t P, index_t K, bool all) {
     auto const patches = static_cast<index_t>(brier_patches(static_cast<std::size_t>(K)));
-    std::vector<token_id> rows;
+    std::vector<row_id> rows;
     for (std::size_t b = 0; b < blocks.size(); ++b) {
         auto const first = static_cast<index_t>(b) * (P - 1);
         index_t next = 0;
         for (index_t const p : blocks[b].positions)
             for (next = std::max(next, p); next < p + patches; ++next)
-                rows.push_back(static_cast<token_id>(first + next));
+                rows.push_back(static_cast<row_id>(first + next));
     }
     if (all) {
         rows.resize(blocks.size() * static_cast<std::size_t>(P - 1));
@@ -98,7 +98,7 @@ public:
         e.samples = settings_.samples;
         e.temperature = settings_.sampler.T;
         e.sampler = settings_.sampler.name();
-        e.draws_a_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
+        e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
         if (loss_) e.head_loss = loss_sum_ / static_cast<double>(drawn_);
         if (table_ == nullptr) return;
@@ -120,9 +120,9 @@ private:
         auto const samples = draw(rows);
         std::vector<brier_sequence> sums(blocks_.size());
         for (std::size_t b = blocks_.size(); b-- > 0;) {
-            auto const first = static_cast<token_id>(static_cast<index_t>(b) * (P_ - 1));
+            auto const first = static_cast<row_id>(static_cast<index_t>(b) * (P_ - 1));
             score_block(blocks_[b], sums[b], [&](index_t p) {
-                auto const row = std::lower_bound(rows.begin(), rows.end(), first + static_cast<token_id>(p));
+                auto const row = std::lower_bound(rows.begin(), rows.end(), first + static_cast<row_id>(p));
                 auto const size = static_cast<std::size_t>(settings_.samples) * k;
                 return std::span<token_id const>(samples).subspan(static_cast<std::size_t>(row - rows.begin()) * size,
                                                                   patches * size);
@@ -135,15 +135,15 @@ private:
     }
 
     // The samples (R, N, K) of rows (R) of the batch; their loss is added up.
-    std::vector<token_id> draw(std::vector<token_id> const& rows) {
+    std::vector<token_id> draw(std::vector<row_id> const& rows) {
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
         typename Model::token_view const tokens(tokens_.data(), extents<dyn>(static_cast<index_t>(tokens_.size())));
         auto const t = model_.shift(ctx_, tokens, P_);
-        auto const all = model_.transformer.forward(ctx_, model_.read(ctx_, t.inputs), P_ - 1).y;
+        auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
-        vector_view<token_id const, dyn, Backend> const ids(rows.data(), extents<dyn>(R));
+        vector_view<row_id const, dyn, Backend> const ids(rows.data(), extents<dyn>(R));
         gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all), ids);
         auto const labels = ctx_.saved.template take<token_id>(extents<dyn>(R * K));
         std::vector<noise_place> places;
@@ -171,7 +171,7 @@ private:
     // patches after it that score it too.
     template <class SamplesOf>
     void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
-        if (patches > 1 && !block.positions.empty()) on_.read(block.tokens.first(block.tokens.size() - k));
+        if (patches > 1 && !block.positions.empty()) on_.set_text(block.tokens.first(block.tokens.size() - k));
         for (auto at = block.positions.rbegin(); at != block.positions.rend(); ++at) {
             auto const first = static_cast<std::size_t>(*at + 1) * k;
             auto const target = brier_target(block.tokens, first, k);

@@ -45,16 +45,16 @@ private:
 // errc::data for blocks of another length and where there is none.
 template <class F>
 void for_each_block(block_source const& blocks, evaluation_settings const& s, index_t K, F const& f) {
-    require(s.block_tokens >= 2 * K && s.block_tokens % K == 0, errc::config, "calm::evaluate: a block of ",
+    require(s.block_tokens >= 2 * K && s.block_tokens % K == 0, errc::config, "calm::evaluate_model: a block of ",
             s.block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
     index_t number = 0;
     blocks([&](std::span<token_id const> block) {
         require(static_cast<index_t>(block.size()) == s.block_tokens, errc::data,
-                "calm::evaluate: expected whole blocks of ", s.block_tokens, " tokens, found ", block.size(),
+                "calm::evaluate_model: expected whole blocks of ", s.block_tokens, " tokens, found ", block.size(),
                 " tokens; give more text or shorter blocks");
         f(number++, block);
     });
-    require(number > 0, errc::data, "calm::evaluate: expected whole blocks of ", s.block_tokens,
+    require(number > 0, errc::data, "calm::evaluate_model: expected whole blocks of ", s.block_tokens,
             " tokens, found none; give more text or shorter blocks");
 }
 
@@ -130,8 +130,8 @@ inline void add_autoencoder(evaluation& e, autoencoder_evaluation const& a) {
 // What of an evaluation an autoencoder has: of all patches, or of settings.positions of them, every subset equally
 // likely, each with the noise that it has among all.
 template <autoencoder_configuration C, class T, class Backend>
-evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, block_source const& blocks,
-                    special_tokens const& special, evaluation_settings const& settings) {
+evaluation evaluate_model(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, block_source const& blocks,
+                          special_tokens const& special, evaluation_settings const& settings) {
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
@@ -155,17 +155,18 @@ evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& mod
 // positions, where a table is given. Throws errc::config for blocks that are no whole patches, errc::data where nothing
 // can be scored, errc::tokenizer for ids of another vocabulary, and what the source throws.
 template <class Model, class Backend>
-evaluation evaluate(context<Backend>& ctx, Model& model, block_source const& blocks, special_tokens const& special,
-                    bigram_table const* table, evaluation_settings const& settings,
-                    std::optional<typename Model::objective> const& objective = {}) {
+evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
+                          special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
+                          std::optional<typename Model::objective> const& objective = {}) {
     constexpr index_t K = Model::K;
     require(settings.samples >= 2 && settings.samples <= limits::samples && settings.batch >= 1 &&
                 settings.positions >= 0,
-            errc::usage, "calm::evaluate: expected from 2 to ", limits::samples,
+            errc::usage, "calm::evaluate_model: expected from 2 to ", limits::samples,
             " samples a position and at least 1 block at a time, found ", settings.samples, " and ", settings.batch);
     require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
-        return sentence("calm::evaluate: expected a bigram table of the model's vocabulary of ", model.vocabulary(),
-                        ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");
+        return sentence("calm::evaluate_model: expected a bigram table of the model's vocabulary of ",
+                        model.vocabulary(), ", found one of ", table->vocabulary_size(),
+                        "; count the model's training tokens again");
     });
     evaluation e;
     e.block = settings.block_tokens;
@@ -186,17 +187,19 @@ evaluation evaluate(context<Backend>& ctx, Model& model, block_source const& blo
 
 // The same of blocks in memory, one after another.
 template <autoencoder_configuration C, class T, class Backend>
-evaluation evaluate(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, std::span<token_id const> blocks,
-                    special_tokens const& special, evaluation_settings const& settings) {
-    return evaluate(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special, settings);
+evaluation evaluate_model(context<Backend>& ctx, autoencoder<C, T, Backend> const& model,
+                          std::span<token_id const> blocks, special_tokens const& special,
+                          evaluation_settings const& settings) {
+    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
+                          settings);
 }
 // The same for a language model.
 template <class Model, class Backend>
-evaluation evaluate(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
-                    special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
-                    std::optional<typename Model::objective> const& objective = {}) {
-    return evaluate(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special, table,
-                    settings, objective);
+evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
+                          special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
+                          std::optional<typename Model::objective> const& objective = {}) {
+    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
+                          table, settings, objective);
 }
 
 }  // namespace calm

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calm/loss/brier.hpp"
-#include "calm/train/metrics.hpp"
+#include "calm/train/metric.hpp"
 
 namespace calm {
 
@@ -49,7 +49,7 @@ struct evaluation {
     std::optional<double> posterior_std;             // as autoencoder_evaluation
     double temperature = 1;                          // of the samples
     std::string sampler = "adaptive";                // the name of the rule
-    std::optional<double> draws_a_patch;             // that were drawn from the head to sample one
+    std::optional<double> draws_per_patch;           // that were drawn from the head to sample one
     index_t capped = 0;                              // patches at which the exact rule gave up
     index_t patches = 0;                             // that the autoencoder was scored on
 };
@@ -98,7 +98,7 @@ inline std::string to_json(evaluation const& e) {
                              metric{"posterior_std", one(e.posterior_std)},
                              metric{"temperature", e.brier ? value(e.temperature) : value(null)},
                              metric{"sampler", e.brier ? value(std::string_view(e.sampler)) : value(null)},
-                             metric{"draws_a_patch", one(e.draws_a_patch)},
+                             metric{"draws_a_patch", one(e.draws_per_patch)},
                              metric{"capped", scored(e.capped)},
                              metric{"patches", e.token_accuracy ? value(e.patches) : value(null)}};
     return to_json(std::span<metric const>(metrics));
@@ -131,9 +131,9 @@ inline std::string to_table(evaluation const& e) {
         if (auto const why = not_positive(*e.brier); !why.empty())
             say("BrierLM is 0, without an error, because %s\n", why.c_str());
     }
-    if (e.brier && e.draws_a_patch)
+    if (e.brier && e.draws_per_patch)
         say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
-            *e.draws_a_patch, static_cast<long long>(e.capped));
+            *e.draws_per_patch, static_cast<long long>(e.capped));
     if (e.head_loss) say("loss of the head %.5f\n", *e.head_loss);
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
         say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",

@@ -16,123 +16,20 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/text/token.hpp"
 #include "calm/train/optimizer.hpp"
-#include "calm/train/schedule.hpp"
+#include "calm/train/recipe.hpp"
 #include "calm/train/throughput.hpp"
+#include "calm/train/training_callbacks.hpp"
 
 namespace calm {
 
 // Fills a place of whole patches or blocks with the next tokens, B P K or R K of them.
 template <class Source>
 concept token_source = std::invocable<Source&, std::span<token_id>>;
-
-// How the rate goes on after the warm-up; see schedule.
-enum class rate_schedule { constant, cosine };
-
-// How long and how fast; whichever of steps and seconds is reached first ends the run.
-struct training_recipe {
-    index_t steps = 0;         // 0: as many as the time allows
-    double seconds = 0;        // 0: as long as the steps take
-    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result
-    double rate = 1e-3;        // at its peak
-    index_t warmup = 100;      // steps until the peak
-    rate_schedule schedule = rate_schedule::constant;  // after the warm-up
-    adamw_settings optimizer;                          // moments, decay and clipping
-    index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
-    index_t save_every = 0;                            // steps; 0: every tenth of the run
-    double machine_peak = 0;                           // FLOP/s, from measure_peak; 0: unknown
-    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
-    index_t skip_nonfinite = 0;
-};
-
-// All that a run knows between two steps besides its model and its text: with these it goes on bit for bit (see
-// checkpoint.hpp and run_directory.hpp for files). The moments are the optimizer's own memory.
-struct training_state {
-    index_t step = 0;                       // steps done: the number of the next one, and of its random numbers
-    index_t updates = 0;                    // of the weights
-    index_t skipped = 0;                    // steps left out: step = updates + skipped
-    double seconds = 0;                     // that the run has taken
-    std::vector<optimizer_tensor> moments;  // of the optimizer, which owns the bytes
-};
-
-// Why a state is offered: its interval, an evaluation that was just told of, the end of the run.
-enum class state_after { interval, evaluation, end };
-
-// How an autoencoder is trained: batches of R = batch_tokens / K patches.
-struct autoencoder_recipe : training_recipe {
-    index_t batch_tokens = 4096;      // R K of a step
-    autoencoder_objective objective;  // dropout and the variational term
-    // The share of a step's patches that are replaced by uniformly random tokens: it teaches unseen patches.
-    double random_patches = 0;
-};
-
-// How a language model is trained: batches of B sequences of P patches.
-template <class Objective> struct calm_recipe : training_recipe {
-    index_t sequences = 16;      // B of a step
-    index_t block_tokens = 256;  // P K
-    Objective objective;         // of the head's loss
-};
-
-// The same recipe with the objective of a head that is known.
-template <head_objective Objective> calm_recipe<Objective> with_objective(calm_recipe<any_objective> const& r) {
-    return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
-}
-
-// Bytes by kind, known before the first step; evaluation may ask for more saved activations and scratch.
-struct memory_plan {
-    // One kind of memory.
-    struct part {
-        std::string name;   // of the kind, or of its arena
-        std::size_t bytes;  // the most at once
-    };
-    std::vector<part> parts;  // in the order in which they are printed
-    // Bytes of all parts.
-    [[nodiscard]] std::size_t total() const {
-        std::size_t sum = 0;
-        for (auto const& p : parts) sum += p.bytes;
-        return sum;
-    }
-};
-
-// A step that was done. Parts that the model does not have are NaN.
-struct progress {
-    static constexpr double none = std::numeric_limits<double>::quiet_NaN();  // of a part that there is not
-
-    index_t step = 0;                 // from 0
-    double loss = none;               // of the step, a mean over its positions or patches
-    double cross_entropy = none;      // of an autoencoder, as autoencoder_losses
-    double kl = none;                 // of an autoencoder
-    double posterior_std = none;      // of an autoencoder
-    double gradient_norm = none;      // before clipping
-    double rate = none;               // of the step
-    double tokens_per_second = none;  // over the last steps, at most throughput::window
-    double share_of_peak = none;      // products of a step over what measure_peak found, at most 1
-    std::size_t memory = 0;           // bytes
-    double seconds = 0;               // of the run so far
-    double seconds_left = none;       // as far as the speed of now lasts
-    double done = 0;                  // of the run, 0 .. 1
-    index_t skipped = 0;              // steps left out so far
-};
-
-// All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
-struct training_callbacks {
-    std::function<void(memory_plan const&)> start;  // once, before the first step
-    // Before the first step: fills in the numbers and the moments to go on from. The model has its weights already.
-    std::function<void(training_state&)> resume;
-    std::function<void(progress const&)> step;      // after each
-    std::function<void(progress const&)> evaluate;  // at its interval, and once a fifth of the run is done
-    std::function<void(progress const&)> save;      // at its interval; not at the end
-    // The state, to be kept: where `save` is told, after an evaluation, and after the last step, also where `stop` ends
-    // the run. Once a step at most; the spans of its moments are to be read before it returns.
-    std::function<void(training_state const&, state_after)> checkpoint;
-    // A step was left out (skip_nonfinite), for the reason given; told before `step`.
-    std::function<void(progress const&, error const&)> skipped;
-    std::function<bool()> stop;  // true ends the run after this step
-};
 
 namespace detail {
 
@@ -142,127 +39,152 @@ template <class T> std::size_t bytes_of_parameters(std::vector<any_parameter<T>>
     return bytes;
 }
 
-inline schedule schedule_of(training_recipe const& r) {
-    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps)
-                                               : schedule::constant(r.rate, r.warmup);
-}
-
-inline void check(training_recipe const& r) {
-    require(r.steps >= 0 && r.seconds >= 0 && (r.steps > 0 || r.seconds > 0), errc::usage,
-            "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
-    require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
-            limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
-    require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
-            "training: the cosine schedule falls towards the last step, so it needs a number of steps");
-    require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
-    require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
-}
-
 // Whether an interval ends with this step: of `every` steps, or of a tenth of the run.
 inline bool is_due(index_t every, progress const& now, double done_before) {
     if (every > 0) return (now.step + 1) % every == 0;
     return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
 }
 
-// Of the run, by steps or by time, whichever is further: 0 .. 1.
-inline double share_done(training_recipe const& r, index_t steps, double seconds) {
-    double done = 0;
-    if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
-    if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
-    return std::min(done, 1.0);
-}
-
 // Runs steps of `micro(losses)`, which adds the gradients of ctx.micro_batch of the step, and its share of the losses.
 // It knows parameters and no model: it is compiled once for all of a scalar.
+template <class T> class training {
+public:
+    // A step takes `tokens` tokens and `flops` FLOPs. What it refers to outlives it.
+    training(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
+             training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
+             std::function<void(progress&)> const& micro) :
+        ctx_(ctx),
+        recipe_(r), tell_(tell), tokens_(tokens), flops_(flops), weights_(bytes_of_parameters(parameters)),
+        frozen_bytes_(frozen_bytes), micro_(micro), rate_(schedule_of(r)), optimizer_(parameters, r.optimizer) {}
+
+    void run() {
+        rehearse();
+        if (tell_.start) tell_.start(plan());
+        resume();
+        used_ = state_.seconds;
+        throughput speed;
+        double done = share_done(recipe_, state_.step, used_);
+        for (bool last = done >= 1; !last;) {
+            std::optional<error> left_out;
+            auto const now = one_of_the_run(speed, left_out);
+            if (left_out && tell_.skipped) tell_.skipped(now, *left_out);
+            if (tell_.step) tell_.step(now);
+            last = tell_intervals(now, done, speed);
+            speed.resume();
+            done = now.done;
+        }
+    }
+
+private:
+    void rehearse() {
+        ctx_.step = 0;
+        ctx_.rehearse(true);
+        step(0);
+        ctx_.rehearse(false);
+    }
+
+    [[nodiscard]] memory_plan plan() const {
+        return {{{"values", weights_ + frozen_bytes_},
+                 {"gradients", weights_},
+                 {"moments", 2 * weights_},
+                 {ctx_.saved.name(), ctx_.saved.peak()},
+                 {ctx_.scratch.name(), ctx_.scratch.peak()}}};
+    }
+
+    void resume() {
+        state_.moments = optimizer_.tensors();
+        if (tell_.resume) tell_.resume(state_);
+        require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0,
+                errc::usage, "training: expected a state to go on from without negative numbers, of at most ",
+                limits::steps, " steps");
+        optimizer_.resume_after(state_.updates);
+    }
+
+    progress step(double rate) {
+        progress now;
+        now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
+        // Micro-batches are alike: one tells what memory they take.
+        index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
+        for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) micro_(now);
+        ctx_.micro_batch = 0;
+        now.rate = rate;
+        now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
+        return now;
+    }
+
+    // A step with bad numbers has changed nothing: it can be left out.
+    progress step_or_skip(std::optional<error>& why) {
+        try {
+            return step(rate_(state_.step));
+        } catch (error const& problem) {
+            if (problem.code() != errc::non_finite || state_.skipped >= recipe_.skip_nonfinite) throw;
+            why = problem;
+        }
+        optimizer_.discard();
+        ++state_.skipped;
+        progress now;
+        now.rate = rate_(state_.step);
+        return now;
+    }
+
+    // The next step, and all that is told of it.
+    progress one_of_the_run(throughput& speed, std::optional<error>& left_out) {
+        constexpr auto forever = std::numeric_limits<double>::infinity();
+        constexpr auto any = std::numeric_limits<index_t>::max();
+        index_t const number = state_.step;
+        ctx_.step = static_cast<std::uint32_t>(number);
+        auto now = step_or_skip(left_out);
+        speed.add(tokens_);
+        now.step = number;
+        now.skipped = state_.skipped;
+        now.tokens_per_second = speed.tokens_per_second();
+        now.share_of_peak = share_of_peak(flops_, speed.seconds_per_step(), recipe_.machine_peak);
+        now.memory = plan().total();
+        now.seconds = used_ + speed.elapsed();
+        now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - number - 1 : any,
+                                              recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
+        now.done = share_done(recipe_, number + 1, now.seconds);
+        state_.step = number + 1;
+        state_.updates = optimizer_.updates();
+        return now;
+    }
+
+    // Evaluation, saving and the state, each where it is due after a step; whether the run ends.
+    bool tell_intervals(progress const& now, double done_before, throughput const& speed) {
+        bool const whole = now.done >= 1;
+        bool const last = whole || (tell_.stop && tell_.stop());
+        bool const measured =
+            !whole && (is_due(recipe_.evaluate_every, now, done_before) || (done_before < 0.2 && now.done >= 0.2));
+        if (measured && tell_.evaluate) tell_.evaluate(now);
+        bool const due = !last && is_due(recipe_.save_every, now, done_before);
+        if (due && tell_.save) tell_.save(now);
+        if (tell_.checkpoint && (last || due || measured)) {
+            state_.seconds = used_ + speed.elapsed();
+            tell_.checkpoint(state_, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
+        }
+        return last;
+    }
+
+    context<cpu>& ctx_;
+    training_recipe const& recipe_;
+    training_callbacks const& tell_;
+    index_t tokens_;
+    double flops_;
+    std::size_t weights_;  // bytes
+    std::size_t frozen_bytes_;
+    std::function<void(progress&)> const& micro_;
+    schedule rate_;
+    adamw<T, cpu> optimizer_;
+    training_state state_;
+    double used_ = 0;  // seconds, before it went on
+};
+
+// A whole run.
 template <class T>
 void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
            training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
            std::function<void(progress&)> const& micro) {
-    auto const rate = schedule_of(r);
-    adamw<T, cpu> optimizer(parameters, r.optimizer);
-    auto const one_step = [&](double step_rate) {
-        progress now;
-        now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
-        // Micro-batches are alike: one tells what memory they take.
-        index_t const micro_batches = ctx.rehearsing() ? 1 : r.accumulation;
-        for (ctx.micro_batch = 0; ctx.micro_batch < micro_batches; ++ctx.micro_batch) micro(now);
-        ctx.micro_batch = 0;
-        now.rate = step_rate;
-        now.gradient_norm = optimizer.step(ctx, step_rate, now.loss);
-        return now;
-    };
-    ctx.step = 0;
-    ctx.rehearse(true);
-    one_step(0);
-    ctx.rehearse(false);
-
-    std::size_t const weights = bytes_of_parameters(parameters);
-    auto const plan = [&] {
-        return memory_plan{{{"values", weights + frozen_bytes},
-                            {"gradients", weights},
-                            {"moments", 2 * weights},
-                            {ctx.saved.name(), ctx.saved.peak()},
-                            {ctx.scratch.name(), ctx.scratch.peak()}}};
-    };
-    if (tell.start) tell.start(plan());
-
-    training_state state;
-    state.moments = optimizer.tensors();
-    if (tell.resume) tell.resume(state);
-    require(state.step >= 0 && state.step <= limits::steps && state.skipped >= 0 && state.seconds >= 0, errc::usage,
-            "training: expected a state to go on from without negative numbers, of at most ", limits::steps, " steps");
-    optimizer.go_on_after(state.updates);
-    // A step with bad numbers has changed nothing: it can be left out.
-    auto const step_or_skip = [&](std::optional<error>& why) {
-        try {
-            return one_step(rate(state.step));
-        } catch (error const& problem) {
-            if (problem.code() != errc::non_finite || state.skipped >= r.skip_nonfinite) throw;
-            why = problem;
-        }
-        optimizer.discard();
-        ++state.skipped;
-        progress now;
-        now.rate = rate(state.step);
-        return now;
-    };
-
-    throughput speed;
-    double const used = state.seconds;
-    double done = share_done(r, state.step, used);
-    for (bool last = done >= 1; !last;) {
-        index_t const step = state.step;
-        ctx.step = static_cast<std::uint32_t>(step);
-        std::optional<error> left_out;
-        auto now = step_or_skip(left_out);
-        speed.add(tokens);
-        now.step = step;
-        now.skipped = state.skipped;
-        now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(flops, speed.seconds_per_step(), r.machine_peak);
-        now.memory = plan().total();
-        now.seconds = used + speed.elapsed();
-        constexpr auto forever = std::numeric_limits<double>::infinity();
-        now.seconds_left = speed.seconds_left(r.steps > 0 ? r.steps - step - 1 : std::numeric_limits<index_t>::max(),
-                                              r.seconds > 0 ? r.seconds - used : forever);
-        now.done = share_done(r, step + 1, now.seconds);
-        state.step = step + 1;
-        state.updates = optimizer.updates();
-        if (left_out && tell.skipped) tell.skipped(now, *left_out);
-        if (tell.step) tell.step(now);
-        bool const whole = now.done >= 1;
-        last = whole || (tell.stop && tell.stop());
-        bool const measured = !whole && (is_due(r.evaluate_every, now, done) || (done < 0.2 && now.done >= 0.2));
-        if (measured && tell.evaluate) tell.evaluate(now);
-        bool const due = !last && is_due(r.save_every, now, done);
-        if (due && tell.save) tell.save(now);
-        if (tell.checkpoint && (last || due || measured)) {
-            state.seconds = used + speed.elapsed();
-            tell.checkpoint(state, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
-        }
-        speed.resume();
-        done = now.done;
-    }
+    training<T>(ctx, parameters, r, tell, tokens, flops, frozen_bytes, micro).run();
 }
 
 // The micro-batches of a step are equal parts of it. A step has `tokens` tokens in each of the batch's sequences.

@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/elementwise.hpp"
-#include "calm/tensor/number_text.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm {
@@ -188,7 +188,7 @@ public:
         return all;
     }
     // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
-    void go_on_after(index_t updates) {
+    void resume_after(index_t updates) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         updates_ = updates;
     }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "calm/base/random.hpp"
 #include "calm/sample/batch_rule.hpp"
-#include "calm/tensor/random.hpp"
 
 namespace calm {
 

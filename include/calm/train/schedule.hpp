@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "calm/tensor/extents.hpp"
 
 namespace calm {

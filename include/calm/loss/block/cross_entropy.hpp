@@ -4,9 +4,9 @@
 
 #include <limits>
 
+#include "calm/base/token.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm::detail {
 

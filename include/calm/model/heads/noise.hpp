@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {

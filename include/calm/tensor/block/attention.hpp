@@ -61,77 +61,100 @@ template <class T> struct attention_kernel {
     T const* k;
     T const* v;
 
+    // A tile of queries: which they are, where they begin, and where the head's keys and values do.
+    struct queries {
+        index_t rows;                                                          // of them, at most tile::queries
+        index_t at;                                                            // of the first, in q and o
+        index_t kv_at;                                                         // of the first key and value
+        index_t position;                                                      // of the first, among the keys
+        [[nodiscard]] CALM_HD index_t end() const { return position + rows; }  // of the keys that are seen
+    };
+
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
         index_t const tiles = blocks_for(a.queries, tile::queries);
         index_t const head = block / tiles;  // of all sequences
         index_t const q0 = block % tiles * tile::queries;
-        index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
-        index_t const q_at = a.q_start(head / a.heads, head % a.heads) + q0 * a.q_row;
-        index_t const kv_at = a.kv_start(head / a.heads, head % a.heads / a.group());
-        index_t const position = a.keys - a.queries + q0;  // of the first query
-        index_t const end = position + rows;               // of the keys that are seen
-        T const scale = a.template scale<T>();
-        typename Block::template per_thread<typename tile::pairs> score;
+        queries const of{math::min<index_t>(tile::queries, a.queries - q0),
+                         a.q_start(head / a.heads, head % a.heads) + q0 * a.q_row,
+                         a.kv_start(head / a.heads, head % a.heads / a.group()), a.keys - a.queries + q0};
         b.phase([&](int t) {
             if (t >= tile::queries) return;
             s.highest[t] = -std::numeric_limits<T>::infinity();
             s.total[t] = T{};
         });
-        for (index_t k0 = 0; k0 < end; k0 += tile::keys) {
-            index_t const count = math::min<index_t>(tile::keys, end - k0);
-            b.phase([&](int t) { score[t] = {}; });
-            for (index_t l = 0; l < a.head_size; l += tile::slice) {
-                b.phase([&](int t) {
-                    tile::load(s.q, q + q_at, a.q_row, rows, a.head_size, l, t);
-                    tile::load(s.k, k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
-                });
-                b.phase([&](int t) { tile::add_products(score[t], s.q, s.k, t); });
-            }
-            b.phase([&](int t) {
-                for (int i = 0; i < tile::each; ++i) {
-                    int const row = t / tile::keys + i * tile::apart;
-                    bool const seen = k0 + t % tile::keys <= position + row;
-                    s.weight[row][t % tile::keys] = seen ? score[t].of[i] * scale : -std::numeric_limits<T>::infinity();
-                }
-            });
-            b.phase([&](int t) {
-                if (t >= tile::queries) return;
-                T now = s.highest[t];
-                for (int j = 0; j < tile::keys; ++j) now = s.weight[t][j] > now ? s.weight[t][j] : now;  // never NaN
-                s.fade[t] = math::exp(s.highest[t] - now);
-                s.highest[t] = now;
-            });
-            b.phase([&](int t) {
-                for (int e = t; e < tile::queries * tile::keys; e += threads) {
-                    T& weight = s.weight[e / tile::keys][e % tile::keys];
-                    weight = math::exp(weight - s.highest[e / tile::keys]);
-                }
-            });
-            b.phase([&](int t) {
-                if (t >= tile::queries) return;
-                T total{};
-                for (int j = 0; j < tile::keys; ++j) total += s.weight[t][j];
-                s.total[t] = s.total[t] * s.fade[t] + total;
-            });
-            for (index_t l = 0; l < a.head_size; l += tile::slice) {
-                b.phase([&](int t) { tile::load(s.k, v + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t); });
-                b.phase([&](int t) {
-                    for (int e = t; e < tile::queries * tile::slice; e += threads) {
-                        int const row = e / tile::slice;
-                        int const column = e % tile::slice;
-                        if (row >= rows || l + column >= a.head_size) continue;
-                        T sum{};
-                        for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[j][column];
-                        T& out = o[q_at + row * a.q_row + l + column];
-                        out = k0 > 0 ? out * s.fade[row] + sum : sum;
-                        if (k0 + tile::keys >= end) out = out / s.total[row];
-                    }
-                });
-            }
+        for (index_t k0 = 0; k0 < of.end(); k0 += tile::keys) {
+            score(b, s, of, k0);
+            weigh(b, s);
+            add_values(b, s, of, k0);
         }
         b.phase([&](int t) {
-            if (t < rows) lse[head * a.queries + q0 + t] = s.highest[t] + math::log(s.total[t]);
+            if (t < of.rows) lse[head * a.queries + q0 + t] = s.highest[t] + math::log(s.total[t]);
         });
+    }
+
+    // weight = scaled products of the queries with keys k0 .., -infinity behind the position of a query.
+    template <class Block> CALM_HD void score(Block& b, shared& s, queries const& of, index_t k0) const {
+        index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
+        T const scale = a.template scale<T>();
+        typename Block::template per_thread<typename tile::pairs> score;
+        b.phase([&](int t) { score[t] = {}; });
+        for (index_t l = 0; l < a.head_size; l += tile::slice) {
+            b.phase([&](int t) {
+                tile::load(s.q, q + of.at, a.q_row, of.rows, a.head_size, l, t);
+                tile::load(s.k, k + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+            });
+            b.phase([&](int t) { tile::add_products(score[t], s.q, s.k, t); });
+        }
+        b.phase([&](int t) {
+            for (int i = 0; i < tile::each; ++i) {
+                int const row = t / tile::keys + i * tile::apart;
+                bool const seen = k0 + t % tile::keys <= of.position + row;
+                s.weight[row][t % tile::keys] = seen ? score[t].of[i] * scale : -std::numeric_limits<T>::infinity();
+            }
+        });
+    }
+
+    // weight = exp(weight - highest) with the highest so far; what was summed before fades by as much as it rose.
+    template <class Block> CALM_HD void weigh(Block& b, shared& s) const {
+        b.phase([&](int t) {
+            if (t >= tile::queries) return;
+            T now = s.highest[t];
+            for (int j = 0; j < tile::keys; ++j) now = s.weight[t][j] > now ? s.weight[t][j] : now;  // never NaN
+            s.fade[t] = math::exp(s.highest[t] - now);
+            s.highest[t] = now;
+        });
+        b.phase([&](int t) {
+            for (int e = t; e < tile::queries * tile::keys; e += threads) {
+                T& weight = s.weight[e / tile::keys][e % tile::keys];
+                weight = math::exp(weight - s.highest[e / tile::keys]);
+            }
+        });
+        b.phase([&](int t) {
+            if (t >= tile::queries) return;
+            T total{};
+            for (int j = 0; j < tile::keys; ++j) total += s.weight[t][j];
+            s.total[t] = s.total[t] * s.fade[t] + total;
+        });
+    }
+
+    // o = faded o + weighted values k0 .., over the total behind the last of them.
+    template <class Block> CALM_HD void add_values(Block& b, shared& s, queries const& of, index_t k0) const {
+        index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
+        for (index_t l = 0; l < a.head_size; l += tile::slice) {
+            b.phase([&](int t) { tile::load(s.k, v + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t); });
+            b.phase([&](int t) {
+                for (int e = t; e < tile::queries * tile::slice; e += threads) {
+                    int const row = e / tile::slice;
+                    int const column = e % tile::slice;
+                    if (row >= of.rows || l + column >= a.head_size) continue;
+                    T sum{};
+                    for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[j][column];
+                    T& out = o[of.at + row * a.q_row + l + column];
+                    out = k0 > 0 ? out * s.fade[row] + sum : sum;
+                    if (k0 + tile::keys >= of.end()) out = out / s.total[row];
+                }
+            });
+        }
     }
 };
 

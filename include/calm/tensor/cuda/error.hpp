@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

@@ -12,7 +12,7 @@
 namespace calm::detail {
 
 template <> struct memory_of<cuda> {
-    // Null where there is not as much; throws errc::device where there is no device.
+    // Null if there is not enough memory; throws errc::device where there is no device.
     static void* allocate(std::size_t bytes) {
         void* p = nullptr;
         cudaError_t const status = cudaMalloc(&p, std::max(bytes, memory_alignment));

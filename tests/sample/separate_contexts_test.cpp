@@ -1,4 +1,4 @@
-#include "calm/sample/contexts_apart.hpp"
+#include "calm/sample/separate_contexts.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,11 +11,11 @@ BOOST_AUTO_TEST_CASE(parts_are_whole_grains_and_cover_everything_once) {
     for (int const threads : {1, 2, 3}) {
         context<> ctx(5, threads);
         ctx.step = 9;
-        contexts_apart<cpu> apart(ctx);
-        BOOST_TEST(apart.size() == threads);
+        separate_contexts<cpu> separate(ctx);
+        BOOST_TEST(separate.size() == threads);
         for (index_t const n : {0, 1, 2, 5, 8, 13}) {
             std::array<int, 13> seen{};
-            apart.in_parts(ctx, n, 2, [&](context<>& own, index_t begin, index_t end) {
+            separate.in_parts(ctx, n, 2, [&](context<>& own, index_t begin, index_t end) {
                 arena_scope const scope(own.scratch);
                 if (begin % 2 != 0 || (end % 2 != 0 && end != n) || own.threads() != 1 || own.seed != 5 ||
                     own.step != 9 || own.scratch.used() != 0)
@@ -30,10 +30,10 @@ BOOST_AUTO_TEST_CASE(parts_are_whole_grains_and_cover_everything_once) {
 
 BOOST_AUTO_TEST_CASE(what_a_part_throws_is_thrown) {
     context<> ctx(1, 2);
-    contexts_apart<cpu> apart(ctx);
-    BOOST_CHECK_THROW(apart.in_parts(ctx, 4, 1,
-                                     [](context<>&, index_t, index_t end) {
-                                         if (end == 4) throw error(errc::memory, "too much");
-                                     }),
+    separate_contexts<cpu> separate(ctx);
+    BOOST_CHECK_THROW(separate.in_parts(ctx, 4, 1,
+                                        [](context<>&, index_t, index_t end) {
+                                            if (end == 4) throw error(errc::memory, "too much");
+                                        }),
                       error);
 }

@@ -1,4 +1,4 @@
-#include "calm/train/metrics.hpp"
+#include "calm/runs/metrics_log.hpp"
 
 #include <simdjson.h>
 

@@ -4,73 +4,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
-#include <vector>
 
-#include "calm/io/file.hpp"
-#include "calm/tensor/error.hpp"
-#include "calm/tensor/extents.hpp"
-#include "calm/tensor/number_text.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/file.hpp"
+#include "calm/train/metric.hpp"
 
 namespace calm {
-
-// One key of a line: a number, a word, or a list of numbers.
-struct metric {
-    std::string_view name;  // the key
-    // What is not finite becomes null.
-    std::variant<double, index_t, std::uint64_t, bool, std::string_view, std::vector<double>> value;
-};
-
-namespace detail {
-
-inline void append_json(std::string& line, double value) {
-    line += std::isfinite(value) ? shortest(value) : "null";
-}
-inline void append_json(std::string& line, index_t value) {
-    line += std::to_string(value);
-}
-inline void append_json(std::string& line, std::uint64_t value) {
-    line += std::to_string(value);
-}
-inline void append_json(std::string& line, bool value) {
-    line += value ? "true" : "false";
-}
-inline void append_json(std::string& line, std::string_view value) {
-    line += json_string(value);
-}
-inline void append_json(std::string& line, std::vector<double> const& values) {
-    line += '[';
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        if (i > 0) line += ',';
-        append_json(line, values[i]);
-    }
-    line += ']';
-}
-
-}  // namespace detail
-
-// The JSON object of some metrics, on one line and in their order: numbers with as many digits as give them back,
-// null where one is not finite. Words must be UTF-8.
-inline std::string to_json(std::span<metric const> metrics) {
-    std::string line = "{";
-    for (auto const& [name, value] : metrics) {
-        if (line.size() > 1) line += ',';
-        detail::append_json(line, name);
-        line += ':';
-        std::visit([&](auto const& v) { detail::append_json(line, v); }, value);
-    }
-    return line + "}";
-}
 
 // Appends lines to a file, e.g. metrics.jsonl; each is on its way to the disk before write() returns.
 class metrics_log {

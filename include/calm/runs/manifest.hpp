@@ -9,10 +9,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/sha256.hpp"
 #include "calm/io/whole_directory.hpp"
-#include "calm/text/sha256.hpp"
-#include "calm/train/metrics.hpp"
 
 namespace calm {
 
@@ -40,9 +40,8 @@ inline std::string manifest_of(std::string const& directory) {
             throw error(errc::storage, path, "", "expected a file, found a link");
         auto const size = std::filesystem::file_size(path, failed);
         if (failed) throw error(errc::storage, path, "", "expected a file: " + failed.message());
-        detail::append_json(text, std::string_view(name));
-        text += ": {\"bytes\": " + std::to_string(size) + ", \"sha256\": \"" + sha256_of_file(path) + "\"}" +
-                (name == names.back() ? "\n" : ",\n");
+        text += detail::json_string(name) + ": {\"bytes\": " + std::to_string(size) + ", \"sha256\": \"" +
+                sha256_of_file(path) + "\"}" + (name == names.back() ? "\n" : ",\n");
     }
     return text + "}\n";
 }

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "calm/io/model_directory.hpp"
-#include "calm/train/run_directory.hpp"
+#include "calm/runs/run_directory.hpp"
 #include "calm/train/session.hpp"
 
 #include "support/sentences.hpp"

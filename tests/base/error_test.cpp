@@ -1,4 +1,4 @@
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 #include <boost/test/unit_test.hpp>
 

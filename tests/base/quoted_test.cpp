@@ -1,4 +1,4 @@
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/quoted.hpp"
 
 #include <boost/test/unit_test.hpp>
 

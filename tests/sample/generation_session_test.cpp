@@ -1,4 +1,4 @@
-#include "calm/sample/session.hpp"
+#include "calm/sample/generation_session.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 #include "support/untrained.hpp"
 
 using namespace calm;

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

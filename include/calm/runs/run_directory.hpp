@@ -38,8 +38,8 @@
 
 #include "calm/io/replaced_directory.hpp"
 #include "calm/io/whole_directory.hpp"
-#include "calm/train/checkpoint.hpp"
-#include "calm/train/manifest.hpp"
+#include "calm/runs/checkpoint.hpp"
+#include "calm/runs/manifest.hpp"
 
 namespace calm {
 

@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "calm/train/recipe_record.hpp"
+#include "calm/runs/recipe_record.hpp"
 
 using namespace calm;
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "calm/tensor/host_device.hpp"
+#include "calm/base/host_device.hpp"
 
 namespace calm {
 

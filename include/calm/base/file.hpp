@@ -23,7 +23,7 @@
 #include <system_error>
 #include <utility>
 
-#include "calm/tensor/error.hpp"
+#include "calm/base/error.hpp"
 
 namespace calm {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "calm/tensor/number_text.hpp"
-#include "calm/tensor/quoted.hpp"
-#include "calm/train/loop.hpp"
+#include "calm/base/number_text.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/train/recipe.hpp"
 
 namespace calm {
 

@@ -11,10 +11,10 @@ namespace calm {
 
 // A context of one thread, with arenas of its own, for every thread of another context. Worth it for work that is done
 // again and again: the arenas keep their memory.
-template <host_memory Backend> class contexts_apart {
+template <host_memory Backend> class separate_contexts {
 public:
     // With the seed, step and order that ctx has now. It refers to nothing of ctx.
-    explicit contexts_apart(context<Backend> const& ctx) {
+    explicit separate_contexts(context<Backend> const& ctx) {
         for (int i = 0; i < ctx.threads(); ++i) {
             own_.emplace_back(ctx.seed, 1);
             own_.back().step = ctx.step;

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "calm/tensor/quoted.hpp"
+#include "calm/base/quoted.hpp"
 
 namespace calm {
 

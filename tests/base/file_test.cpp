@@ -1,4 +1,4 @@
-#include "calm/io/file.hpp"
+#include "calm/base/file.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -15,7 +15,7 @@
 #include <functional>
 #include <vector>
 
-#include "calm/train/run_directory.hpp"
+#include "calm/runs/run_directory.hpp"
 
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

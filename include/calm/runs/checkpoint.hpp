@@ -14,15 +14,15 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/quoted.hpp"
+#include "calm/base/simdjson.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/simdjson.hpp"
 #include "calm/io/whole_directory.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/quoted.hpp"
+#include "calm/runs/recipe_record.hpp"
 #include "calm/text/block_reader.hpp"
-#include "calm/train/loop.hpp"
-#include "calm/train/recipe_record.hpp"
+#include "calm/train/training_callbacks.hpp"
 
 namespace calm {
 

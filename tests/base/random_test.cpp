@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "calm/tensor/random.hpp"
+#include "calm/base/random.hpp"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "calm/base/token.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
-#include "calm/text/token.hpp"
 
 namespace calm {
 
@@ -68,7 +68,7 @@ public:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         vector_view<token_id const, dyn, Backend> const tokens(patches.data(), extents<dyn>(count));
-        auto const states = model_.transformer.extend(ctx_, model_.read(ctx_, tokens), cache_, texts);
+        auto const states = model_.transformer.extend(ctx_, model_.backbone_input(ctx_, tokens), cache_, texts);
         index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i)
             copy(ctx_, rows(hidden_.view(), texts[i], 1), rows(states, (static_cast<index_t>(i) + 1) * each - 1, 1));

@@ -1,0 +1,8 @@
+#pragma once
+// What a run keeps on disk: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
+
+#include "calm/runs/checkpoint.hpp"
+#include "calm/runs/manifest.hpp"
+#include "calm/runs/metrics_log.hpp"
+#include "calm/runs/recipe_record.hpp"
+#include "calm/runs/run_directory.hpp"

@@ -1,0 +1,82 @@
+#pragma once
+// How a run trains: how long, how fast, on what batches.
+
+#include <algorithm>
+#include <cmath>
+
+#include "calm/model/autoencoder.hpp"
+#include "calm/model/head.hpp"
+#include "calm/model/limits.hpp"
+#include "calm/train/optimizer.hpp"
+#include "calm/train/schedule.hpp"
+
+namespace calm {
+
+// How the rate goes on after the warm-up; see schedule.
+enum class rate_schedule { constant, cosine };
+
+// How long and how fast; whichever of steps and seconds is reached first ends the run.
+struct training_recipe {
+    index_t steps = 0;         // 0: as many as the time allows
+    double seconds = 0;        // 0: as long as the steps take
+    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result
+    double rate = 1e-3;        // at its peak
+    index_t warmup = 100;      // steps until the peak
+    rate_schedule schedule = rate_schedule::constant;  // after the warm-up
+    adamw_settings optimizer;                          // moments, decay and clipping
+    index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
+    index_t save_every = 0;                            // steps; 0: every tenth of the run
+    double machine_peak = 0;                           // FLOP/s, from measure_peak; 0: unknown
+    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
+    index_t skip_nonfinite = 0;
+};
+
+// How an autoencoder is trained: batches of R = batch_tokens / K patches.
+struct autoencoder_recipe : training_recipe {
+    index_t batch_tokens = 4096;      // R K of a step
+    autoencoder_objective objective;  // dropout and the variational term
+    // The share of a step's patches that are replaced by uniformly random tokens: it teaches unseen patches.
+    double random_patches = 0;
+};
+
+// How a language model is trained: batches of B sequences of P patches.
+template <class Objective> struct calm_recipe : training_recipe {
+    index_t sequences = 16;      // B of a step
+    index_t block_tokens = 256;  // P K
+    Objective objective;         // of the head's loss
+};
+
+// The same recipe with the objective of a head that is known.
+template <head_objective Objective> calm_recipe<Objective> with_objective(calm_recipe<any_objective> const& r) {
+    return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
+}
+
+namespace detail {
+
+inline schedule schedule_of(training_recipe const& r) {
+    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps)
+                                               : schedule::constant(r.rate, r.warmup);
+}
+
+inline void check(training_recipe const& r) {
+    require(r.steps >= 0 && r.seconds >= 0 && (r.steps > 0 || r.seconds > 0), errc::usage,
+            "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
+    require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
+            limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
+    require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
+            "training: the cosine schedule falls towards the last step, so it needs a number of steps");
+    require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
+    require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
+}
+
+// Of the run, by steps or by time, whichever is further: 0 .. 1.
+inline double share_done(training_recipe const& r, index_t steps, double seconds) {
+    double done = 0;
+    if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
+    if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
+    return std::min(done, 1.0);
+}
+
+}  // namespace detail
+
+}  // namespace calm
