@@ -131,7 +131,7 @@ set ylabel "BrierLM"
 set yrange [0:*]
 names = ")" +
            names + "\"\nplot " + each +
-           R"(2:11:(valid(12) ? $12 : 0) with yerrorbars pointtype 7 linecolor i title word(names, i)
+           R"(2:11:(strlen(strcol(12)) ? column(12) : 0) with yerrorbars pointtype 7 linecolor i title word(names, i)
 set ylabel "FLOPs a token"
 set logscale y
 set yrange [*:*]

@@ -1,4 +1,5 @@
-// RMSNorm and LayerNorm of rows, forward and backward, beside plain loops: what is not a product is bound by memory.
+// RMSNorm and LayerNorm of rows, forward and backward, beside plain loops and trees: what is not a product is bound by
+// memory. Where a tree is as fast there is no kernel.
 
 #include <cmath>
 
@@ -9,6 +10,7 @@
 
 namespace {
 
+using calm::column;
 using calm::index_t;
 constexpr index_t width = 128;
 using rows_type = calm::tensor<float, calm::extents<calm::dyn, width>>;
@@ -58,6 +60,59 @@ template <class Layer> void add_layer(std::string const& name, int threads, inde
                     });
 }
 
+// LayerNorm's trees: forward, and backward as derived by itself and as derived by hand.
+void add_layer_norm_trees(int threads, index_t rows) {
+    using layer_norm = calm::layer_norm_layer<width>;
+    add_norm<layer_norm>("layer_norm/forward/tree", threads, rows, 2,
+                         [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type&) {
+                             evaluate(ctx, s.y,
+                                      (x - kept(s.mean, row_mean(x))) *
+                                              kept(s.r, 1.0 / sqrt(row_mean_square(x - column(s.mean)) + 1e-6)) *
+                                              layer.weight.read() +
+                                          layer.bias.read());
+                         });
+    add_norm<layer_norm>("layer_norm/backward/tree", threads, rows, 3,
+                         [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
+                             auto const w = layer.weight.read();
+                             auto const h = [&] { return (x - column(s.mean)) * column(s.r); };
+                             differentiate(ctx,
+                                           h() * accumulate(w, layer.weight.gradient()) +
+                                               accumulate(layer.bias.read(), layer.bias.gradient()),
+                                           dy);
+                             evaluate(ctx, s.y,
+                                      (dy * w - row_mean(dy * w) - h() * row_mean(dy * w * h())) * column(s.r));
+                         });
+    add_norm<layer_norm>("layer_norm/backward/differentiate", threads, rows, 3,
+                         [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
+                             auto const more = [&] { return accumulate(x, s.y); };
+                             differentiate(ctx,
+                                           (wrt(x, s.y) - row_mean(more())) *
+                                                   (1.0 / sqrt(row_mean_square(more() - row_mean(more())) + 1e-6)) *
+                                                   accumulate(layer.weight.read(), layer.weight.gradient()) +
+                                               accumulate(layer.bias.read(), layer.bias.gradient()),
+                                           dy);
+                         });
+}
+
+// RMSNorm's backward, likewise; its forward is a tree.
+void add_rms_norm_trees(int threads, index_t rows) {
+    using rms_norm = calm::rms_norm_layer<width>;
+    add_norm<rms_norm>("rms_norm/backward/tree", threads, rows, 3,
+                       [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
+                           auto const w = layer.weight.read();
+                           auto const r = column(s.r);
+                           differentiate(ctx, x * r * accumulate(w, layer.weight.gradient()), dy);
+                           evaluate(ctx, s.y, dy * w * r - x * (row_mean(dy * w * x) * r * r * r));
+                       });
+    add_norm<rms_norm>("rms_norm/backward/differentiate", threads, rows, 3,
+                       [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
+                           differentiate(ctx,
+                                         wrt(x, s.y) * (1.0 / sqrt(row_mean_square(accumulate(x, s.y)) + 1e-6)) *
+                                             accumulate(layer.weight.read(), layer.weight.gradient()),
+                                         dy);
+                       });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -70,6 +125,8 @@ int main(int argc, char** argv) {
                           [](auto& ctx, auto& layer, auto const&, rows_type& x, rows_type& y) {
                               plain_rms_norm(ctx, y, x, layer.weight.value.data());
                           });
+            add_rms_norm_trees(threads, rows);
+            add_layer_norm_trees(threads, rows);
         }
     });
 }

@@ -24,7 +24,16 @@ int main() {
     double const g = gate[1], u = up[1], h = 1e-5;
     std::printf("dy/dgate %.6f, by differences %.6f\n", dgate[1], (f(g + h, u) - f(g - h, u)) / (2 * h));
     std::printf("dy/dup   %.6f, by differences %.6f\n", dup[1], (f(g, u + h) - f(g, u - h)) / (2 * h));
-    std::printf("mean of y %.6f\n", sum(ctx, y + 0.0F) / static_cast<double>(y.size()));
+    std::printf("mean of y %.6f\n", sum(ctx, y) / static_cast<double>(y.size()));
+
+    // A row (8) and a column (1000, 1) stand beside (1000, 8), and rows reduce to a column: a softmax with a gain, and
+    // the gradients of both.
+    calm::tensor<float, calm::extents<8>> gain, dgain;
+    fill(ctx, gain.view(), 2.0F);
+    evaluate(ctx, y, exp(gate - row_max(gate)) / row_sum(exp(gate - row_max(gate))) * gain);
+    std::printf("a row of it adds up to %.6f\n", y[8] + y[9] + y[10] + y[11] + y[12] + y[13] + y[14] + y[15]);
+    differentiate(ctx, exp(wrt(gate, dgate)) / row_sum(exp(accumulate(gate, dgate))) * wrt(gain, dgain), dy);
+    std::printf("dgain adds up to %.3f, one for each row\n", sum(ctx, dgain));
 
     // What cannot be is a sentence: at compile time where sizes are static, and here at run time.
     calm::tensor<float, shape> other(shape(3));

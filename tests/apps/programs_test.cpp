@@ -364,7 +364,7 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
         "sweep --configs tiny --tokenizer markov --data markov:4000 --autoencoder-tokens 4096 --tokens 8192 --block 64 "
         "--samples 2 --positions 100 --out swept");
     BOOST_REQUIRE_MESSAGE(compared.status == 0, compared.err);
-    for (auto const* const part : {"tiny", "BrierLM", "FLOPs are a token's"})
+    for (auto const* const part : {"tiny", "BrierLM", "FLOPs are a token's", "plotted in swept/sweep.png"})
         BOOST_TEST(has(compared.out, part), part << " is missing in " << compared.out);
     auto const table = shop().content("swept/sweep.tsv");
     BOOST_TEST(has(table, "generation FLOPs a token"));
