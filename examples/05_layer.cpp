@@ -6,11 +6,12 @@
 #include "calm/nn/linear.hpp"
 
 // y = x + sigmoid(gate(x)) * up(x)
-template <calm::index_t D, class T = float> struct gated {
-    using scalar = T;
+template <calm::index_t D, class Space = calm::space<>> struct gated {
+    using space_type = Space;  // where and how numbers live; float on the cpu
+    using T = typename Space::storage;
     static constexpr calm::index_t inputs = D;
     static constexpr calm::index_t outputs = D;
-    using projection = calm::linear<D, D, calm::with_bias::yes, T>;
+    using projection = calm::linear<D, D, calm::with_bias::yes, Space>;
 
     projection gate, up;
 
@@ -43,7 +44,8 @@ int main() {
     using number = std::complex<double>;  // the same templates, in numbers that carry a derivative
     calm::context<> ctx(1);
     calm::arena<> values("values"), gradients("gradients");
-    calm::chain<calm::linear<3, 4, calm::with_bias::yes, number>, gated<4, number>> net;
+    using complex = calm::space<calm::cpu, number>;
+    calm::chain<calm::linear<3, 4, calm::with_bias::yes, complex>, gated<4, complex>> net;
     allocate(net, values, &gradients);
     for (auto const& p : parameters_of(net))
         for (calm::index_t i = 0; i < p.value.size(); ++i)

@@ -19,7 +19,7 @@ struct guess {
                     self.samples);
         }
     };
-    template <calm::model_configuration auto C, class, class> using layer = guessing_head<C>;
+    template <calm::model_configuration auto C, class Space> using layer = guessing_head<C>;
 
     [[nodiscard]] constexpr calm::head_flops flops(calm::index_t D, calm::index_t L) const {
         double const all = calm::flops::product(1, D, inner_size) + calm::flops::product(1, inner_size, L);

@@ -30,14 +30,14 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
     constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
     auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
     compare<emulated>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
-        using head_type = typename decltype(C.head)::template layer<C, float, B>;
+        using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         head_type model;
         sampling(model);
         allocate(model, values, &gradients);
         std::uint64_t seed = 100;
-        for (auto const& p : calm::parameters_of<B>(model)) {
+        for (auto const& p : calm::parameters_of(model)) {
             fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
             evaluate(ctx, p.value, p.value * 0.1);
         }
@@ -51,7 +51,7 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
             for (float const v : taken_back(ctx, x)) all.push_back(v);
         };
         keep(dhidden);
-        for (auto const& p : calm::parameters_of<B>(model)) keep(p.grad);
+        for (auto const& p : calm::parameters_of(model)) keep(p.grad);
         auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
         std::vector<calm::noise_place> const places{{{17, calm::stream::generation, 5}, 2},
                                                     {{18, calm::stream::generation, 6}, 0}};

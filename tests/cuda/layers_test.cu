@@ -49,7 +49,7 @@ template <template <class> class Layer> void layer(char const* name, index_t row
         Layer<B> model;
         allocate(model, values, &gradients);
         std::uint64_t seed = 100;
-        for (auto const& p : calm::parameters_of<B>(model)) {
+        for (auto const& p : calm::parameters_of(model)) {
             fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
             evaluate(ctx, p.value, p.value * 0.25);
         }
@@ -60,19 +60,19 @@ template <template <class> class Layer> void layer(char const* name, index_t row
         extents<dyn, sizes::outputs> const out(rows);
         model.backward(ctx, s, calm::matrix_view<float const, sizes::outputs, B>(given(ctx, dy, out)), dx);
         for (float const v : taken_back(ctx, dx)) all.push_back(v);
-        for (auto const& p : calm::parameters_of<B>(model))
+        for (auto const& p : calm::parameters_of(model))
             for (float const v : taken_back(ctx, p.grad)) all.push_back(v);
         return all;
     });
 }
 
-template <class B> using rms = calm::rms_norm_layer<130, float, B>;
-template <class B> using layered = calm::layer_norm_layer<130, float, B>;
-template <class B> using mlp = calm::swiglu<40, 96, float, B>;
+template <class B> using rms = calm::rms_norm_layer<130, calm::space<B>>;
+template <class B> using layered = calm::layer_norm_layer<130, calm::space<B>>;
+template <class B> using mlp = calm::swiglu<40, 96, calm::space<B>>;
 template <class B>
-using stack =
-    calm::chain<calm::linear<24, 40, calm::with_bias::yes, float, B>, calm::silu_layer<40, float, B>,
-                calm::dropout<40, float, B>, calm::residual<calm::chain<calm::layer_norm_layer<40, float, B>, mlp<B>>>>;
+using stack = calm::chain<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
+                          calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
+                          calm::residual<calm::chain<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
 
 void embedding(index_t rows) {
     std::vector<calm::token_id> ids;
@@ -81,7 +81,7 @@ void embedding(index_t rows) {
     compare<calm::emulated>("embedding", 1e-5, [&]<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
-        calm::embedding<24, float, B> model(11);
+        calm::embedding<24, calm::space<B>> model(11);
         allocate(model, values, &gradients);
         initialise(ctx, model);
         auto const s =

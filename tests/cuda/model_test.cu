@@ -26,7 +26,7 @@ template <class Backend> tokens_of<Backend> some_tokens(calm::context<Backend>& 
 
 template <class Model, class Backend> void draw_parameters(calm::context<Backend>& ctx, Model& model) {
     std::uint64_t seed = 100;
-    for (auto const& p : calm::parameters_of<Backend>(model)) {
+    for (auto const& p : calm::parameters_of(model)) {
         fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
         evaluate(ctx, p.value, p.value * 0.3);
     }
@@ -39,11 +39,11 @@ std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& l
     auto const keep = [&](auto const& x) {
         for (float const v : taken_back(ctx, x)) all.push_back(v);
     };
-    for (auto const& p : calm::parameters_of<Backend>(model)) keep(p.grad);
+    for (auto const& p : calm::parameters_of(model)) keep(p.grad);
     // A large eps, so that tiny gradients, of whose signs little is known, move nothing far.
     calm::adamw optimizer(model, {.eps = 1e-2});
     all.push_back(static_cast<float>(optimizer.step(ctx, 1e-2)));
-    for (auto const& p : calm::parameters_of<Backend>(model)) keep(p.value);
+    for (auto const& p : calm::parameters_of(model)) keep(p.value);
     return all;
 }
 
@@ -51,7 +51,7 @@ void autoencoder_step() {
     compare<emulated>("autoencoder", 1e-4, []<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
-        calm::autoencoder<uneven.autoencoder, float, B> model(V);
+        calm::autoencoder<uneven.autoencoder, calm::space<B>> model(V);
         allocate(model, values, &gradients);
         draw_parameters(ctx, model);
         auto const tokens = some_tokens(ctx, 75 * K);
@@ -65,7 +65,7 @@ void language_model_step() {
         constexpr index_t P = 40;  // more than a tile of attention
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
-        calm::calm_model<uneven, float, B> model(V);
+        calm::calm_model<uneven, calm::space<B>> model(V);
         allocate(model, values, &gradients);
         allocate(model.ae_model, values, static_cast<calm::arena<B>*>(nullptr));
         draw_parameters(ctx, model);
@@ -80,10 +80,10 @@ void cached_attention() {
     compare<emulated>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t D = 72;
         calm::arena<B> values("values");
-        calm::attention<D, 2, 1, float, B> model;
+        calm::attention<D, 2, 1, calm::space<B>> model;
         allocate(model, values, static_cast<calm::arena<B>*>(nullptr));
         draw_parameters(ctx, model);
-        calm::kv_cache<float, 36, B> cache(2, 80);
+        calm::kv_cache<36, calm::space<B>> cache(2, 80);
         std::vector<float> all;
         auto const go_on = [&](index_t length, std::vector<index_t> const& sequences) {
             index_t const rows = length * static_cast<index_t>(sequences.size());

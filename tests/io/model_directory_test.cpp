@@ -48,7 +48,7 @@ void check_same_configuration(std::string const& a, std::string const& b) {
 
 // The oracle rounds its model to bf16 in place. Fixtures in which it did so before it computed `out/...` have the
 // numbers of the rounded weights there too: then what was read in fp32 is rounded before it is compared.
-void round_if_expected(fixture const& f, std::vector<any_parameter<float>> const& parameters) {
+void round_if_expected(fixture const& f, std::vector<any_parameter<>> const& parameters) {
     if (f.floats("out/mean") != f.floats("out/bf16_mean")) return;
     for (auto const& p : parameters)
         for (float& value : p.value) {

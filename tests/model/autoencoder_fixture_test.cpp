@@ -13,9 +13,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     context<backend> ctx(1, 2);
     arena<backend> values("values");
     arena<backend> gradients("gradients");
-    autoencoder<C.autoencoder, float, backend> model(f.size("vocab_size"));
+    autoencoder<C.autoencoder, space<backend>> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
     auto const latents = [](std::vector<float> const& x) { return seen_by<backend>(as_rows<float, L>(x)); };
     auto const ids = [](std::vector<token_id> const& x) { return seen_by<backend>(as_vector(x)); };
 
@@ -39,5 +39,5 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     BOOST_TEST(losses.loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.cross_entropy == f.scalar("out/cross_entropy"), boost::test_tools::tolerance(1e-5));
     BOOST_TEST(losses.kl == f.scalar("out/kl"), boost::test_tools::tolerance(1e-5));
-    check_gradients(parameters_of<backend>(model), f);
+    check_gradients(parameters_of(model), f);
 }

@@ -14,9 +14,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     context<backend> ctx(1, 2);
     arena<backend> values("values");
     arena<backend> gradients("gradients");
-    backbone<C, T, backend> model(f.size("vocab_size"));
+    backbone<C, space<backend, T>> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const sequences = f.shape("in/tokens")[0];
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
 
     auto const cotangent = f.floats<T>("in/cotangent");
     model.backward(ctx, s, seen_by<backend>(as_rows<T, C.hidden_size>(cotangent)));
-    check_gradients(parameters_of<backend>(model), f);
+    check_gradients(parameters_of(model), f);
 
     // Patch by patch through the cache: the same hidden states.
     auto cache = model.make_cache(sequences, patches);

@@ -18,14 +18,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     if (!fixtures_present()) return;
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
-    using head = energy_head<C, float, backend>;
+    using head = energy_head<C, space<backend>>;
     fixture const f(variant_name<C>(), "head_energy");
     context<backend> ctx(1, 2);
     arena<backend> values("values");
     arena<backend> gradients("gradients");
     head model;
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const positions = f.shape("in/hidden")[0];
@@ -40,14 +40,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     model.backward(ctx, s, seen_by<backend>(as_rows<float, head::L>(cotangent)),
                    {dhidden.data(), extents<dyn, head::D>(positions)});
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(parameters_of<backend>(model), f);
+    check_gradients(parameters_of(model), f);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants_on_executors) {
     if (!fixtures_present()) return;
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
-    using model_type = calm_model<C, float, backend>;
+    using model_type = calm_model<C, space<backend>>;
     using head = typename model_type::head_type;
     constexpr index_t K = model_type::K;
     fixture const f(variant_name<C>(), "calm");
@@ -57,8 +57,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     model_type model(f.size("vocab_size"));
     allocate(model, values, &gradients);
     allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
-    load_parameters(parameters_of<backend>(model), f);
-    load_parameters(frozen_parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
+    load_parameters(frozen_parameters_of(model), f);
 
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const patches = f.shape("in/tokens")[1] / K;
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
                                seen_by<backend>(as_rows<float, head::S>(noise)), seen_by<backend>(targets), scale);
         });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
-    check_gradients(parameters_of<backend>(model), f);
+    check_gradients(parameters_of(model), f);
 
     auto const t = model.shift(ctx, seen_by<backend>(as_vector(tokens)), patches);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;

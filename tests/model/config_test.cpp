@@ -9,7 +9,7 @@ constexpr configuration<> with(configuration<> c, auto const& change) {
     return c;
 }
 constexpr configuration<> good;
-template <model_configuration auto C> struct named { using scalar = scalar_of<C>; };
+template <model_configuration auto C> struct named {};
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_configuration_is_a_template_argument_and_equality_is_by_value) {
@@ -17,12 +17,6 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_a_template_argument_and_equality_is_by_v
     static_assert(!std::is_same_v<named<good>, named<with(good, [](auto& c) { c.head.noise_size = 32; })>>);
     static_assert(good == configuration<>{} && good != with(good, [](auto& c) { c.autoencoder.latent_size = 64; }));
     BOOST_TEST((good == configuration<>{}));
-}
-
-BOOST_AUTO_TEST_CASE(the_precision_chooses_the_scalar) {
-    static_assert(std::is_same_v<named<good>::scalar, float>);
-    static_assert(std::is_same_v<scalar_of<with(good, [](auto& c) { c.precision = precision::fp64; })>, double>);
-    BOOST_TEST((good.precision == precision::fp32));
 }
 
 BOOST_AUTO_TEST_CASE(the_published_defaults_pass_every_check) {

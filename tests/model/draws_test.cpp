@@ -33,7 +33,7 @@ struct drawn_step {
 
 template <class On> drawn_step draw_step(std::uint32_t step, double rate, index_t patches = 10000) {
     using backend = typename On::backend;
-    using model_type = autoencoder<uneven.autoencoder, typename On::scalar, backend>;
+    using model_type = autoencoder<uneven.autoencoder, space<backend, typename On::scalar>>;
     context<backend> ctx(11, 2);
     ctx.step = step;
     model_type const model(V);
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_a
     context<backend> ctx(11, 1);
     auto const tokens = tokens_above_zero<backend>(600);
     auto const before = copied(tokens);
-    autoencoder<uneven.autoencoder, typename on::scalar, backend> const model(V);
+    autoencoder<uneven.autoencoder, space<backend, typename on::scalar>> const model(V);
     BOOST_TEST((copied(model.draw(ctx, tokens.view(), 0.9).shown) != before));
     BOOST_TEST((copied(tokens) == before));
 }
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_a
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, executors) {
     using backend = typename on::backend;
     context<backend> ctx(11, 1);
-    autoencoder<uneven.autoencoder, typename on::scalar, backend> const model(V);
+    autoencoder<uneven.autoencoder, space<backend, typename on::scalar>> const model(V);
     auto const tokens = tokens_above_zero<backend>(90 * K);
     auto const whole = model.draw(ctx, tokens.view(), 0.3);
     for (auto const& [first, count] : {std::pair<index_t, index_t>{0, 41}, {41, 49}}) {
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    using head = energy_head<uneven, T, backend>;
+    using head = energy_head<uneven, space<backend, T>>;
     constexpr index_t R = 300, N = 8, M = 2, D = head::D, S = head::S, first = 7;
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
     auto const hidden = draws<T>(R * D, 1);
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    using head = energy_head<uneven, T, backend>;
+    using head = energy_head<uneven, space<backend, T>>;
     constexpr index_t R = 3, N = 5, D = head::D, S = head::S;
     prepared<head, T, backend> p({}, 2);
     auto const hidden = draws<T>(R * D, 1);
@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     constexpr index_t vocabulary = 300;
-    calm_model<uneven, T, backend> model(vocabulary);
+    calm_model<uneven, space<backend, T>> model(vocabulary);
     arena<backend> values("values");
     allocate(model, values, static_cast<arena<backend>*>(nullptr));
     allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
@@ -286,8 +286,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
         BOOST_TEST(std::abs(std::sqrt(square / n) / 0.02 - 1) <= 4.9 / std::sqrt(2 * n));
         BOOST_TEST(first.size() == matrices, "two parameters begin alike");
     };
-    check(parameters_of<backend>(model));
-    check(parameters_of<backend>(model.ae_model));
+    check(parameters_of(model));
+    check(parameters_of(model.ae_model));
     BOOST_TEST((zero == std::set<std::string>{"mlp_generator.final_layer.linears.2.weight"}));
 
     // So that every sample of a model that has not learned is the middle of the latent space.

@@ -50,7 +50,7 @@ step_outcome step(int threads, thread_order order, bool rehearse, Prepare const&
 
 struct autoencoder_step {
     template <class Backend> static step_outcome run(int threads, thread_order order, bool rehearse = false) {
-        using model_type = autoencoder<uneven.autoencoder, float, Backend>;
+        using model_type = autoencoder<uneven.autoencoder, space<Backend>>;
         some_tokens<Backend> const tokens(33 * K);
         return step<Backend, model_type>(
             threads, order, rehearse, [](auto&) {},
@@ -65,7 +65,7 @@ struct autoencoder_step {
 
 struct language_model_step {
     template <class Backend> static step_outcome run(int threads, thread_order order, bool rehearse = false) {
-        using model_type = calm_model<uneven, float, Backend>;
+        using model_type = calm_model<uneven, space<Backend>>;
         constexpr index_t P = 34;  // more than a tile of attention
         some_tokens<Backend> const tokens(2 * P * K);
         arena<Backend> frozen("autoencoder");

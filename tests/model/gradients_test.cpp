@@ -11,8 +11,8 @@ namespace {
 
 constexpr index_t V = 13, K = 2, L = 4;
 
-template <class T> using small_autoencoder = autoencoder<uneven.autoencoder, T>;
-template <class T> using small_model = calm_model<uneven, T>;
+template <class T> using small_autoencoder = autoencoder<uneven.autoencoder, space<cpu, T>>;
+template <class T> using small_model = calm_model<uneven, space<cpu, T>>;
 
 // All tokens of the vocabulary stand in 13 or more.
 std::vector<token_id> some_tokens(index_t n) {
@@ -60,31 +60,31 @@ void centre_gains(std::vector<flat_param<double>> const& params) {
 
 namespace {
 
-template <class T> struct feeding : feed_forward_layer<6, 10, T> {
+template <class T> struct feeding : feed_forward_layer<6, 10, space<cpu, T>> {
     static constexpr index_t inputs = 6;
     static constexpr index_t outputs = 6;
 };
 
 // Over sequences of P positions, as a layer of rows.
-template <class T> struct transforming : transformer_block<12, 16, 2, 1, T> {
+template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<cpu, T>> {
     static constexpr index_t inputs = 12;
     static constexpr index_t outputs = 12;
     static constexpr index_t P = 5;
     auto forward(context<>& ctx, matrix_view<T const, 12> const& x) const {
-        return transformer_block<12, 16, 2, 1, T>::forward(ctx, x, P);
+        return transformer_block<12, 16, 2, 1, space<cpu, T>>::forward(ctx, x, P);
     }
 };
 
 // A position's N samples (N D) and what its hidden state gives (D), as one row of a layer.
 template <class T> struct mixing {
-    using scalar = T;
+    using space_type = space<cpu, T>;
     static constexpr index_t D = 6;
     static constexpr index_t N = 3;
     static constexpr index_t inputs = (N + 1) * D;
     static constexpr index_t outputs = N * D;
-    energy_block<D, T> block;
+    energy_block<D, space<cpu, T>> block;
     struct saved {
-        typename energy_block<D, T>::saved inner;
+        typename energy_block<D, space<cpu, T>>::saved inner;
         matrix_view<T, outputs> y;
     };
     saved forward(context<>& ctx, matrix_view<T const, inputs> const& rows_of_both) const {

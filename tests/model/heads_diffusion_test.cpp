@@ -22,8 +22,9 @@ template <class Variant> struct diffusion_variant {
 using diffusion_variants = boost::mpl::transform<variants_on_executors, diffusion_variant<boost::mpl::_1>>::type;
 
 constexpr configuration<diffusion> small_diffusion = with_head(uneven, diffusion{2});
-template <class T> using checked_diffusion = diffusion_head<small_diffusion, T>;
-template <class On> using diffusion_on = diffusion_head<small_diffusion, typename On::scalar, typename On::backend>;
+template <class T> using checked_diffusion = diffusion_head<small_diffusion, space<cpu, T>>;
+template <class On>
+using diffusion_on = diffusion_head<small_diffusion, space<typename On::backend, typename On::scalar>>;
 
 // The process as it is published: from a list of betas, by products, at the steps kept of 1000.
 struct published {
@@ -89,7 +90,7 @@ complex divergence(published const& p, std::size_t t, complex target, complex x,
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_oracle, variant, diffusion_variants) {
     if (!fixtures_present()) return;
     using backend = typename variant::backend;
-    using head = diffusion_head<variant::value, float, backend>;
+    using head = diffusion_head<variant::value, space<backend>>;
     constexpr index_t D = head::D, L = head::L;
     fixture const f(variant::name(), "head_diffusion");
     context<backend> ctx(1, 2);
@@ -97,7 +98,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_oracle, variant
     arena<backend> gradients("gradients");
     head model;
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const hidden = f.floats("in/hidden");
     index_t const R = f.shape("in/hidden")[0];

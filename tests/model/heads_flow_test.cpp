@@ -20,15 +20,15 @@ template <class Variant> struct flow_variant {
 using flow_variants = boost::mpl::transform<variants_on_executors, flow_variant<boost::mpl::_1>>::type;
 
 constexpr configuration<flow> small_flow = with_head(uneven, flow{2});
-template <class T> using checked_flow = flow_head<small_flow, T>;
-template <class On> using flow_on = flow_head<small_flow, typename On::scalar, typename On::backend>;
+template <class T> using checked_flow = flow_head<small_flow, space<cpu, T>>;
+template <class On> using flow_on = flow_head<small_flow, space<typename On::backend, typename On::scalar>>;
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_flow_head_agrees_with_the_oracle, variant, flow_variants) {
     if (!fixtures_present()) return;
     using backend = typename variant::backend;
-    using head = flow_head<variant::value, float, backend>;
+    using head = flow_head<variant::value, space<backend>>;
     constexpr index_t D = head::D, L = head::L;
     fixture const f(variant::name(), "head_flow");
     context<backend> ctx(1, 2);
@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_flow_head_agrees_with_the_oracle, variant, flo
     arena<backend> gradients("gradients");
     head model;
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
 
     auto const hidden = f.floats("in/hidden");
     auto const start = f.floats("in/start");
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, executors) {
     context<backend> ctx(5, 2);
     initialise(ctx, model);
     int uniform_ones = 0, normal_ones = 0, zero_ones = 0;
-    for (auto const& p : parameters_of<backend>(model)) {
+    for (auto const& p : parameters_of(model)) {
         auto const has = [&](char const* part) { return p.name.find(part) != std::string::npos; };
         auto const is = [&](T want) { return std::count(p.value.begin(), p.value.end(), want) == p.value.size(); };
         std::vector<double> const x(p.value.begin(), p.value.end());

@@ -9,8 +9,8 @@ using namespace calm::test;
 namespace {
 
 constexpr configuration<margin> small_margin = with_head(uneven, margin{});
-template <class T> using checked_margin = margin_head<small_margin, T>;
-template <class On> using margin_on = margin_head<small_margin, typename On::scalar, typename On::backend>;
+template <class T> using checked_margin = margin_head<small_margin, space<cpu, T>>;
+template <class On> using margin_on = margin_head<small_margin, space<typename On::backend, typename On::scalar>>;
 
 }  // namespace
 

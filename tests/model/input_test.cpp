@@ -40,9 +40,9 @@ struct of_both {
 using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
 
 // A language model with drawn parameters, its autoencoder among them.
-template <class T, model_configuration auto C> struct drawn_model : prepared<calm_model<C, T>, T> {
+template <class T, model_configuration auto C> struct drawn_model : prepared<calm_model<C, space<cpu, T>>, T> {
     arena<> frozen{"autoencoder"};
-    drawn_model() : prepared<calm_model<C, T>, T>(calm_model<C, T>(V)) {
+    drawn_model() : prepared<calm_model<C, space<cpu, T>>, T>(calm_model<C, space<cpu, T>>(V)) {
         allocate(this->model.ae_model, frozen, static_cast<arena<>*>(nullptr));
         for (auto const& q : parameters<T>(this->model.ae_model))
             draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.4);

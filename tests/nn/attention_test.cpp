@@ -10,10 +10,10 @@ constexpr double theta = 10000;
 
 // Attention over sequences of P positions as a layer of rows.
 template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class Backend = cpu> struct attending {
-    using scalar = T;
+    using space_type = space<Backend, T>;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    attention<D, Heads, KvHeads, T, Backend> inner;
+    attention<D, Heads, KvHeads, space<Backend, T>> inner;
     using saved = typename decltype(inner)::saved;
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         return inner.forward(ctx, x, P, theta);
@@ -35,7 +35,8 @@ template <class T, class Backend> using wide_on = attending<32, 4, 2, 130, T, Ba
 template <class T, class Backend> using broad_on = attending<72, 2, 1, 33, T, Backend>;  // heads wider than a slice
 
 // The textbook's softmax(q k^T / sqrt(d)) v, with rotation by the definition, in double.
-std::vector<double> textbook(attention<12, 6, 3, double> const& layer, std::vector<double> const& x, index_t P) {
+std::vector<double> textbook(attention<12, 6, 3, space<cpu, double>> const& layer, std::vector<double> const& x,
+                             index_t P) {
     constexpr index_t D = 12, head = 2;
     auto const times = [&](auto const& w, index_t p, index_t j) {
         double total = 0;
@@ -80,7 +81,7 @@ std::vector<double> textbook(attention<12, 6, 3, double> const& layer, std::vect
 
 BOOST_AUTO_TEST_CASE(values_by_the_definition) {
     for (index_t const P : {1, 5, 64, 65, 70}) {
-        prepared<attention<12, 6, 3, double>, double> p;
+        prepared<attention<12, 6, 3, space<cpu, double>>, double> p;
         auto const x = draws<double>(P * 12, 1);
         auto const y = p.model.forward(p.ctx, matrix_view<double const, 12>(x.data(), extents<dyn, 12>(P)), P, theta).y;
         auto const want = textbook(p.model, x, P);
@@ -182,7 +183,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors
     auto const x = draws<T>(B * P * D, 1);
     auto const all =
         copied(p.model.forward(p.ctx, matrix_view<T const, D, backend>(x.data(), extents<dyn, D>(B * P))).y);
-    kv_cache<T, 16, backend> cache(B, P);
+    kv_cache<16, space<backend, T>> cache(B, P);
     double worst = 0;
     for (index_t first = 0, step = 1; first < P; first += step, step = std::min(P - first, step * 3)) {
         std::vector<T> fresh;
@@ -235,8 +236,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, executo
     std::vector<std::vector<T>> results;
     for (auto const order : {ascending, descending, permuted}) {
         p.ctx.order = order;
-        kv_cache<T, 16, backend> cache(3, 80);
-        kv_cache<double, 16> exact(3, 80);
+        kv_cache<16, space<backend, T>> cache(3, 80);
+        kv_cache<16, space<cpu, double>> exact(3, 80);
         auto const go_on = [&](index_t b, index_t length) {
             auto const x = draws<double>(length * D, 10 + static_cast<std::uint64_t>(b));
             std::vector<T> const narrow(x.begin(), x.end());

@@ -7,20 +7,22 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-template <class T> using activation = silu_layer<9, T>;
-template <class T> using rectifier = relu_layer<9, T>;
+template <class T> using activation = silu_layer<9, space<cpu, T>>;
+template <class T> using rectifier = relu_layer<9, space<cpu, T>>;
 template <class T>
-using three = chain<linear<4, 9, with_bias::yes, T>, silu_layer<9, T>, linear<9, 3, with_bias::yes, T>>;
+using three = chain<linear<4, 9, with_bias::yes, space<cpu, T>>, silu_layer<9, space<cpu, T>>,
+                    linear<9, 3, with_bias::yes, space<cpu, T>>>;
 template <class T>
-using block = residual<chain<layer_norm_layer<6, T>, linear<6, 10, with_bias::yes, T>, silu_layer<10, T>,
-                             linear<10, 6, with_bias::no, T>>>;
-template <class T> using stack = chain<linear<4, 6, with_bias::yes, T>, block<T>, block<T>>;
-template <class T> using around_silu = residual<silu_layer<9, T>>;
-template <class T> using single = chain<linear<4, 9, with_bias::yes, T>>;
+using block = residual<chain<layer_norm_layer<6, space<cpu, T>>, linear<6, 10, with_bias::yes, space<cpu, T>>,
+                             silu_layer<10, space<cpu, T>>, linear<10, 6, with_bias::no, space<cpu, T>>>>;
+template <class T> using stack = chain<linear<4, 6, with_bias::yes, space<cpu, T>>, block<T>, block<T>>;
+template <class T> using around_silu = residual<silu_layer<9, space<cpu, T>>>;
+template <class T> using single = chain<linear<4, 9, with_bias::yes, space<cpu, T>>>;
 template <class T, class B>
-using block_on = residual<chain<layer_norm_layer<6, T, B>, linear<6, 10, with_bias::yes, T, B>, silu_layer<10, T, B>,
-                                linear<10, 6, with_bias::no, T, B>>>;
-template <class T, class B> using stack_on = chain<linear<4, 6, with_bias::yes, T, B>, block_on<T, B>, block_on<T, B>>;
+using block_on = residual<chain<layer_norm_layer<6, space<B, T>>, linear<6, 10, with_bias::yes, space<B, T>>,
+                                silu_layer<10, space<B, T>>, linear<10, 6, with_bias::no, space<B, T>>>>;
+template <class T, class B>
+using stack_on = chain<linear<4, 6, with_bias::yes, space<B, T>>, block_on<T, B>, block_on<T, B>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {

@@ -5,8 +5,8 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-template <class T> using dropped = dropout<7, T>;
-template <class T, class B> using dropped_on = dropout<7, T, B>;
+template <class T> using dropped = dropout<7, space<cpu, T>>;
+template <class T, class B> using dropped_on = dropout<7, space<B, T>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(kept_numbers_are_scaled_and_the_rest_is_zero) {
     std::vector<std::vector<double>> all;
     for (int threads : {1, 2, 3}) {
         context<> ctx(5, threads);
-        dropout<7, double> const layer{.rate = rate, .number = 0};
+        dropout<7, space<cpu, double>> const layer{.rate = rate, .number = 0};
         auto const s = layer.forward(ctx, matrix_view<double const, 7>(x.data(), extents<dyn, 7>(R)));
         all.push_back(copied(s.y));
     }

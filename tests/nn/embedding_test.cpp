@@ -12,8 +12,8 @@ template <class Backend = cpu> vector_view<token_id const, dyn, Backend> ids() {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
-    prepared<embedding<3, double>, double> real(embedding<3, double>(11));
-    prepared<embedding<3, complex>, complex> twin(embedding<3, complex>(11));
+    prepared<embedding<3, space<cpu, double>>, double> real(embedding<3, space<cpu, double>>(11));
+    prepared<embedding<3, space<cpu, complex>>, complex> twin(embedding<3, space<cpu, complex>>(11));
     auto const dy = draws<double>(18, 1);
     auto const s = real.model.forward(real.ctx, ids());
     real.model.backward(real.ctx, s, matrix_view<double const, 3>(dy.data(), extents<dyn, 3>(6)));
@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_the_table_and_their_gradients, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    using layer = embedding<3, T, backend>;
+    using layer = embedding<3, space<backend, T>>;
     auto const dy = draws<T>(18, 1);
     std::vector<std::vector<T>> all;
     for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted}) {
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_the_table_and_their_gradients, on, executo
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(unknown_tokens_are_errors, on, executors) {
-    using layer = embedding<3, typename on::scalar, typename on::backend>;
+    using layer = embedding<3, space<typename on::backend, typename on::scalar>>;
     prepared<layer, typename on::scalar, typename on::backend> p(layer(10));
     BOOST_CHECK_EXCEPTION(p.model.forward(p.ctx, ids<typename on::backend>()), error,
                           says(errc::tokenizer, "token id 10", "vocabulary of 10"));

@@ -23,7 +23,7 @@ matrix_view<float const, 3> in_rows(std::vector<float> const& values) {
 
 BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
     context<> ctx(1, 1);
-    kv_cache<float, 3> cache(2, 4);
+    kv_cache<3> cache(2, 4);
     BOOST_TEST(cache.sequences() == 2);
     BOOST_TEST(cache.capacity() == 4);
     BOOST_TEST(cache.all() == (std::vector<index_t>{0, 1}), boost::test_tools::per_element());
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
 
 BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
     context<> ctx(1, 1);
-    kv_cache<float, 3> cache(1, 2);
+    kv_cache<3> cache(1, 2);
     auto const three = positions(3, 1);
     auto const told = [](auto&& call) -> std::string {
         try {
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
 BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
     context<> ctx(1, 1);
     constexpr index_t many = index_t{1} << 40;
-    kv_cache<float, 3> cache(2, many);
+    kv_cache<3> cache(2, many);
     BOOST_TEST(cache.capacity() == many);
     BOOST_TEST(cache.room() <= 64);
     // Two texts that grow past it in turn keep what they had.
@@ -101,12 +101,12 @@ BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
     BOOST_TEST(cache.room() >= 200);
     BOOST_TEST(cache.room() < 400);
     // Never more than the capacity, and no more than memory holds.
-    kv_cache<float, 3> small(1, 65);
+    kv_cache<3> small(1, 65);
     auto const all = positions(65, 1);
     small.append(ctx, 0, rows(in_rows(all), 0, 64), rows(in_rows(all), 0, 64));
     small.append(ctx, 0, rows(in_rows(all), 64, 1), rows(in_rows(all), 64, 1));
     BOOST_TEST(small.room() == 65);
-    BOOST_CHECK_EXCEPTION((kv_cache<float, 3>(index_t{1} << 60, many)), error,
+    BOOST_CHECK_EXCEPTION((kv_cache<3>(index_t{1} << 60, many)), error,
                           [](error const& e) { return e.code() == errc::memory; });
-    BOOST_CHECK_EXCEPTION((kv_cache<float, 3>(1, -1)), error, [](error const& e) { return e.code() == errc::memory; });
+    BOOST_CHECK_EXCEPTION((kv_cache<3>(1, -1)), error, [](error const& e) { return e.code() == errc::memory; });
 }

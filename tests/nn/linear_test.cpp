@@ -6,16 +6,16 @@ using namespace calm::test;
 
 namespace {
 
-template <class T> using biased = linear<5, 7, with_bias::yes, T>;
-template <class T> using plain = linear<9, 3, with_bias::no, T>;
-template <class T> using wide = linear<33, 130, with_bias::yes, T>;
+template <class T> using biased = linear<5, 7, with_bias::yes, space<cpu, T>>;
+template <class T> using plain = linear<9, 3, with_bias::no, space<cpu, T>>;
+template <class T> using wide = linear<33, 130, with_bias::yes, space<cpu, T>>;
 
 // Outputs 2 to 5 of seven: y = W[2:5] x + b[2:5], through apply_part and backward_part.
 template <class T> struct part {
-    using scalar = T;
+    using space_type = space<cpu, T>;
     static constexpr index_t inputs = 5;
     static constexpr index_t outputs = 3;
-    linear<5, 7, with_bias::yes, T> whole;
+    linear<5, 7, with_bias::yes, space<cpu, T>> whole;
     struct saved {
         matrix_view<T const, 5> x;
         matrix_view<T, 3> y;
@@ -31,9 +31,9 @@ template <class T> struct part {
     template <class Visitor> void visit(Visitor& visitor) { whole.visit(visitor); }
 };
 
-template <class T, class B> using biased_on = linear<5, 7, with_bias::yes, T, B>;
-template <class T, class B> using plain_on = linear<9, 3, with_bias::no, T, B>;
-template <class T, class B> using wide_on = linear<33, 130, with_bias::yes, T, B>;
+template <class T, class B> using biased_on = linear<5, 7, with_bias::yes, space<B, T>>;
+template <class T, class B> using plain_on = linear<9, 3, with_bias::no, space<B, T>>;
+template <class T, class B> using wide_on = linear<33, 130, with_bias::yes, space<B, T>>;
 
 }  // namespace
 

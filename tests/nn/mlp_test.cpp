@@ -5,10 +5,10 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-template <class T> using small = swiglu<5, 11, T>;
-template <class T> using wide = swiglu<40, 96, T>;
-template <class T, class B> using small_on = swiglu<5, 11, T, B>;
-template <class T, class B> using wide_on = swiglu<40, 96, T, B>;
+template <class T> using small = swiglu<5, 11, space<cpu, T>>;
+template <class T> using wide = swiglu<40, 96, space<cpu, T>>;
+template <class T, class B> using small_on = swiglu<5, 11, space<B, T>>;
+template <class T, class B> using wide_on = swiglu<40, 96, space<B, T>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {

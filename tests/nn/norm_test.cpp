@@ -5,16 +5,16 @@ using namespace calm;
 using namespace calm::test;
 
 namespace {
-template <class T> using rms = rms_norm_layer<19, T>;
-template <class T> using layered = layer_norm_layer<19, T>;
-template <class T> using bare = bare_layer_norm<19, T>;
-template <class T> using wide_rms = rms_norm_layer<130, T>;
-template <class T> using wide_layered = layer_norm_layer<130, T>;
-template <class T, class B> using rms_on = rms_norm_layer<19, T, B>;
-template <class T, class B> using wide_rms_on = rms_norm_layer<130, T, B>;
-template <class T, class B> using layered_on = layer_norm_layer<19, T, B>;
-template <class T, class B> using bare_on = bare_layer_norm<19, T, B>;
-template <class T, class B> using wide_layered_on = layer_norm_layer<130, T, B>;
+template <class T> using rms = rms_norm_layer<19, space<cpu, T>>;
+template <class T> using layered = layer_norm_layer<19, space<cpu, T>>;
+template <class T> using bare = bare_layer_norm<19, space<cpu, T>>;
+template <class T> using wide_rms = rms_norm_layer<130, space<cpu, T>>;
+template <class T> using wide_layered = layer_norm_layer<130, space<cpu, T>>;
+template <class T, class B> using rms_on = rms_norm_layer<19, space<B, T>>;
+template <class T, class B> using wide_rms_on = rms_norm_layer<130, space<B, T>>;
+template <class T, class B> using layered_on = layer_norm_layer<19, space<B, T>>;
+template <class T, class B> using bare_on = bare_layer_norm<19, space<B, T>>;
+template <class T, class B> using wide_layered_on = layer_norm_layer<130, space<B, T>>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_bare_norm_centres_and_scales, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    bare_layer_norm<19, T, backend> norm;
+    bare_layer_norm<19, space<backend, T>> norm;
     BOOST_TEST(parameters<T>(norm).empty());
     typename on::context ctx(1, 2);
     auto const x = draws<T>(3 * 19, 1, 5, 100);

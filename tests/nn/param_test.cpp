@@ -57,10 +57,11 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    chain<linear<9, 20, with_bias::yes, T, backend>, layer_norm_layer<20, T, backend>,
-          linear<20, 7, with_bias::yes, T, backend>>
+    chain<linear<9, 20, with_bias::yes, space<backend, T>>, layer_norm_layer<20, space<backend, T>>,
+          linear<20, 7, with_bias::yes, space<backend, T>>>
         model;
-    chain<linear<9, 20, with_bias::yes, double>, layer_norm_layer<20, double>, linear<20, 7, with_bias::yes, double>>
+    chain<linear<9, 20, with_bias::yes, space<cpu, double>>, layer_norm_layer<20, space<cpu, double>>,
+          linear<20, 7, with_bias::yes, space<cpu, double>>>
         reference;
     arena<backend> values{"values"};
     arena<> reference_values{"values"};
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors
     allocate(reference, reference_values, static_cast<arena<>*>(nullptr));
     initialise(typename on::context(3, 2), model);
     initialise(context<>(3, 1), reference);
-    auto const got = parameters_of<backend>(model);
+    auto const got = parameters_of(model);
     auto const want = parameters_of(reference);
     for (std::size_t k = 0; k < want.size(); ++k)
         for (index_t i = 0; i < want[k].value.size(); ++i)

@@ -10,7 +10,7 @@ using namespace calm::test;
 
 namespace {
 template <class T, class B = cpu>
-using layer_of = residual<chain<layer_norm_layer<6, T, B>, linear<6, 6, with_bias::yes, T, B>>>;
+using layer_of = residual<chain<layer_norm_layer<6, space<B, T>>, linear<6, 6, with_bias::yes, space<B, T>>>>;
 template <class T> using one = stack<layer_of<T>, 1>;
 template <class T> using two = stack<layer_of<T>, 2>;
 template <class T> using three = stack<layer_of<T>, 3>;

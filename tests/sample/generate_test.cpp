@@ -277,7 +277,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
 
 BOOST_AUTO_TEST_CASE(emulated_kernels_write_what_the_cpu_writes) {
     untrained u;
-    calm_model<base, float, emulated> same{97};
+    calm_model<base, space<emulated>> same{97};
     arena<emulated> values{"values"};
     allocate(same, values, static_cast<arena<emulated>*>(nullptr));
     allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));

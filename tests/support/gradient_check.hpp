@@ -3,7 +3,8 @@
 // through the same templates (Squire and Trapp 1998). Comparisons inside a layer go by the real part.
 //
 // A layer under check has `inputs`, `outputs`, forward(ctx, x), backward(ctx, saved, dy, dx) and visit, and is a
-// template of its scalar: template <class T> using checked = linear<3, 5, with_bias::yes, T>; check_layer<checked>(7);
+// template of its scalar: template <class T> using checked = linear<3, 5, with_bias::yes, space<cpu, T>>;
+// check_layer<checked>(7);
 
 #include <span>
 
@@ -142,7 +143,7 @@ auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_orde
 
 // A layer on an executor: the same bits with 1, 2 and 3 threads and in every order of the threads of a block; and, to
 // the bounds of fp32, what the cpu computes in double. The layers given may hold settings.
-// template <class T, class Backend> using checked = linear<3, 5, with_bias::yes, T, Backend>;
+// template <class T, class Backend> using checked = linear<3, 5, with_bias::yes, space<Backend, T>>;
 template <class On, template <class, class> class Layer>
 void check_executor(index_t rows, Layer<typename On::scalar, typename On::backend> const& layer = {},
                     Layer<double, cpu> const& reference = {}) {

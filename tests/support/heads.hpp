@@ -208,7 +208,7 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
     std::vector<float> dhidden(hidden.size());
     model.loss_and_gradient(ctx, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
-    check_gradients(parameters_of<backend>(model), f);
+    check_gradients(parameters_of(model), f);
 }
 
 // Latents of a head's `sample` at places, N of each.

@@ -58,7 +58,7 @@ struct memory {
 };
 
 template <class T, class Backend>
-void load_parameters(std::vector<any_parameter<T, Backend>> const& parameters, fixture const& f) {
+void load_parameters(std::vector<any_parameter<space<Backend, T>>> const& parameters, fixture const& f) {
     for (auto const& p : parameters) {
         auto const values = f.floats<double>("param/" + p.name);
         BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << p.name);
@@ -67,7 +67,7 @@ void load_parameters(std::vector<any_parameter<T, Backend>> const& parameters, f
 }
 
 template <class T, class Backend>
-void check_gradients(std::vector<any_parameter<T, Backend>> const& parameters, fixture const& f) {
+void check_gradients(std::vector<any_parameter<space<Backend, T>>> const& parameters, fixture const& f) {
     for (auto const& p : parameters) {
         std::span const got(p.grad.data(), static_cast<std::size_t>(p.grad.size()));
         BOOST_TEST(close(got, f.floats<double>("grad/" + p.name), kind::gradient), p.name);

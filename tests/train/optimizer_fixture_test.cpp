@@ -54,9 +54,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
     context<backend> ctx(1, 2);
     arena<backend> values("values");
     arena<backend> gradients("gradients");
-    autoencoder<C.autoencoder, float, backend> model(f.size("vocab_size"));
+    autoencoder<C.autoencoder, space<backend>> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
-    load_parameters(parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");
@@ -89,11 +89,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
     context<backend> ctx(1, 2);
     arena<backend> values("values");
     arena<backend> gradients("gradients");
-    calm_model<C, float, backend> model(f.size("vocab_size"));
+    calm_model<C, space<backend>> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
     allocate(model.ae_model, values, static_cast<arena<backend>*>(nullptr));
-    load_parameters(parameters_of<backend>(model), f);
-    load_parameters(frozen_parameters_of<backend>(model), f);
+    load_parameters(parameters_of(model), f);
+    load_parameters(frozen_parameters_of(model), f);
 
     index_t const steps = f.size("steps");
     auto const tokens = f.integers<token_id>("in/tokens");

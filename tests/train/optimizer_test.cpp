@@ -20,14 +20,14 @@ std::size_t allocations = 0;
 // A matrix that decays, longer than a range and than a packet, and two vectors that don't.
 template <class E> struct small_model {
     using T = typename E::scalar;
-    using scalar = T;
     using backend = typename E::backend;
+    using space_type = space<backend, T>;
     template <class Shape> static auto make(role starts, Shape const& shape = Shape()) {
-        return make_param<T, Shape, backend>(starts, shape);
+        return make_param<Shape, space_type>(starts, shape);
     }
-    param<T, extents<dyn, 3>, backend> matrix = make(role::weight, extents<dyn, 3>(7001));
-    param<T, extents<5>, backend> bias = make<extents<5>>(role::bias);
-    param<T, extents<dyn>, backend> empty = make(role::gain, extents<dyn>(0));
+    param<extents<dyn, 3>, space_type> matrix = make(role::weight, extents<dyn, 3>(7001));
+    param<extents<5>, space_type> bias = make<extents<5>>(role::bias);
+    param<extents<dyn>, space_type> empty = make(role::gain, extents<dyn>(0));
     arena<backend> values{"values"};
     arena<backend> gradients{"gradients"};
 

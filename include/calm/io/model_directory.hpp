@@ -43,15 +43,15 @@ template <class Model> auto whole_parameters(Model& model) {
 
 // Reads the weights of a stored autoencoder; the model has memory (calm::allocate) and the vocabulary of the file.
 // Throws errc::config naming every size that differs, and errc::model_file.
-template <autoencoder_configuration C, class T, class Backend>
-void load_autoencoder(stored_model const& from, autoencoder<C, T, Backend>& model) {
+template <autoencoder_configuration C, class Space>
+void load_autoencoder(stored_model const& from, autoencoder<C, Space>& model) {
     detail::require_match(C, model.vocabulary(), from);
     load_weights(*from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
 // The same for a whole CALM, its autoencoder included.
-template <model_configuration auto C, class T, class Backend>
-void load_calm(stored_model const& from, calm_model<C, T, Backend>& model) {
+template <model_configuration auto C, class Space>
+void load_calm(stored_model const& from, calm_model<C, Space>& model) {
     detail::require_match(C, model.vocabulary(), from);
     if (from.autoencoder == nullptr) {
         load_weights(*from.weights, tied_names_of_calm, detail::whole_parameters(model));
@@ -117,7 +117,8 @@ namespace detail {
 
 template <class T, class Configuration>
 void save_model(std::string const& directory, Configuration const& c, index_t vocabulary, model_description description,
-                model_files const& beside, if_exists existing, std::vector<any_parameter<T>> const& parameters) {
+                model_files const& beside, if_exists existing,
+                std::vector<any_parameter<space<cpu, T>>> const& parameters) {
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
@@ -133,16 +134,15 @@ void save_model(std::string const& directory, Configuration const& c, index_t vo
 // Writes a model directory as a whole: config.json, model.safetensors and the files beside them. A directory that
 // exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays, and a reader
 // meets the old one or the new one. Throws errc::config where the description is not the model's, and errc::storage.
-template <autoencoder_configuration C, class T, class Backend>
-void save_autoencoder(std::string const& directory, autoencoder<C, T, Backend>& model,
-                      model_description const& description, model_files const& beside = {},
-                      if_exists existing = if_exists::refuse) {
+template <autoencoder_configuration C, class Space>
+void save_autoencoder(std::string const& directory, autoencoder<C, Space>& model, model_description const& description,
+                      model_files const& beside = {}, if_exists existing = if_exists::refuse) {
     detail::save_model(directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
 // The same for a CALM; its autoencoder goes into the same file, as ae_model.*.
-template <model_configuration auto C, class T, class Backend>
-void save_calm(std::string const& directory, calm_model<C, T, Backend>& model, model_description const& description,
+template <model_configuration auto C, class Space>
+void save_calm(std::string const& directory, calm_model<C, Space>& model, model_description const& description,
                model_files const& beside = {}, if_exists existing = if_exists::refuse) {
     // A published config.json is silent about the autoencoder.
     auto expected = C;

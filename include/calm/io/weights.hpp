@@ -67,7 +67,7 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
 // metadata of the published files; beside the path, flushed, renamed. Throws errc::storage, errc::usage for a name
 // given twice, and errc::non_finite where a value is none, or is too large for the type: nothing is written then.
 template <class T>
-void save_weights(std::string const& path, std::vector<any_parameter<T>> const& parameters,
+void save_weights(std::string const& path, std::vector<any_parameter<space<cpu, T>>> const& parameters,
                   std::optional<stored_type> as = std::nullopt) {
     std::vector<stored_tensor> tensors;
     tensors.reserve(parameters.size());
@@ -85,7 +85,7 @@ void save_weights(std::string const& path, std::vector<any_parameter<T>> const& 
 // that is not a finite number.
 template <class T>
 void load_weights(tensor_table const& file, std::span<tied_name const> ties,
-                  std::vector<any_parameter<T>> const& parameters) {
+                  std::vector<any_parameter<space<cpu, T>>> const& parameters) {
     std::set<std::string, std::less<>> claimed;
     std::vector<std::string> missing;
     for (auto const& p : parameters) {

@@ -18,17 +18,20 @@
 namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x))
-template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct feed_forward_layer {
+template <index_t D, index_t Inner, class Space = space<>> struct feed_forward_layer {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    rms_norm_layer<D, T, Backend> layernorm;  // acts on x
-    swiglu<D, Inner, T, Backend> mlp;         // acts on what the norm gives
+    rms_norm_layer<D, Space> layernorm;  // acts on x
+    swiglu<D, Inner, Space> mlp;         // acts on what the norm gives
 
     struct saved {
-        typename rms_norm_layer<D, T, Backend>::saved norm;  // y: (R, D)
-        typename swiglu<D, Inner, T, Backend>::saved mlp;    // y: (R, D), x added
-        matrix_view<T, D, Backend> y;                        // (R, D)
+        typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D)
+        typename swiglu<D, Inner, Space>::saved mlp;    // y: (R, D), x added
+        matrix_view<T, D, Backend> y;                   // (R, D)
     };
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         auto const n = layernorm.forward(ctx, x);
@@ -67,7 +70,10 @@ struct autoencoder_losses {
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
-template <autoencoder_configuration C, class T = float, class Backend = cpu> struct autoencoder {
+template <autoencoder_configuration C, class Space = space<>> struct autoencoder {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static_assert(check::sizes_are_positive(C), "calm::autoencoder: every size of the configuration must be positive");
     static_assert(
         check::layers_are_even(C),
@@ -81,27 +87,27 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
     // Layers of either half of the encoder, and below of the decoder.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
     static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // see above
-    using layer = feed_forward_layer<D, C.intermediate_size, T, Backend>;  // x + SwiGLU(RMSNorm(x))
-    using encoder_tokens = stack<layer, encoder_half>;                     // layers 0 .. of the encoder
-    using encoder_patches = stack<layer, encoder_half, encoder_half>;      // and those behind them
-    using decoder_patches = stack<layer, decoder_half>;                    // layers 0 .. of the decoder
-    using decoder_tokens = stack<layer, decoder_half, decoder_half>;       // and those behind them
-    using latents = matrix_view<T, L, Backend>;                            // (R, L)
-    using const_latents = matrix_view<T const, L, Backend>;                // (R, L)
-    using token_view = vector_view<token_id const, dyn, Backend>;          // (R K), flat
-    using row_view = vector_view<row_id const, dyn, Backend>;              // rows to gather
+    using layer = feed_forward_layer<D, C.intermediate_size, Space>;   // x + SwiGLU(RMSNorm(x))
+    using encoder_tokens = stack<layer, encoder_half>;                 // layers 0 .. of the encoder
+    using encoder_patches = stack<layer, encoder_half, encoder_half>;  // and those behind them
+    using decoder_patches = stack<layer, decoder_half>;                // layers 0 .. of the decoder
+    using decoder_tokens = stack<layer, decoder_half, decoder_half>;   // and those behind them
+    using latents = matrix_view<T, L, Backend>;                        // (R, L)
+    using const_latents = matrix_view<T const, L, Backend>;            // (R, L)
+    using token_view = vector_view<token_id const, dyn, Backend>;      // (R K), flat
+    using row_view = vector_view<row_id const, dyn, Backend>;          // rows to gather
 
-    embedding<D, T, Backend> embed_tokens;                          // (V, D), tied with the decoder's projection
-    encoder_tokens encoder_token_layers;                            // (R K, D)
-    encoder_patches encoder_patch_layers;                           // (R, D)
-    linear<K * D, D, with_bias::yes, T, Backend> squeeze_layer;     // (R, K D) to (R, D)
-    rms_norm_layer<D, T, Backend> encoder_norm;                     // (R, D)
-    linear<D, 2 * L, with_bias::yes, T, Backend> hidden_to_latent;  // (R, D) to mean and log_std side by side
-    linear<L, D, with_bias::yes, T, Backend> latent_to_hidden;      // (R, L) to (R, D)
-    decoder_patches decoder_patch_layers;                           // (R, D)
-    decoder_tokens decoder_token_layers;                            // (R K, D)
-    linear<D, K * D, with_bias::yes, T, Backend> expand_layer;      // (R, D) to (R, K D)
-    rms_norm_layer<D, T, Backend> decoder_norm;                     // (R K, D)
+    embedding<D, Space> embed_tokens;                          // (V, D), tied with the decoder's projection
+    encoder_tokens encoder_token_layers;                       // (R K, D)
+    encoder_patches encoder_patch_layers;                      // (R, D)
+    linear<K * D, D, with_bias::yes, Space> squeeze_layer;     // (R, K D) to (R, D)
+    rms_norm_layer<D, Space> encoder_norm;                     // (R, D)
+    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;  // (R, D) to mean and log_std side by side
+    linear<L, D, with_bias::yes, Space> latent_to_hidden;      // (R, L) to (R, D)
+    decoder_patches decoder_patch_layers;                      // (R, D)
+    decoder_tokens decoder_token_layers;                       // (R K, D)
+    linear<D, K * D, with_bias::yes, Space> expand_layer;      // (R, D) to (R, K D)
+    rms_norm_layer<D, Space> decoder_norm;                     // (R K, D)
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}
@@ -123,14 +129,14 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        vector_view<row_id, dyn, Backend> places;           // (R K): which of the distinct ids stands there
-        typename embedding<D, T, Backend>::saved embedded;  // y: (U, D)
-        typename encoder_tokens::saved token_layers;        // y: (U, D)
-        typename encoder_patches::saved patch_layers;       // y: (R, D)
-        typename linear<K * D, D, with_bias::yes, T, Backend>::saved squeezed;  // y: (R, D)
-        typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R, D)
-        latents mean;                                                           // (R, L)
-        latents log_std;                                                        // (R, L)
+        vector_view<row_id, dyn, Backend> places;      // (R K): which of the distinct ids stands there
+        typename embedding<D, Space>::saved embedded;  // y: (U, D)
+        typename encoder_tokens::saved token_layers;   // y: (U, D)
+        typename encoder_patches::saved patch_layers;  // y: (R, D)
+        typename linear<K * D, D, with_bias::yes, Space>::saved squeezed;  // y: (R, D)
+        typename rms_norm_layer<D, Space>::saved norm;                     // y: (R, D)
+        latents mean;                                                      // (R, L)
+        latents log_std;                                                   // (R, L)
     };
 
     // tokens (R * K) to the posterior of every patch, normal with diagonal exp(log_std)^2; in ctx.saved. Throws
@@ -157,12 +163,12 @@ template <autoencoder_configuration C, class T = float, class Backend = cpu> str
 
     // What decode_backward needs, the result in y; views of ctx.saved's memory.
     struct decoded {
-        typename linear<L, D, with_bias::yes, T, Backend>::saved hidden;        // y: (R, D)
-        typename decoder_patches::saved patch_layers;                           // y: (R, D)
-        typename linear<D, K * D, with_bias::yes, T, Backend>::saved expanded;  // y: (R, K D)
-        typename decoder_tokens::saved token_layers;                            // y: (R K, D)
-        typename rms_norm_layer<D, T, Backend>::saved norm;                     // y: (R K, D)
-        matrix_view<T, D, Backend> y;                                           // (R K, D): logits are y E^T
+        typename linear<L, D, with_bias::yes, Space>::saved hidden;        // y: (R, D)
+        typename decoder_patches::saved patch_layers;                      // y: (R, D)
+        typename linear<D, K * D, with_bias::yes, Space>::saved expanded;  // y: (R, K D)
+        typename decoder_tokens::saved token_layers;                       // y: (R K, D)
+        typename rms_norm_layer<D, Space>::saved norm;                     // y: (R K, D)
+        matrix_view<T, D, Backend> y;                                      // (R K, D): logits are y E^T
     };
 
     // z (R, L) to the last hidden state of every token.

@@ -18,14 +18,16 @@ namespace calm {
 inline constexpr double rope_theta = 10000.0;  // base of the rotary angles, as published
 
 // a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU.
-template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu>
-struct transformer_block {
+template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>> struct transformer_block {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    using attention_type = attention<D, Heads, KvHeads, T, Backend>;  // rotary, causal
-    using norm_type = rms_norm_layer<D, T, Backend>;                  // of rows of D
-    using mlp_type = swiglu<D, Inner, T, Backend>;                    // with Inner numbers between
+    using attention_type = attention<D, Heads, KvHeads, Space>;  // rotary, causal
+    using norm_type = rms_norm_layer<D, Space>;                  // of rows of D
+    using mlp_type = swiglu<D, Inner, Space>;                    // with Inner numbers between
 
     attention_type self_attn;            // of what input_layernorm gives
     mlp_type mlp;                        // of what post_attention_layernorm gives
@@ -65,7 +67,7 @@ struct transformer_block {
 
     // New positions behind the cached ones of S sequences: x and result (S T, D). Throws as attention::extend does.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, attention_type::kv_width, Backend>& cache,
+                                      kv_cache<attention_type::kv_width, Space>& cache,
                                       std::span<index_t const> sequences) const {
         auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta, sequences);
         evaluate(ctx, a, a + x);
@@ -83,7 +85,10 @@ struct transformer_block {
 };
 
 // Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct backbone {
+template <model_configuration auto C, class Space = space<>> struct backbone {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static_assert(check::sizes_are_positive(C), "calm::backbone: every size of the configuration must be positive");
     static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C),
@@ -96,14 +101,14 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     static constexpr index_t D = C.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);  // blocks
     // One layer of the stack.
-    using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, T, Backend>;
+    using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, Space>;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings
     static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input has latent vectors
     // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
     template <index_t Width>
-    using projection_of = chain<linear<Width, 2 * D, with_bias::yes, T, Backend>, silu_layer<2 * D, T, Backend>,
-                                linear<2 * D, D, with_bias::yes, T, Backend>, layer_norm_layer<D, T, Backend>>;
+    using projection_of = chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space>,
+                                linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
     using projection = projection_of<K * D>;                       // of a patch's K embeddings
     using latent_projection = projection_of<L>;                    // of a patch's latent vector
     using token_view = vector_view<token_id const, dyn, Backend>;  // (R K), flat
@@ -125,7 +130,7 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
 
     // Keys and values of every layer, of B sequences that may differ in length.
     struct cache {
-        std::vector<kv_cache<T, block::attention_type::kv_width, Backend>> layers;  // of each block, in order
+        std::vector<kv_cache<block::attention_type::kv_width, Space>> layers;  // of each block, in order
 
         [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
         // Patches that each sequence has memory for.
@@ -142,22 +147,22 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
         }
     };
 
-    embedding<D, T, Backend> embed_tokens;  // (V, D)
-    projection embed_proj;                  // (R, K D) to (R, D)
-    latent_projection latent_proj;          // added to the tokens' where both are read
-    stack<block, depth> layers;             // in order
-    rms_norm_layer<D, T, Backend> norm;     // of the last block's y
+    embedding<D, Space> embed_tokens;  // (V, D)
+    projection embed_proj;             // (R, K D) to (R, D)
+    latent_projection latent_proj;     // added to the tokens' where both are read
+    stack<block, depth> layers;        // in order
+    rms_norm_layer<D, Space> norm;     // of the last block's y
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
     struct saved {
-        typename embedding<D, T, Backend>::saved embedded;   // y: (R K, D)
-        typename projection::saved projected;                // y: (R, D)
-        typename latent_projection::saved latents;           // y: (R, D)
-        typename stack<block, depth>::saved layers;          // y: (R, D)
-        typename rms_norm_layer<D, T, Backend>::saved norm;  // y: (R, D), the result
-        hidden_view y;                                       // (R, D): position p has seen patches 0 .. p
+        typename embedding<D, Space>::saved embedded;   // y: (R K, D)
+        typename projection::saved projected;           // y: (R, D)
+        typename latent_projection::saved latents;      // y: (R, D)
+        typename stack<block, depth>::saved layers;     // y: (R, D)
+        typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D), the result
+        hidden_view y;                                  // (R, D): position p has seen patches 0 .. p
     };
 
     // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence. Throws errc::usage where tokens are no

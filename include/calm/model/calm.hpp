@@ -13,20 +13,23 @@
 namespace calm {
 
 // CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct calm_model {
+template <model_configuration auto C, class Space = space<>> struct calm_model {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static_assert(generative_head<decltype(C.head)>, "calm: the head of a configuration has to be a generative_head");
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, T, Backend>;  // frozen here, trained on its own before
-    using backbone_type = backbone<C, T, Backend>;                    // patches to hidden states
-    using head = decltype(C.head);                                    // the head's sizes and names
-    using head_type = typename head::template layer<C, T, Backend>;   // hidden states to samples of the next latent
-    using objective = typename head::objective;                       // what a recipe may set of the head's loss
-    using token_view = vector_view<token_id const, dyn, Backend>;     // ids, flat
-    using hidden_view = matrix_view<T, D, Backend>;                   // (R, D)
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;    // frozen here, trained on its own before
+    using backbone_type = backbone<C, Space>;                      // patches to hidden states
+    using head = decltype(C.head);                                 // the head's sizes and names
+    using head_type = typename head::template layer<C, Space>;     // hidden states to samples of the next latent
+    using objective = typename head::objective;                    // what a recipe may set of the head's loss
+    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
+    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone

@@ -1,6 +1,7 @@
 #pragma once
 // A configuration is one constexpr value and a template argument of the models: patch size K, latent size L, widths,
-// depths, head and precision. Vocabulary, batch, length, N, M, beta and rates are run-time values and stay out of it.
+// depths and head. Vocabulary, batch, length, N, M, beta and rates are run-time values and stay out of it; where and
+// how the numbers live is the model's space (tensor/space.hpp).
 
 #include <type_traits>
 #include <utility>
@@ -13,8 +14,6 @@ namespace calm {
 // The default head, CALM's own (heads/energy.hpp).
 struct energy;
 
-// The type of a model's numbers: fp32 is float, fp64 double.
-enum class precision { fp32, fp64 };
 // What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
 enum class input_kind { tokens, latents, both };
 
@@ -34,15 +33,14 @@ struct autoencoder_configuration {
 // Autoencoder, backbone and head, with the names of the published config.json; all sizes positive;
 // docs/configurations.md says what to choose. Another head is another type: configuration<flow>.
 template <class Head = energy> struct configuration {
-    autoencoder_configuration autoencoder;              // patch size K and latent size L stand here
-    index_t hidden_size = 768;                          // D of backbone and head
-    index_t intermediate_size = 2048;                   // inner width of the blocks' SwiGLU
-    index_t num_hidden_layers = 12;                     // blocks of the backbone
-    index_t num_attention_heads = 12;                   // divides hidden_size into even heads
-    index_t num_key_value_heads = 12;                   // divides num_attention_heads
-    Head head = {};                                     // its type is the head, its members are the head's sizes
-    calm::precision precision = calm::precision::fp32;  // decides the default scalar type
-    input_kind input = input_kind::tokens;              // what the backbone reads of a patch
+    autoencoder_configuration autoencoder;  // patch size K and latent size L stand here
+    index_t hidden_size = 768;              // D of backbone and head
+    index_t intermediate_size = 2048;       // inner width of the blocks' SwiGLU
+    index_t num_hidden_layers = 12;         // blocks of the backbone
+    index_t num_attention_heads = 12;       // divides hidden_size into even heads
+    index_t num_key_value_heads = 12;       // divides num_attention_heads
+    Head head = {};                         // its type is the head, its members are the head's sizes
+    input_kind input = input_kind::tokens;  // what the backbone reads of a patch
 
     friend bool operator==(configuration const&, configuration const&) = default;  // constexpr where the head's is
 };
@@ -58,9 +56,8 @@ concept model_configuration = detail::is_configuration<std::remove_cv_t<T>>;
 
 // The same configuration with another head.
 template <class Head, class Former> constexpr configuration<Head> with_head(configuration<Former> const& c, Head head) {
-    return {c.autoencoder,       c.hidden_size,         c.intermediate_size,
-            c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads,
-            std::move(head),     c.precision,           c.input};
+    return {c.autoencoder,         c.hidden_size,         c.intermediate_size, c.num_hidden_layers,
+            c.num_attention_heads, c.num_key_value_heads, std::move(head),     c.input};
 }
 // A configuration whose head is known at run time only, as that of a stored model.
 template <class Head> configuration<any_head> with_any_head(configuration<Head> const& c) {
@@ -105,13 +102,5 @@ template <class Head> constexpr bool head_size_is_even(configuration<Head> const
     return c.hidden_size / c.num_attention_heads % 2 == 0;
 }
 }  // namespace check
-
-namespace detail {
-template <precision> struct scalar_of { using type = float; };
-template <> struct scalar_of<precision::fp64> { using type = double; };
-}  // namespace detail
-
-// float or double, as the configuration's precision says.
-template <model_configuration auto C> using scalar_of = typename detail::scalar_of<C.precision>::type;
 
 }  // namespace calm

@@ -60,7 +60,7 @@ concept head_objective = std::default_initializable<Objective> &&
 //   name                        on command lines, and as model_type in files
 //   architecture                the first of `architectures` in files
 //   objective                   the settings of its loss
-//   layer<C, T, Backend>        its network, see head_network
+//   layer<C, Space>             its network, see head_network
 //   flops(D, L)                 of hidden states of D numbers and latents of L
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&

@@ -11,7 +11,10 @@ namespace calm {
 
 // Causal attention of rows of D with Heads query heads and KvHeads key and value heads, each of which serves Heads /
 // KvHeads query heads: y = softmax(q k^T / sqrt(head_size)) v W_o, rotary by the position in the sequence. No biases.
-template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Backend = cpu> struct attention {
+template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> struct attention {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
     using scalar = T;
@@ -19,10 +22,10 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values
 
-    linear<D, D, with_bias::no, T, Backend> q_proj;         // queries
-    linear<D, kv_width, with_bias::no, T, Backend> k_proj;  // keys
-    linear<D, kv_width, with_bias::no, T, Backend> v_proj;  // values
-    linear<D, D, with_bias::no, T, Backend> o_proj;         // of the heads' results side by side
+    linear<D, D, with_bias::no, Space> q_proj;         // queries
+    linear<D, kv_width, with_bias::no, Space> k_proj;  // keys
+    linear<D, kv_width, with_bias::no, Space> v_proj;  // values
+    linear<D, D, with_bias::no, Space> o_proj;         // of the heads' results side by side
 
     struct saved {
         index_t positions;                               // P: rows are (B, P)
@@ -76,7 +79,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
     // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
     // rows are no whole sequences or the cache is full.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, kv_width, Backend>& cache, double theta,
+                                      kv_cache<kv_width, Space>& cache, double theta,
                                       std::span<index_t const> sequences) const {
         auto const count = static_cast<index_t>(sequences.size());
         require(count > 0 && x.extent(0) % count == 0, errc::usage,
@@ -101,7 +104,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class T = float, class Back
     }
     // The same for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<T, kv_width, Backend>& cache, double theta) const {
+                                      kv_cache<kv_width, Space>& cache, double theta) const {
         return extend(ctx, x, cache, theta, cache.all());
     }
 

@@ -29,7 +29,10 @@ struct relu {
 }  // namespace functions
 
 // y = Function::of(x), an expression, element by element.
-template <class Function, index_t D, class T = float, class Backend = cpu> struct elementwise_layer {
+template <class Function, index_t D, class Space = space<>> struct elementwise_layer {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -50,11 +53,9 @@ template <class Function, index_t D, class T = float, class Backend = cpu> struc
 };
 
 // y = silu(x).
-template <index_t D, class T = float, class Backend = cpu>
-using silu_layer = elementwise_layer<functions::silu, D, T, Backend>;
+template <index_t D, class Space = space<>> using silu_layer = elementwise_layer<functions::silu, D, Space>;
 // y = max(x, 0).
-template <index_t D, class T = float, class Backend = cpu>
-using relu_layer = elementwise_layer<functions::relu, D, T, Backend>;
+template <index_t D, class Space = space<>> using relu_layer = elementwise_layer<functions::relu, D, Space>;
 
 // Layers one after the other, named by their place: "0", "1", ... Each takes rows as wide as the one before gives.
 template <class... Layers> struct chain {
@@ -62,7 +63,8 @@ template <class... Layers> struct chain {
     using tuple = std::tuple<Layers...>;                     // what holds them
     using first = std::tuple_element_t<0, tuple>;            // the layer that takes x
     using last = std::tuple_element_t<depth - 1, tuple>;     // the layer that gives y
-    using scalar = typename first::scalar;
+    using space_type = space_of<first>;
+    using scalar = typename space_type::storage;
     static constexpr index_t inputs = first::inputs;
     static constexpr index_t outputs = last::outputs;
 
@@ -131,7 +133,8 @@ private:
 
 // y = x + inner(x); the parameters are named as the layer's.
 template <class Layer> struct residual {
-    using scalar = typename Layer::scalar;
+    using space_type = space_of<Layer>;
+    using scalar = typename space_type::storage;
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");

@@ -8,7 +8,10 @@
 namespace calm {
 
 // Of rows of D.
-template <index_t D, class T = float, class Backend = cpu> struct dropout {
+template <index_t D, class Space = space<>> struct dropout {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;

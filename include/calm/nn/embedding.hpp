@@ -7,13 +7,16 @@
 namespace calm {
 
 // Row i is the vector of token id i. It starts as normal(0, 0.02) and has no layer's `inputs`: it takes ids.
-template <index_t D, class T = float, class Backend = cpu> struct embedding {
+template <index_t D, class Space = space<>> struct embedding {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
-    param<T, extents<dyn, D>, Backend> weight;  // (V, D)
+    param<extents<dyn, D>, Space> weight;  // (V, D)
 
     // Of V = vocabulary rows, without memory until `allocate` gives it some.
     explicit embedding(index_t vocabulary) :
-        weight(make_param<T, extents<dyn, D>, Backend>(role::weight, extents<dyn, D>(vocabulary))) {}
+        weight(make_param<extents<dyn, D>, Space>(role::weight, extents<dyn, D>(vocabulary))) {}
 
     [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V: ids are 0 .. V - 1
 

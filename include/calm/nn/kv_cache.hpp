@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "calm/tensor/rows.hpp"
+#include "calm/tensor/space.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
 
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
 // follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
-template <class T, index_t Width, class Backend = cpu> struct kv_cache {
+template <index_t Width, class Space = space<>> struct kv_cache {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using shape = extents<dyn, dyn, Width>;                  // (B, room, Width)
     using rows_read = matrix_view<T const, Width, Backend>;  // (count, Width)
     static constexpr index_t least_room = 64;                // room at first, but at most the capacity

@@ -10,16 +10,18 @@ namespace calm {
 enum class with_bias : bool { no, yes };
 
 // A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory.
-template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class T = float, class Backend = cpu>
-struct linear {
+template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>> struct linear {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
     using input = matrix_view<T const, In, Backend>;  // (R, In)
     using output = matrix_view<T, Out, Backend>;      // (R, Out)
 
-    param<T, extents<Out, In>, Backend> weight = make_param<T, extents<Out, In>, Backend>(role::weight);  // (Out, In)
-    param<T, extents<Out>, Backend> bias = make_param<T, extents<Out>, Backend>(role::bias);              // (Out)
+    param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
+    param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
 
     struct saved {
         input x;   // the caller's: it stays until backward

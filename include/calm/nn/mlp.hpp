@@ -7,14 +7,17 @@
 namespace calm {
 
 // Of rows of D, with Inner numbers between.
-template <index_t D, index_t Inner, class T = float, class Backend = cpu> struct swiglu {
+template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    linear<D, Inner, with_bias::no, T, Backend> gate_proj;  // W_gate
-    linear<D, Inner, with_bias::no, T, Backend> up_proj;    // W_up
-    linear<Inner, D, with_bias::no, T, Backend> down_proj;  // W_down
+    linear<D, Inner, with_bias::no, Space> gate_proj;  // W_gate
+    linear<D, Inner, with_bias::no, Space> up_proj;    // W_up
+    linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
 
     struct saved {
         typename decltype(gate_proj)::saved gate;  // y: (R, Inner)

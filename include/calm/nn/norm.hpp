@@ -7,13 +7,16 @@
 namespace calm {
 
 // rms_norm of rows of D with a trained gain.
-template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer {
+template <index_t D, class Space = space<>> struct rms_norm_layer {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     static constexpr double eps = 1e-6;  // under the root
 
-    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);  // the gain w, (D)
+    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
     struct saved {
         matrix_view<T const, D, Backend> x;  // (R, D)
@@ -38,14 +41,17 @@ template <index_t D, class T = float, class Backend = cpu> struct rms_norm_layer
 };
 
 // layer_norm of rows of D with a trained gain and bias.
-template <index_t D, class T = float, class Backend = cpu> struct layer_norm_layer {
+template <index_t D, class Space = space<>> struct layer_norm_layer {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     static constexpr double eps = 1e-6;  // under the root
 
-    param<T, extents<D>, Backend> weight = make_param<T, extents<D>, Backend>(role::gain);  // the gain w, (D)
-    param<T, extents<D>, Backend> bias = make_param<T, extents<D>, Backend>(role::bias);    // b, (D)
+    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
+    param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
 
     struct saved {
         matrix_view<T const, D, Backend> x;  // (R, D)
@@ -74,12 +80,15 @@ template <index_t D, class T = float, class Backend = cpu> struct layer_norm_lay
 };
 
 // layer_norm without gain and bias, in trees: (x - mean) / sqrt(variance + eps) over a row of D. It has no parameters.
-template <index_t D, class T = float, class Backend = cpu> struct bare_layer_norm {
+template <index_t D, class Space = space<>> struct bare_layer_norm {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     static constexpr double eps = 1e-6;  // under the root
-    using saved = typename layer_norm_layer<D, T, Backend>::saved;
+    using saved = typename layer_norm_layer<D, Space>::saved;
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);

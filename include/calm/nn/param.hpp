@@ -12,6 +12,7 @@
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/rows.hpp"
+#include "calm/tensor/space.hpp"
 
 namespace calm {
 
@@ -25,28 +26,31 @@ enum class role {
 };
 
 // A trained tensor of a layer. It refers to memory that `allocate`, loading or a tensor of the caller's owns.
-template <class T, class Extents, class Backend = cpu> struct param {
-    using value_type = T;
+template <class Extents, class Space = space<>> struct param {
+    using space_type = Space;
+    using value_type = typename Space::storage;
     static constexpr std::size_t rank = Extents::rank;  // how many dimensions
 
-    view<T, Extents, Backend> value{nullptr, Extents()};  // null until it has memory
-    view<T, Extents, Backend> grad{nullptr, Extents()};   // accumulates; null where nothing is trained
-    role starts = role::weight;                           // for `initialise`
-    bool received_gradient = false;                       // since the last update
+    view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until it has memory
+    // Accumulates; null where nothing is trained.
+    view<typename Space::compute, Extents, typename Space::backend> grad{nullptr, Extents()};
+    role starts = role::weight;      // for `initialise`
+    bool received_gradient = false;  // since the last update
 
     // Where backward adds the gradient; asking for it marks it as received.
-    view<T, Extents, Backend> gradient() {
+    auto gradient() {
         received_gradient = true;
         return grad;
     }
-    [[nodiscard]] view<T const, Extents, Backend> read() const { return value; }  // the value, not to be written
+    // The value, not to be written.
+    [[nodiscard]] view<value_type const, Extents, typename Space::backend> read() const { return value; }
     // Whether weight decay acts on it: on matrices, not on biases and norms (AdamW in docs/mathematics.md).
     static constexpr bool decays = rank > 1;
 };
 
 // A parameter of that shape without memory, as members of layers are initialised.
-template <class T, class Extents, class Backend = cpu>
-param<T, Extents, Backend> make_param(role starts, Extents const& shape = Extents()) {
+template <class Extents, class Space = space<>>
+param<Extents, Space> make_param(role starts, Extents const& shape = Extents()) {
     return {{nullptr, shape}, {nullptr, shape}, starts, false};
 }
 
@@ -75,50 +79,57 @@ template <class Layer, class Visitor>
 
 // A parameter whose static shape is forgotten, for code that treats all alike. One visitor collects them, so that a
 // model's visit is compiled for it once, and not for everything that walks the parameters.
-template <class T, class Backend = cpu> struct any_parameter {
-    using scalar = T;
-    std::string name;                              // as `visit` gives it
-    std::vector<index_t> shape;                    // of the parameter
-    view<T, extents<dyn>, Backend> value;          // flat
-    view<T, extents<dyn>, Backend> grad;           // flat; null where the parameter has none
-    role starts;                                   // how `initialise` fills it
-    bool decays;                                   // whether weight decay acts on it
-    bool* received_gradient;                       // the parameter's own mark
-    void* owner;                                   // the parameter itself, for bind
-    void (*bind)(void* owner, T* value, T* grad);  // gives the parameter its memory
+template <class Space = space<>> struct any_parameter {
+    using value_type = typename Space::storage;
+    using gradient_type = typename Space::compute;
+    using backend = typename Space::backend;
+    std::string name;                                                   // as `visit` gives it
+    std::vector<index_t> shape;                                         // of the parameter
+    view<value_type, extents<dyn>, backend> value;                      // flat
+    view<gradient_type, extents<dyn>, backend> grad;                    // flat; null where the parameter has none
+    role starts;                                                        // how `initialise` fills it
+    bool decays;                                                        // whether weight decay acts on it
+    bool* received_gradient;                                            // the parameter's own mark
+    void* owner;                                                        // the parameter itself, for bind
+    void (*bind)(void* owner, value_type* value, gradient_type* grad);  // gives the parameter its memory
 };
 
-namespace detail {
-template <class Model> struct scalar_of_model { using type = float; };
+// Where the numbers of a model live: as its space_type says, float on the cpu where it has none.
+template <class Model> struct space_of_model { using type = space<>; };
 template <class Model>
 requires requires {
-    typename Model::scalar;
+    typename Model::space_type;
 }
-struct scalar_of_model<Model> {
-    using type = typename Model::scalar;
+struct space_of_model<Model> {
+    using type = typename Model::space_type;
 };
+template <class Model> using space_of = typename space_of_model<std::remove_const_t<Model>>::type;
 
-// The visitor that collects them: one type for all models of a scalar, so that layers they share are visited by the
+namespace detail {
+
+// The visitor that collects them: one type for all models of a space, so that layers they share are visited by the
 // same code.
-template <class T, class Backend> struct parameter_list {
-    std::vector<any_parameter<T, Backend>> all;
+template <class Space> struct parameter_list {
+    using T = typename Space::storage;
+    using G = typename Space::compute;
+    std::vector<any_parameter<Space>> all;
 
-    template <class U, class E> [[gnu::cold]] void operator()(std::string const& name, param<U, E, Backend>& p) {
-        static_assert(std::is_same_v<T, U>,
-                      "calm::parameters_of: a model of other numbers than float names them as `scalar`");
+    template <class E, class Other> [[gnu::cold]] void operator()(std::string const& name, param<E, Other>& p) {
+        static_assert(std::is_same_v<Space, Other>,
+                      "calm::parameters_of: a model whose numbers are not float on the cpu names them as `space_type`");
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
-        add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<U, E, Backend>::decays, &p.received_gradient,
-            &p, [](void* owner, T* value, T* grad) {
-                auto& self = *static_cast<param<U, E, Backend>*>(owner);
+        add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, &p.received_gradient, &p,
+            [](void* owner, T* value, G* grad) {
+                auto& self = *static_cast<param<E, Space>*>(owner);
                 self.value = {value, self.value.extents()};
                 self.grad = {grad, self.grad.extents()};
             });
     }
 
 private:
-    [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, T* grad, role starts,
-                               bool decays, bool* received, void* owner, void (*bind)(void*, T*, T*)) {
+    [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, G* grad, role starts,
+                               bool decays, bool* received, void* owner, void (*bind)(void*, T*, G*)) {
         auto const bytes = bytes_of_sizes(sizes, sizeof(T));
         require(bytes.has_value(), errc::memory, "expected a size of ", name,
                 " that memory can hold, found a larger one; is the vocabulary right?");
@@ -137,18 +148,16 @@ private:
 
 }  // namespace detail
 
-// All parameters of a model, in the order of visit. The scalar type is Model::scalar, or float where it names none.
-template <class Backend = cpu, class Model, class T = typename detail::scalar_of_model<Model>::type>
-std::vector<any_parameter<T, Backend>> parameters_of(Model& model) {
-    detail::parameter_list<T, Backend> list;
+// All parameters of a model, in the order of visit.
+template <class Model> std::vector<any_parameter<space_of<Model>>> parameters_of(Model& model) {
+    detail::parameter_list<space_of<Model>> list;
     model.visit(list);
     return std::move(list.all);
 }
 
 // The same of the autoencoder that a language model holds frozen.
-template <class Backend = cpu, class Model, class T = typename detail::scalar_of_model<Model>::type>
-std::vector<any_parameter<T, Backend>> frozen_parameters_of(Model& model) {
-    detail::parameter_list<T, Backend> list;
+template <class Model> std::vector<any_parameter<space_of<Model>>> frozen_parameters_of(Model& model) {
+    detail::parameter_list<space_of<Model>> list;
     model.visit_autoencoder(list);
     return std::move(list.all);
 }
@@ -156,15 +165,16 @@ std::vector<any_parameter<T, Backend>> frozen_parameters_of(Model& model) {
 // Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
 // The arenas own it. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
-    for (auto const& p : parameters_of<Backend>(model)) {
-        using T = typename std::remove_cvref_t<decltype(p)>::scalar;
-        auto const zeros = [&](arena<Backend>& memory) {
+    static_assert(std::is_same_v<Backend, typename space_of<Model>::backend>,
+                  "calm::allocate: expected memory of the model's backend");
+    for (auto const& p : parameters_of(model)) {
+        auto const zeros = [&]<class T>(arena<Backend>& memory, T*) {
             auto const taken = memory.template take<T>(p.value.extents());
             detail::memory_of<Backend>::clear(taken.data(), static_cast<std::size_t>(taken.size()) * sizeof(T));
             return taken.data();
         };
-        T* const value = zeros(values);
-        p.bind(p.owner, value, gradients != nullptr ? zeros(*gradients) : nullptr);
+        auto* const value = zeros(values, p.value.data());
+        p.bind(p.owner, value, gradients != nullptr ? zeros(*gradients, p.grad.data()) : nullptr);
     }
 }
 
@@ -181,8 +191,8 @@ inline double xavier_bound(std::span<index_t const> shape) {
 // the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
     std::uint64_t first = 0;
-    for (auto const& p : parameters_of<Backend>(model)) {
-        using T = typename std::remove_cvref_t<decltype(p)>::scalar;
+    using T = typename space_of<Model>::storage;
+    for (auto const& p : parameters_of(model)) {
         if (p.starts == role::weight || p.starts == role::xavier) {
             key const draws{ctx.seed, stream::initialise, 0};
             if (p.starts == role::weight) {

@@ -14,7 +14,8 @@ namespace calm {
 // besides the rows is `more`.
 template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
     static_assert(N > 0, "calm::stack: expected at least one layer");
-    using scalar = typename Layer::scalar;
+    using space_type = space_of<Layer>;
+    using scalar = typename space_type::storage;
     static constexpr std::size_t depth = N;  // how many layers
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;

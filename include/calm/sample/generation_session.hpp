@@ -67,7 +67,7 @@ public:
         if (count == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        vector_view<token_id const, dyn, Backend> const tokens(patches.data(), extents<dyn>(count));
+        auto const tokens = view_of<Backend>(patches);
         auto const states = model_.transformer.extend(ctx_, model_.backbone_input(ctx_, tokens), cache_, texts);
         index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i)

@@ -26,10 +26,6 @@ struct patch_place {
 
 namespace detail {
 
-template <class Backend> vector_view<token_id, dyn, Backend> token_view(std::span<token_id> tokens) {
-    return {tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size()))};
-}
-
 // Patches that are sampled together, in rounds of as many draws for each that has not decided yet.
 template <class Model, class Backend> class sampling_rounds {
 public:
@@ -125,7 +121,7 @@ private:
         std::vector<noise_place> own(noise_.begin() + i, noise_.begin() + i + some);
         for (auto& place : own) place.first += begin;
         index_t const first = i * n_ + begin, drawing = some * (end - begin);
-        auto const patches = rows(token_view<Backend>(std::span(drawn_)), first * Model::K, drawing * Model::K);
+        auto const patches = rows(view_of<Backend>(std::span(drawn_)), first * Model::K, drawing * Model::K);
         auto const of = rows(states, i, some);
         if (attempt_ == 1) return model_.sample_patches(by, patches, of, end - begin, own, rule_.noise_scale);
         auto const groups = static_cast<std::size_t>(std::min(n_, attempt_));
@@ -157,7 +153,7 @@ private:
             for (index_t i = 0; i < z_of_round.extent(0); ++i, ++at)
                 if (at >= first && at < first + static_cast<std::size_t>(some))
                     copy(ctx_, rows(pool, static_cast<index_t>(at - first), 1), rows(z_of_round, i, 1));
-        model_.ae_model.decode_alike(ctx_, token_view<Backend>(patches), pool, groups);
+        model_.ae_model.decode_alike(ctx_, view_of<Backend>(patches), pool, groups);
     }
 
     context<Backend>& ctx_;
@@ -217,7 +213,7 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
                  sampler const& rule, std::span<noise_place const> places, sampled_together& total) {
     if (rule.most == 1) {
-        vector_view<token_id, dyn, Backend> const out(tokens.data(), extents<dyn>(static_cast<index_t>(tokens.size())));
+        auto const out = view_of<Backend>(tokens);
         model.sample_patches(ctx, out, hidden, samples, places, rule.noise_scale);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;

@@ -43,7 +43,7 @@ void run_evaluate_rows(context<cpu> const& ctx, Tree const& tree, T* y, tree::sp
 }
 
 template <class Tree, class T>
-requires(tree::shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> const& ctx, Tree const& tree,
+requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> const& ctx, Tree const& tree,
                                                                        cotangent<T> const& dy, tree::span shape) {
     ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
         for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, tree, dy);
@@ -52,10 +52,10 @@ requires(tree::shared_operands<Tree> == 0) void run_differentiate_rows(context<c
 
 // What arrives at operands over (D) is added up over the rows of a chunk, then over the chunks.
 template <class Tree, class T>
-requires(tree::shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree,
+requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree,
                                                                       cotangent<T> const& dy, tree::span shape) {
     arena_scope const scope(ctx.scratch);
-    auto const arrived = ctx.scratch.template take<T>(extents<dyn>(tree::shared_operands<Tree> * shape.columns));
+    auto const arrived = ctx.scratch.template take<T>(extents<dyn>(shared_operands<Tree> * shape.columns));
     run_fill(ctx, arrived.data(), arrived.size(), T{});
     reduce_chunks(ctx, shape.rows, arrived.size(), arrived.data(), [&](index_t begin, index_t end, T* partial) {
         auto const bound = with_gradients(tree, partial, shape.columns, 0);
@@ -74,7 +74,7 @@ template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tre
     auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
     ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
         for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) {
-            if constexpr (tree::is_narrow<Tree>)
+            if constexpr (is_narrow<Tree>)
                 sums[row.row] = static_cast<wide>(value_at(row, tree));
             else
                 sums[row.row] = serial_sum(placed(row, tree), 0, shape.columns);

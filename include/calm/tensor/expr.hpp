@@ -17,16 +17,16 @@ namespace detail {
 template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& tree, tree::span shape) {
     std::array<touched, Tree::leaves> all;
     std::size_t count = 0;
-    tree::for_each_leaf(tree, shape, [&](auto const& leaf) { all[count++] = touched(leaf); });
+    for_each_leaf(tree, shape, [&](auto const& leaf) { all[count++] = touched(leaf); });
     return all;
 }
 
 // Rows and columns of a tree that gives a shape: where it is made of reductions, of what they reduce.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
-    if constexpr (tree::is_narrow<Tree>) span.columns = 0;
-    tree::for_each_node(tree, [&]<class Op, class A>(tree::reduction<Op, A> const& node) {
-        if (tree::is_narrow<Tree> && span.columns == 0) span.columns = node.columns;
+    if constexpr (detail::is_narrow<Tree>) span.columns = 0;
+    detail::for_each_node(tree, [&]<class Op, class A>(detail::reduction<Op, A> const& node) {
+        if (detail::is_narrow<Tree> && span.columns == 0) span.columns = node.columns;
         require(node.columns == span.columns, errc::usage, [&] {
             return sentence("calm: expected reductions of rows as wide as all others in the expression, ", span.columns,
                             ", found one of ", node.columns, ": evaluate it on its own");
@@ -179,7 +179,7 @@ template <class V, tensor_operand A> auto kept(V&& to, A&& a) {
     using X = decltype(e);
     auto const out = column(std::forward<V>(to));
     detail::check_kind<X, typename X::backend, std::remove_const_t<decltype(out)>>();
-    using tree_type = tree::kept<std::remove_cvref_t<decltype(e.tree())>>;
+    using tree_type = detail::kept<std::remove_cvref_t<decltype(e.tree())>>;
     auto shape = detail::equal_extents(out.extents(), e.extents());
     return expression<tree_type, decltype(shape), typename X::backend>({e.tree(), out.data()}, shape);
 }
@@ -215,7 +215,7 @@ namespace detail {
 template <class Context, class Expression, class DY> void differentiate_from(Context& ctx, Expression const& e, DY dy) {
     using tree_type = std::remove_cvref_t<decltype(e.tree())>;
     using T = typename tree_type::scalar;
-    constexpr bool lends = tree::shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
+    constexpr bool lends = detail::shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
     static_assert(tree_type::active, "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
     static_assert(lends,
                   "calm::differentiate: the gradient of a row (D) needs scratch: give it a context that is not const");

@@ -5,7 +5,7 @@
 
 #include "calm/tensor/row_tree.hpp"
 
-namespace calm::tree {
+namespace calm::detail {
 
 // A tree over (D): gradients go to memory from which its own are computed after the last row.
 template <class A> struct open_row {
@@ -287,4 +287,4 @@ template <class Row, class Tree, class DY> CALM_HD void differentiate_row(Row& r
     }
 }
 
-}  // namespace calm::tree
+}  // namespace calm::detail

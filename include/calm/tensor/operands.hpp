@@ -162,9 +162,9 @@ template <class A, class B> auto equal_extents(A const& a, B const& b) {
 
 template <place P, class Tree> constexpr auto at_place(Tree const& t) {
     if constexpr (P == place::each_row)
-        return tree::each_row<Tree>{t};
+        return each_row<Tree>{t};
     else if constexpr (P == place::each_column)
-        return tree::each_column<Tree>{t};
+        return each_column<Tree>{t};
     else
         return t;
 }
@@ -201,8 +201,8 @@ template <class Op, class A> auto make_unary(A&& a) {
 template <class Op, class A> auto make_reduction(A&& a) {
     auto x = as_expression(std::forward<A>(a));
     using X = decltype(x);
-    using tree_type = tree::reduction<Op, std::remove_cvref_t<decltype(x.tree())>>;
-    static_assert(!tree::is_narrow<std::remove_cvref_t<decltype(x.tree())>>,
+    using tree_type = reduction<Op, std::remove_cvref_t<decltype(x.tree())>>;
+    static_assert(!is_narrow<std::remove_cvref_t<decltype(x.tree())>>,
                   "calm: a reduction gives one number a row, which cannot be reduced again");
     auto shape = column_extents(x.extents());
     index_t const columns = span_of(x.extents()).columns;

@@ -8,7 +8,16 @@
 
 #include "calm/tensor/tree.hpp"
 
-namespace calm::tree {
+namespace calm::detail {
+
+using tree::binary;
+using tree::constant;
+using tree::input;
+using tree::leaf;
+using tree::span;
+using tree::unary;
+using tree::variable;
+using tree::written;
 
 // A tree over (D), the same at every row.
 template <class A> struct each_row {
@@ -166,4 +175,4 @@ template <class Row, class Tree, class T> CALM_HD void evaluate_row(Row& row, Tr
     }
 }
 
-}  // namespace calm::tree
+}  // namespace calm::detail

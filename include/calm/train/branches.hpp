@@ -45,9 +45,7 @@ public:
 
 private:
     auto extend(std::span<token_id const> tokens) {
-        extents<dyn> const size(static_cast<index_t>(tokens.size()));
-        vector_view<token_id const, dyn, Backend> const patches(tokens.data(), size);
-        return model_.transformer.extend(ctx_, model_.backbone_input(ctx_, patches), cache_);
+        return model_.transformer.extend(ctx_, model_.backbone_input(ctx_, view_of<Backend>(tokens)), cache_);
     }
 
     context<Backend>& ctx_;

@@ -139,11 +139,11 @@ private:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
-        typename Model::token_view const tokens(tokens_.data(), extents<dyn>(static_cast<index_t>(tokens_.size())));
+        auto const tokens = view_of<Backend>(std::span<token_id const>(tokens_));
         auto const t = model_.shift(ctx_, tokens, P_);
         auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
-        vector_view<row_id const, dyn, Backend> const ids(rows.data(), extents<dyn>(R));
+        auto const ids = view_of<Backend>(std::span<row_id const>(rows));
         gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all), ids);
         auto const labels = ctx_.saved.template take<token_id>(extents<dyn>(R * K));
         std::vector<noise_place> places;

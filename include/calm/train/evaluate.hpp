@@ -129,14 +129,15 @@ inline void add_autoencoder(evaluation& e, autoencoder_evaluation const& a) {
 
 // What of an evaluation an autoencoder has: of all patches, or of settings.positions of them, every subset equally
 // likely, each with the noise that it has among all.
-template <autoencoder_configuration C, class T, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, block_source const& blocks,
-                          special_tokens const& special, evaluation_settings const& settings) {
+template <autoencoder_configuration C, class Space>
+evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
+                          block_source const& blocks, special_tokens const& special,
+                          evaluation_settings const& settings) {
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
     detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
-    autoencoder_scoring<C, T, Backend> scores(ctx, model, special.pad, settings.seed);
+    autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed);
     detail::for_each_block(blocks, settings, C.patch_size, [&](index_t number, std::span<token_id const> block) {
         detail::add_patches(scores, chosen, number, block);
     });
@@ -186,8 +187,8 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
 }
 
 // The same of blocks in memory, one after another.
-template <autoencoder_configuration C, class T, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, autoencoder<C, T, Backend> const& model,
+template <autoencoder_configuration C, class Space>
+evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           std::span<token_id const> blocks, special_tokens const& special,
                           evaluation_settings const& settings) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,

@@ -17,17 +17,18 @@ namespace calm {
 
 // Scores patches that come one after another. The noise of a patch is that of its number, position `number` of
 // stream::posterior, whichever others are scored. Context and model outlive it.
-template <autoencoder_configuration C, class T, class Backend> class autoencoder_scoring {
+template <autoencoder_configuration C, class Space> class autoencoder_scoring {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+
 public:
-    using model_type = autoencoder<C, T, Backend>;  // what is scored
+    using model_type = autoencoder<C, Space>;  // what is scored
     static constexpr index_t K = model_type::K;
     static constexpr index_t L = model_type::L;
 
     // The accuracies leave out tokens `pad`; the seed is that of the noise.
-    autoencoder_scoring(context<Backend>& ctx, autoencoder<C, T, Backend> const& model, token_id pad,
-                        std::uint64_t seed) :
-        ctx_(ctx),
-        model_(model), pad_(pad), noise_{seed, stream::posterior, 0} {}
+    autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed) :
+        ctx_(ctx), model_(model), pad_(pad), noise_{seed, stream::posterior, 0} {}
 
     // The K tokens of a patch.
     void add(index_t number, std::span<token_id const> patch) {
@@ -57,7 +58,7 @@ private:
         if (n == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        vector_view<token_id const, dyn, Backend> const want(tokens_.data(), extents<dyn>(n * K));
+        auto const want = view_of<Backend>(std::span<token_id const>(tokens_));
         auto const posterior = model_.posterior(ctx_, want);
         auto const got = ctx_.scratch.template take<token_id>(want.extents());
         auto const count_right = [&] {
@@ -104,13 +105,13 @@ private:
 
 // Tokens are whole patches, numbered from 0. Throws errc::usage for incomplete patches and errc::data where there is
 // nothing but PAD.
-template <autoencoder_configuration C, class T, class Backend>
-autoencoder_evaluation evaluate_autoencoder(context<Backend>& ctx, autoencoder<C, T, Backend> const& model,
+template <autoencoder_configuration C, class Space>
+autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                                             std::span<token_id const> tokens, token_id pad, std::uint64_t seed) {
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");
-    autoencoder_scoring<C, T, Backend> scores(ctx, model, pad, seed);
+    autoencoder_scoring<C, Space> scores(ctx, model, pad, seed);
     for (std::size_t p = 0; p < tokens.size() / K; ++p) scores.add(static_cast<index_t>(p), tokens.subspan(p * K, K));
     return scores.result();
 }

@@ -33,7 +33,7 @@ concept token_source = std::invocable<Source&, std::span<token_id>>;
 
 namespace detail {
 
-template <class T> std::size_t bytes_of_parameters(std::vector<any_parameter<T>> const& parameters) {
+template <class T> std::size_t bytes_of_parameters(std::vector<any_parameter<space<cpu, T>>> const& parameters) {
     std::size_t bytes = 0;
     for (auto const& p : parameters) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(T);
     return bytes;
@@ -50,7 +50,7 @@ inline bool is_due(index_t every, progress const& now, double done_before) {
 template <class T> class training {
 public:
     // A step takes `tokens` tokens and `flops` FLOPs. What it refers to outlives it.
-    training(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
+    training(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
              training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
              std::function<void(progress&)> const& micro) :
         ctx_(ctx),
@@ -174,14 +174,14 @@ private:
     std::size_t frozen_bytes_;
     std::function<void(progress&)> const& micro_;
     schedule rate_;
-    adamw<T, cpu> optimizer_;
+    adamw<space<cpu, T>> optimizer_;
     training_state state_;
     double used_ = 0;  // seconds, before it went on
 };
 
 // A whole run.
 template <class T>
-void train(context<cpu>& ctx, std::vector<any_parameter<T>> const& parameters, training_recipe const& r,
+void train(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
            training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
            std::function<void(progress&)> const& micro) {
     training<T>(ctx, parameters, r, tell, tokens, flops, frozen_bytes, micro).run();
@@ -232,7 +232,7 @@ inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> toke
 // source is asked for whole patches. Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and
 // step before any weight changes, and what the source and the callbacks throw.
 template <autoencoder_configuration C, class T, token_source Source>
-void train_autoencoder(context<cpu>& ctx, autoencoder<C, T, cpu>& model, Source&& source,
+void train_autoencoder(context<cpu>& ctx, autoencoder<C, space<cpu, T>>& model, Source&& source,
                        autoencoder_recipe const& recipe, training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;

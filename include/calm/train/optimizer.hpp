@@ -38,15 +38,6 @@ struct optimizer_tensor {
 
 namespace detail {
 
-template <class Model> struct backend_of_model { using type = cpu; };
-template <class Model>
-requires requires {
-    typename Model::backend;
-}
-struct backend_of_model<Model> {
-    using type = typename Model::backend;
-};
-
 // A packet of doubles from as many elements.
 template <class T> [[gnu::always_inline]] inline packet<double> widened(T const* p) {
     if constexpr (std::is_same_v<T, double>)
@@ -107,8 +98,10 @@ void run_adamw(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots,
 
 // AdamW: decoupled decay, then the step along the corrected moments, as torch.optim.AdamW does. It keeps the addresses
 // of the model's parameters: the model must stay where it is as long as the optimizer lives. `adamw optimizer(model)`
-// takes the numbers T, float or double, and the backend from the model.
-template <class T = float, class Backend = cpu> class adamw {
+// takes the model's space, float or double.
+template <class Space = space<>> class adamw {
+    using T = typename Space::master;
+    using Backend = typename Space::backend;
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                   "calm::adamw: parameters must be float or double");
 
@@ -116,10 +109,9 @@ public:
     // All parameters need memory for value and gradient; throws errc::usage naming the first that has none, or the
     // setting that cannot be.
     template <class Model>
-    explicit adamw(Model& model, adamw_settings const& settings = {}) :
-        adamw(parameters_of<Backend>(model), settings) {}
+    explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
     // The same of a model's parameters.
-    explicit adamw(std::vector<any_parameter<T, Backend>> const& parameters, adamw_settings const& settings = {}) :
+    explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {}) :
         settings_(settings) {
         check(settings);
         for (auto const& p : parameters) {
@@ -260,9 +252,7 @@ private:
     index_t updates_ = 0;
 };
 
-// `adamw optimizer(model)`: T and Backend are the model's.
-template <class Model>
-adamw(Model&, adamw_settings const& = {})
-    -> adamw<typename detail::scalar_of_model<Model>::type, typename detail::backend_of_model<Model>::type>;
+// `adamw optimizer(model)`: the space is the model's.
+template <class Model> adamw(Model&, adamw_settings const& = {}) -> adamw<space_of<Model>>;
 
 }  // namespace calm

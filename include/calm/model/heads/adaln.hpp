@@ -67,13 +67,16 @@ template <class T> struct sinusoids {
 
 // LN(x) * (1 + scale) + shift, with shift and scale the first two of Parts linear images of a condition, which start at
 // zero. The others are the caller's.
-template <class Norm, index_t Parts, class T = float, class Backend = cpu> struct adaptive_norm {
+template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static constexpr index_t D = Norm::outputs;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D)
     using const_rows = matrix_view<T const, D, Backend>;  // (R N, D) or (C, D), read only
 
-    Norm norm;                                                    // LN
-    linear<D, Parts * D, with_bias::yes, T, Backend> modulation;  // of the condition
+    Norm norm;                                               // LN
+    linear<D, Parts * D, with_bias::yes, Space> modulation;  // of the condition
 
     adaptive_norm() { modulation.weight.starts = role::output; }
 
@@ -127,15 +130,18 @@ template <class Norm, index_t Parts, class T = float, class Backend = cpu> struc
 };
 
 // x + gate * W_2 silu(W_0 (LN(x) * (1 + scale) + shift)).
-template <index_t D, class T = float, class Backend = cpu> struct adaln_block {
+template <index_t D, class Space = space<>> struct adaln_block {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    using norm_type = adaptive_norm<layer_norm_layer<D, T, Backend>, 3, T, Backend>;  // shift, scale, gate
-    using mlp_type = chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
-                           linear<D, D, with_bias::yes, T, Backend>>;  // W_0, SiLU, W_2
-    using rows_view = typename norm_type::rows_view;                   // (R N, D)
-    using const_rows = typename norm_type::const_rows;                 // (R N, D) or (C, D)
+    using norm_type = adaptive_norm<layer_norm_layer<D, Space>, 3, Space>;  // shift, scale, gate
+    using mlp_type = chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space>,
+                           linear<D, D, with_bias::yes, Space>>;  // W_0, SiLU, W_2
+    using rows_view = typename norm_type::rows_view;              // (R N, D)
+    using const_rows = typename norm_type::const_rows;            // (R N, D) or (C, D)
 
     norm_type norm;  // with the gate's map
     mlp_type mlp;    // of the modulated rows
@@ -179,38 +185,39 @@ template <index_t D, class T = float, class Backend = cpu> struct adaln_block {
 };
 
 // Latents of L numbers at steps of a path, and hidden states of D, to Parts times L numbers. It starts at zero.
-template <index_t L, index_t D, index_t Parts, std::size_t Depth, class T = float, class Backend = cpu>
-struct adaln_network {
+template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = space<>> struct adaln_network {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t sinusoid = 2 * detail::frequencies;      // numbers that a step is shown as
     using latents = matrix_view<T const, L, Backend>;                 // (R N, L)
     using hidden_view = matrix_view<T const, D, Backend>;             // (R, D)
     using step_view = vector_view<std::int32_t const, dyn, Backend>;  // (R N)
     using outputs = std::array<matrix_view<T, L, Backend>, static_cast<std::size_t>(Parts)>;  // (R N, L) each
-    using block_type = adaln_block<D, T, Backend>;                                            // one of the blocks
+    using block_type = adaln_block<D, Space>;                                                 // one of the blocks
 
     // The embedding of a step.
     struct time_embed_type {
-        chain<linear<sinusoid, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
-              linear<D, D, with_bias::yes, T, Backend>>
+        chain<linear<sinusoid, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, D, with_bias::yes, Space>>
             mlp;  // of its sinusoids
         template <class Visitor> void visit(Visitor& visitor) { visit_as("mlp", mlp, visitor); }
     };
     // A modulated LayerNorm, then one linear map.
     struct final_layer_type {
-        adaptive_norm<bare_layer_norm<D, T, Backend>, 2, T, Backend> norm;  // shift, scale
-        calm::linear<D, Parts * L, with_bias::yes, T, Backend> linear;      // to the parts, side by side
+        adaptive_norm<bare_layer_norm<D, Space>, 2, Space> norm;   // shift, scale
+        calm::linear<D, Parts * L, with_bias::yes, Space> linear;  // to the parts, side by side
         template <class Visitor> void visit(Visitor& visitor) {
             norm.visit("norm_final", visitor);
             visit_as("linear", linear, visitor);
         }
     };
 
-    time_embed_type time_embed;                           // of a step
-    linear<D, D, with_bias::yes, T, Backend> cond_embed;  // (R, D) to (R, D), of a hidden state
-    linear<L, D, with_bias::yes, T, Backend> input_proj;  // (R N, L) to (R N, D)
-    stack<block_type, Depth> res_blocks;                  // in order
-    final_layer_type final_layer;                         // to (R N, Parts L)
+    time_embed_type time_embed;                      // of a step
+    linear<D, D, with_bias::yes, Space> cond_embed;  // (R, D) to (R, D), of a hidden state
+    linear<L, D, with_bias::yes, Space> input_proj;  // (R N, L) to (R N, D)
+    stack<block_type, Depth> res_blocks;             // in order
+    final_layer_type final_layer;                    // to (R N, Parts L)
 
     // Without memory until `allocate` gives it some.
     adaln_network() {
@@ -227,11 +234,11 @@ struct adaln_network {
     };
     // The same of forward.
     struct saved {
-        typename decltype(time_embed.mlp)::saved time;        // y: (R N, D)
-        typename decltype(cond_embed)::saved hidden;          // y: (R, D)
-        typename silu_layer<D, T, Backend>::saved condition;  // y: (R N, D)
-        applied network;                                      // of the condition
-        outputs y;                                            // (R N, L) each
+        typename decltype(time_embed.mlp)::saved time;   // y: (R N, D)
+        typename decltype(cond_embed)::saved hidden;     // y: (R, D)
+        typename silu_layer<D, Space>::saved condition;  // y: (R N, D)
+        applied network;                                 // of the condition
+        outputs y;                                       // (R N, L) each
     };
 
     // Of x (R N, L), each row at its own step (R N), and hidden states (R, D).
@@ -241,7 +248,7 @@ struct adaln_network {
         auto const c = ctx.saved.template take<T>(time.y.extents());  // (R N, D)
         repeat_rows(ctx, c, h.y);
         evaluate(ctx, c, time.y + c);
-        auto const condition = silu_layer<D, T, Backend>().forward(ctx, c);
+        auto const condition = silu_layer<D, Space>().forward(ctx, c);
         auto const network = apply(ctx, x, condition.y);
         return {time, h, condition, network, network.y};
     }
@@ -259,7 +266,7 @@ struct adaln_network {
         final_layer.norm.backward(ctx, s.network.norm, s.condition.y, dblocks, dblocks, da);
         res_blocks.backward(ctx, s.network.blocks, dblocks, dx, s.condition.y, da);
         input_proj.backward_parameters(ctx, s.network.input, dx);
-        silu_layer<D, T, Backend>().backward(ctx, s.condition, da, da);
+        silu_layer<D, Space>().backward(ctx, s.condition, da, da);
         time_embed.mlp.backward_parameters(ctx, s.time, da);
         auto const dh = ctx.scratch.template take<T>(dhidden.extents());
         sum_repeated_rows(ctx, dh, da);

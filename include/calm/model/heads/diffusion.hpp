@@ -158,7 +158,7 @@ struct diffusion_sampling {
     }
 };
 
-template <model_configuration auto C, class T, class Backend> struct diffusion_head;
+template <model_configuration auto C, class Space> struct diffusion_head;
 
 // The diffusion head: its size, and its names.
 struct diffusion {
@@ -168,7 +168,7 @@ struct diffusion {
     static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
     using objective = paired_objective;                                       // N
     // The network.
-    template <model_configuration auto C, class T, class Backend> using layer = diffusion_head<C, T, Backend>;
+    template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
     // Of the products; of a sample that is drawn alone: others of its position share its modulation.
     [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
@@ -188,7 +188,10 @@ struct diffusion {
 
 // N samples of the next latent of each of R hidden states, each from noise in many steps, and the loss of one step of
 // each. The network starts at zero: it guesses no noise, and a variance between the two.
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct diffusion_head {
+template <model_configuration auto C, class Space = space<>> struct diffusion_head {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
@@ -200,8 +203,8 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
     using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
 
-    adaln_network<L, D, 2, depth, T, Backend> net;  // the noise in a state, and where the log variance lies
-    diffusion_sampling sampling;                    // how `sample` takes noise away
+    adaln_network<L, D, 2, depth, Space> net;  // the noise in a state, and where the log variance lies
+    diffusion_sampling sampling;               // how `sample` takes noise away
 
     // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), number i of a key being its
     // normals i L .. i L + L - 1. What a step adds is that of key_of_step, times `scale`. What it needs of ctx.saved is

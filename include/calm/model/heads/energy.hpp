@@ -23,31 +23,33 @@
 namespace calm {
 
 // x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
-template <index_t D, class T = float, class Backend = cpu> struct energy_block {
+template <index_t D, class Space = space<>> struct energy_block {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    layer_norm_layer<D, T, Backend> in_ln;  // LN of x
-    chain<linear<2 * D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
-          linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
-          linear<D, 2 * D, with_bias::yes, T, Backend>>
-        linears;                                         // W_0, SiLU, W_2, SiLU, W_4
-    linear<D, D, with_bias::yes, T, Backend> down_proj;  // W_down
+    layer_norm_layer<D, Space> in_ln;  // LN of x
+    chain<linear<2 * D, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, D, with_bias::yes, Space>,
+          silu_layer<D, Space>, linear<D, 2 * D, with_bias::yes, Space>>
+        linears;                                    // W_0, SiLU, W_2, SiLU, W_4
+    linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
     // Of forward, for backward; views of ctx.saved's memory.
     struct saved {
-        typename layer_norm_layer<D, T, Backend>::saved norm;           // y: (R N, D)
-        const_rows part;                                                // (R, D), of a position
-        rows_view a1;                                                   // (R N, D) before the first SiLU
-        typename silu_layer<D, T, Backend>::saved s1;                   // y: (R N, D)
-        typename linear<D, D, with_bias::yes, T, Backend>::saved l2;    // y: (R N, D)
-        typename silu_layer<D, T, Backend>::saved s2;                   // y: (R N, D)
-        rows_view gate, up;                                             // (R N, D)
-        typename linear<D, D, with_bias::yes, T, Backend>::saved down;  // y: (R N, D), x added
-        rows_view y;                                                    // (R N, D), the result
+        typename layer_norm_layer<D, Space>::saved norm;           // y: (R N, D)
+        const_rows part;                                           // (R, D), of a position
+        rows_view a1;                                              // (R N, D) before the first SiLU
+        typename silu_layer<D, Space>::saved s1;                   // y: (R N, D)
+        typename linear<D, D, with_bias::yes, Space>::saved l2;    // y: (R N, D)
+        typename silu_layer<D, Space>::saved s2;                   // y: (R N, D)
+        rows_view gate, up;                                        // (R N, D)
+        typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), x added
+        rows_view y;                                               // (R N, D), the result
     };
 
     // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
@@ -149,7 +151,7 @@ struct energy_objective {
     }
 };
 
-template <model_configuration auto C, class T, class Backend> struct energy_head;
+template <model_configuration auto C, class Space> struct energy_head;
 
 // The energy head: its sizes, and its names.
 struct energy {
@@ -160,7 +162,7 @@ struct energy {
     static constexpr std::string_view architecture = "EnergyTransformer";  // in files
     using objective = energy_objective;                                    // N, M and beta
     // The network.
-    template <model_configuration auto C, class T, class Backend> using layer = energy_head<C, T, Backend>;
+    template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;
 
     // Of the products.
     [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
@@ -180,7 +182,10 @@ struct energy {
 
 // N samples of the next latent of each of R hidden states, and their energy score against the posterior: one pass, no
 // iteration. The last linear layer starts at zero, so all samples are equal at first.
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct energy_head {
+template <model_configuration auto C, class Space = space<>> struct energy_head {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
@@ -191,13 +196,12 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
     using noise_view = matrix_view<T const, S, Backend>;                                   // (R N, S)
     using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
-    using norm_type = layer_norm_layer<D, T, Backend>;                                     // of rows of D
+    using norm_type = layer_norm_layer<D, Space>;                                          // of rows of D
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     struct final_layer_type {
         norm_type in_ln;  // LN of x
-        chain<linear<D, D, with_bias::yes, T, Backend>, silu_layer<D, T, Backend>,
-              linear<D, L, with_bias::yes, T, Backend>>
+        chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, L, with_bias::yes, Space>>
             linears;  // D to D, SiLU, D to L
         template <class Visitor> void visit(Visitor& visitor) {
             visit_as("in_ln", in_ln, visitor);
@@ -205,25 +209,25 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
         }
     };
 
-    linear<S, D, with_bias::yes, T, Backend> noise_embd;   // (R N, S) to (R N, D)
-    linear<D, D, with_bias::yes, T, Backend> hidden_embd;  // (R, D) to (R, D)
-    norm_type norm_hidden;                                 // of what hidden_embd gives
-    norm_type norm_noise;                                  // of what noise_embd gives
-    stack<energy_block<D, T, Backend>, depth> mlp_blocks;  // in order
-    final_layer_type final_layer;                          // starts at zero samples
+    linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
+    linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
+    norm_type norm_hidden;                            // of what hidden_embd gives
+    norm_type norm_noise;                             // of what noise_embd gives
+    stack<energy_block<D, Space>, depth> mlp_blocks;  // in order
+    final_layer_type final_layer;                     // starts at zero samples
 
     // Without memory until `allocate` gives it some.
     energy_head() { final_layer.linears.template layer<2>().weight.starts = role::output; }
 
     struct saved {
-        typename decltype(noise_embd)::saved noise;                        // y: (R N, D)
-        typename norm_type::saved noise_norm;                              // y: (R N, D)
-        typename decltype(hidden_embd)::saved hidden;                      // y: (R, D)
-        typename norm_type::saved hidden_norm;                             // y: (R, D)
-        typename stack<energy_block<D, T, Backend>, depth>::saved blocks;  // y: (R N, D)
-        typename norm_type::saved final_norm;                              // y: (R N, D)
-        typename decltype(final_layer.linears)::saved final_linears;       // y: (R N, L)
-        latents y;                                                         // (R N, L)
+        typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
+        typename norm_type::saved noise_norm;                         // y: (R N, D)
+        typename decltype(hidden_embd)::saved hidden;                 // y: (R, D)
+        typename norm_type::saved hidden_norm;                        // y: (R, D)
+        typename stack<energy_block<D, Space>, depth>::saved blocks;  // y: (R N, D)
+        typename norm_type::saved final_norm;                         // y: (R N, D)
+        typename decltype(final_layer.linears)::saved final_linears;  // y: (R N, L)
+        latents y;                                                    // (R N, L)
     };
 
     // Samples of every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).

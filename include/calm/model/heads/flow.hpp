@@ -27,7 +27,7 @@ struct flow_sampling {
     [[nodiscard]] constexpr index_t evaluations() const { return rule == path_rule::midpoint ? 2 * steps : steps; }
 };
 
-template <model_configuration auto C, class T, class Backend> struct flow_head;
+template <model_configuration auto C, class Space> struct flow_head;
 
 // The flow head: its size, and its names.
 struct flow {
@@ -37,7 +37,7 @@ struct flow {
     static constexpr std::string_view architecture = "FlowTransformer";  // in files
     using objective = paired_objective;                                  // N
     // The network.
-    template <model_configuration auto C, class T, class Backend> using layer = flow_head<C, T, Backend>;
+    template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;
 
     // Of the products; of a sample that is drawn alone: others of its position share its modulation.
     [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
@@ -57,7 +57,10 @@ struct flow {
 
 // N samples of the next latent of each of R hidden states, each at the end of a path that begins in noise, and the loss
 // of their velocities. The network starts at zero: a path stays where it begins at first.
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct flow_head {
+template <model_configuration auto C, class Space = space<>> struct flow_head {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
@@ -69,8 +72,8 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
     using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
 
-    adaln_network<L, D, 1, depth, T, Backend> net;  // the velocity at a step
-    flow_sampling sampling;                         // how `sample` follows paths
+    adaln_network<L, D, 1, depth, Space> net;  // the velocity at a step
+    flow_sampling sampling;                    // how `sample` follows paths
 
     // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), times `scale`: number i of a
     // key is its normals i L .. i L + L - 1. What it needs of ctx.saved is given back. Throws as follow does.

@@ -15,7 +15,7 @@
 
 namespace calm {
 
-template <model_configuration auto C, class T, class Backend> struct margin_head;
+template <model_configuration auto C, class Space> struct margin_head;
 
 // The margin head: it has no sizes of its own; and its names.
 struct margin {
@@ -23,7 +23,7 @@ struct margin {
     static constexpr std::string_view architecture = "MarginTransformer";  // in files
     using objective = paired_objective;                                    // N
     // The network.
-    template <model_configuration auto C, class T, class Backend> using layer = margin_head<C, T, Backend>;
+    template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
 
     // Of the products: the samples of a position have one guess.
     [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
@@ -36,7 +36,10 @@ struct margin {
 
 // N samples of the next latent of each of R hidden states, normal around a guess, and a loss that wants targets nearer
 // to the guess than samples.
-template <model_configuration auto C, class T = scalar_of<C>, class Backend = cpu> struct margin_head {
+template <model_configuration auto C, class Space = space<>> struct margin_head {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     using scalar = T;
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
@@ -50,7 +53,7 @@ template <model_configuration auto C, class T = scalar_of<C>, class Backend = cp
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
     using noise_type = paired_noise<T, L, Backend>;          // of R N samples
 
-    chain<linear<D, D, with_bias::yes, T, Backend>, relu_layer<D, T, Backend>, linear<D, L, with_bias::yes, T, Backend>>
+    chain<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space>, linear<D, L, with_bias::yes, Space>>
         linears;  // the guess f
 
     // z (R N, L): N samples of every hidden state (R, D), f + spread * noise at their places (R), times `scale`: number

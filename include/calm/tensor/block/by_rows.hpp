@@ -4,7 +4,7 @@
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/open_tree.hpp"
 
-namespace calm::tree {
+namespace calm::detail {
 
 // The tree with memory for what arrives at its operands over (D), `width` numbers each; `stride` is as in each_row.
 template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, index_t width, index_t stride) {
@@ -27,10 +27,6 @@ void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f)
         }
     });
 }
-
-}  // namespace calm::tree
-
-namespace calm::detail {
 
 // The gradient of a whole tree: a tensor's, or (null) the same number everywhere.
 template <class T> struct cotangent {
@@ -126,7 +122,7 @@ template <class Tree, class Wide> struct sum_rows_kernel {
     index_t columns;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
         row_of_block<Block, T> row{b, s.row, r, columns};
-        if constexpr (tree::is_narrow<Tree>) {
+        if constexpr (is_narrow<Tree>) {
             auto const value = value_at(row, tree);
             row.once([&] { sums[r] = static_cast<Wide>(value); });
         } else {
@@ -144,16 +140,16 @@ void run_evaluate_rows(context<Backend> const& ctx, Tree const& tree, T* y, tree
 }
 
 template <block_executor Backend, class Tree, class T>
-requires(tree::shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
+requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
                                                                        cotangent<T> const& dy, tree::span shape) {
     launch(ctx, shape.rows, differentiate_rows_kernel<Tree, T>{tree, dy, shape.columns});
 }
 
 // What arrives at operands over (D) stands row by row before it is added up.
 template <block_executor Backend, class Tree, class T>
-requires(tree::shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree,
+requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree,
                                                                       cotangent<T> const& dy, tree::span shape) {
-    constexpr index_t shared = tree::shared_operands<Tree>;
+    constexpr index_t shared = shared_operands<Tree>;
     arena_scope const scope(ctx.scratch);
     auto const each = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.size()));
     auto const arrived = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.columns));
