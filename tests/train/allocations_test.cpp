@@ -3,7 +3,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
 
 #include "calm/model/resident.hpp"
 #include "calm/train/loop.hpp"
@@ -17,10 +21,12 @@ std::atomic<std::size_t> allocations = 0;
 
 // The allocators of glibc, counted. Eigen's and OpenMP's memory comes from them too, and that of operator new.
 extern "C" {
-void* __libc_malloc(std::size_t size);                           // NOLINT(bugprone-reserved-identifier)
-void* __libc_calloc(std::size_t count, std::size_t size);        // NOLINT(bugprone-reserved-identifier)
-void* __libc_realloc(void* from, std::size_t size);              // NOLINT(bugprone-reserved-identifier)
-void* __libc_memalign(std::size_t alignment, std::size_t size);  // NOLINT(bugprone-reserved-identifier)
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t count, std::size_t size);
+void* __libc_realloc(void* from, std::size_t size);
+void* __libc_memalign(std::size_t alignment, std::size_t size);
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 void* malloc(std::size_t size) {
     ++allocations;
@@ -41,7 +47,7 @@ void* aligned_alloc(std::size_t alignment, std::size_t size) {
 int posix_memalign(void** at, std::size_t alignment, std::size_t size) {
     ++allocations;
     *at = __libc_memalign(alignment, size);
-    return *at == nullptr ? 12 : 0;
+    return *at == nullptr ? ENOMEM : 0;
 }
 }
 
