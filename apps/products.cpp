@@ -2,7 +2,7 @@
 
 namespace calm::detail {
 
-template void gemm(context<cpu> const&, product<float> const&);
-template void serial_gemm(product<float> const&);
+template void gemm(context<cpu>&, product<float> const&);
+template void serial_gemm(product<float> const&, panel_memory<float> const&);
 
 }  // namespace calm::detail

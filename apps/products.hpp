@@ -5,7 +5,7 @@
 
 namespace calm::detail {
 
-extern template void gemm(context<cpu> const&, product<float> const&);
-extern template void serial_gemm(product<float> const&);
+extern template void gemm(context<cpu>&, product<float> const&);
+extern template void serial_gemm(product<float> const&, panel_memory<float> const&);
 
 }  // namespace calm::detail

@@ -41,7 +41,7 @@ struct operands {
 enum class targets { drawn, given };
 using no_gradient = calm::view<float, calm::extents<dyn, dyn, dyn>>;
 
-void fused(calm::context<> const& ctx, operands& o, sizes const& s, targets t, bool gradient) {
+void fused(calm::context<>& ctx, operands& o, sizes const& s, targets t, bool gradient) {
     no_gradient const dx = gradient ? o.dx.view() : no_gradient();
     if (t == targets::drawn)
         calm::energy_score(ctx, o.score.view(), dx, o.x.view(), o.mean.view(), o.log_std.view(),
@@ -90,7 +90,7 @@ void plain(calm::context<> const& ctx, operands& o, sizes const& s) {
 
 template <class F> void add_form(std::string const& name, int threads, sizes const& s, F const& f) {
     bench::add("L=" + std::to_string(s.L) + "/M=" + std::to_string(s.M) + "/" + name, [=](benchmark::State& state) {
-        calm::context<> const ctx(1, threads);
+        calm::context<> ctx(1, threads);
         operands o(s);
         double const seconds = bench::measure(state, [&] { f(ctx, o); });
         state.counters["ns_distance"] = seconds / s.distances() * 1e9;
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     return bench::run(argc, argv, [](int threads) {
         for (sizes const s : {sizes{1008, 8, 32, 32}, sizes{510, 8, 100, 128}}) {
             auto const add_fused = [&](std::string const& name, targets t, bool gradient) {
-                add_form(name, threads, s, [=](auto const& ctx, operands& o) { fused(ctx, o, s, t, gradient); });
+                add_form(name, threads, s, [=](auto& ctx, operands& o) { fused(ctx, o, s, t, gradient); });
             };
             add_fused("value/given", targets::given, false);
             add_fused("value+gradient/given", targets::given, true);

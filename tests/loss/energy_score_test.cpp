@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_equal_the_whole, E, executors) {
     index_t const R = 7, N = 4, M = 9, L = 18;
     problem<E> whole(R, N, M, L);
     whole.solve(drawn_targets{{5, stream::target, 0}, 100}, 1.3);
-    calm::context<backend> const ctx(1, 1);
+    calm::context<backend> ctx(1, 1);
     for (index_t const cut : {1, 3, 6}) {
         problem<E> p(R, N, M, L);
         for (auto const& [first, count] : {std::pair(index_t{0}, cut), {cut, R - cut}})

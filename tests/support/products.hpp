@@ -7,11 +7,11 @@
 
 namespace calm::detail {
 
-extern template void gemm(context<cpu> const&, product<float> const&);
-extern template void gemm(context<cpu> const&, product<double> const&);
-extern template void gemm(context<cpu> const&, product<std::complex<double>> const&);
-extern template void serial_gemm(product<float> const&);
-extern template void serial_gemm(product<double> const&);
-extern template void serial_gemm(product<std::complex<double>> const&);
+extern template void gemm(context<cpu>&, product<float> const&);
+extern template void gemm(context<cpu>&, product<double> const&);
+extern template void gemm(context<cpu>&, product<std::complex<double>> const&);
+extern template void serial_gemm(product<float> const&, panel_memory<float> const&);
+extern template void serial_gemm(product<double> const&, panel_memory<double> const&);
+extern template void serial_gemm(product<std::complex<double>> const&, panel_memory<std::complex<double>> const&);
 
 }  // namespace calm::detail

@@ -35,6 +35,24 @@ BOOST_AUTO_TEST_CASE(ranges_cover_everything_and_follow_from_the_grain_alone) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_task_may_ask_for_its_thread_which_runs_one_at_a_time) {
+    for (int const threads : {1, 3}) {
+        context<> const ctx(0, threads);
+        BOOST_TEST(ctx.threads_for(2) == std::min(threads, 2));
+        std::vector<std::atomic<int>> at_work(static_cast<std::size_t>(ctx.threads_for(50)));
+        std::atomic<int> together = 0;
+        ctx.parallel(50, [&](index_t, int thread) {
+            auto& mine = at_work.at(static_cast<std::size_t>(thread));
+            if (++mine != 1) ++together;
+            --mine;
+        });
+        ctx.parallel_ranges(50, 7, [&](index_t, index_t, int thread) {
+            if (thread >= threads) ++together;
+        });
+        BOOST_TEST(together == 0);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_parallel_region_inside_another_runs_on_its_thread) {
     context<> const ctx(0, 3);
     std::atomic<int> calls = 0;

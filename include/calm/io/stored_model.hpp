@@ -211,7 +211,7 @@ inline std::string read_description(stored_model& m) {
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = described_sizes(d);
-    std::string const tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
+    std::string tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
     if (d.calm && d.calm->tokenizer &&
         (!is_plain_file_name(tokenizer) || tokenizer == config_file || names_weights(tokenizer)))
         refuse_tokenizer(m, tokenizer);

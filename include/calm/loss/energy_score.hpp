@@ -6,7 +6,6 @@
 #include <cmath>
 #include <complex>
 #include <limits>
-#include <vector>
 
 #include "calm/loss/block/energy_score.hpp"
 #include "calm/tensor/fill.hpp"
@@ -126,18 +125,10 @@ void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index
     for (; l < L; ++l) y[l] = center[l] + eps[l] * spread[l];
 }
 
-// What one thread works in: never smaller than before, so a training step allocates nothing.
-template <class T> T* energy_workspace(index_t count) {
-    thread_local std::vector<packet<T>> space;
-    auto const packets = static_cast<std::size_t>((count + lanes<packet<T>> - 1) / lanes<packet<T>>);
-    if (space.size() < packets) space.resize(packets);
-    return reinterpret_cast<T*>(space.data());
-}
-
 // How the cpu does what loss/block/energy_score.hpp does for executors of blocks: position after position, each in one
 // thread's workspace.
 template <class T, class Targets>
-void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targets const& targets) {
+void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets const& targets) {
     constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
     index_t const N = p.N;
     index_t const M = p.M;
@@ -151,8 +142,11 @@ void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targe
     double const work =
         static_cast<double>(N) * (static_cast<double>(N) + static_cast<double>(M)) * static_cast<double>(width);
     auto const grain = static_cast<index_t>(std::max(1.0, std::floor(65536 / std::max(1.0, work))));
-    ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end) {
-        T* const samples = energy_workspace<T>((2 * rows + 2 + 2 * block) * width + block * rows);
+    arena_scope const scope(ctx.scratch);
+    auto const spaces = ctx.scratch.template take<T>(extents<dyn, dyn>(
+        ctx.threads_for((p.R + grain - 1) / grain), (2 * rows + 2 + 2 * block) * width + block * rows));
+    ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end, int thread) {
+        T* const samples = spaces.data() + thread * spaces.extent(1);
         T* const g = samples + rows * width;
         T* const center = g + rows * width;
         T* const spread = center + width;
@@ -199,9 +193,10 @@ void run_energy_score(context<cpu> const& ctx, energy_problem<T> const& p, Targe
 // higher is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss
 // -mean(score). score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets
 // or given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0.
-// float, double or std::complex<double>. The result does not depend on the number of threads.
+// float, double or std::complex<double>. The result does not depend on the number of threads. What it needs of
+// ctx.scratch is given back.
 template <class Backend, class X, class Targets, class T = typename X::value_type>
-void energy_score(context<Backend> const& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
+void energy_score(context<Backend>& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,
                   std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> mean,
                   std::type_identity_t<view<T const, extents<dyn, dyn>, Backend>> log_std, Targets const& targets,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -50,22 +51,24 @@ inline int threads_of_the_machine() {
 #endif
 }
 
-// Calls f(data, task) for every task. Compiled once, whatever the tasks do, and what they do is compiled once too.
-inline void run_tasks([[maybe_unused]] int threads, index_t tasks, void (*f)(void const* data, index_t task),
-                      void const* data) {
+// Calls f(data, task, thread) for every task. Compiled once, whatever the tasks do, and what they do is compiled once
+// too.
+inline void run_tasks([[maybe_unused]] int threads, index_t tasks,
+                      void (*f)(void const* data, index_t task, int thread), void const* data) {
 #ifdef _OPENMP
     if (int const n = static_cast<int>(std::min<index_t>(threads, tasks)); n > 1 && !omp_in_parallel()) {
 #pragma omp parallel num_threads(n)
         {
             flush_denormals const guard;
+            int const thread = omp_get_thread_num();
 #pragma omp for schedule(dynamic, 1)
-            for (index_t task = 0; task < tasks; ++task) f(data, task);
+            for (index_t task = 0; task < tasks; ++task) f(data, task, thread);
         }
         return;
     }
 #endif
     flush_denormals const guard;
-    for (index_t task = 0; task < tasks; ++task) f(data, task);
+    for (index_t task = 0; task < tasks; ++task) f(data, task, 0);
 }
 
 }  // namespace detail
@@ -97,18 +100,34 @@ public:
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
     void rehearse(bool on) { rehearsing_ = on; }  // begins or ends a rehearsal
 
-    // Calls f(task) for task = 0 .. tasks - 1, each once, in any order, on up to threads() threads. Tasks must not
-    // depend on each other, and must not throw.
+    // Calls f(task) or f(task, thread) for task = 0 .. tasks - 1, each once, in any order, on threads 0 .. threads() -
+    // 1 or fewer. Tasks must not depend on each other, and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (rehearsing_ || tasks <= 0) return;
         detail::run_tasks(
-            threads_, tasks, [](void const* g, index_t task) { (*static_cast<F const*>(g))(task); }, std::addressof(f));
+            threads_, tasks,
+            [](void const* g, index_t task, [[maybe_unused]] int thread) {
+                if constexpr (std::is_invocable_v<F const&, index_t, int>)
+                    (*static_cast<F const*>(g))(task, thread);
+                else
+                    (*static_cast<F const*>(g))(task);
+            },
+            std::addressof(f));
     }
 
-    // The same over ranges [begin, end) of n items, `grain` items a task: the ranges don't depend on the threads.
+    // The same over ranges [begin, end) of n items, `grain` items a task, as f(begin, end) or f(begin, end, thread):
+    // the ranges don't depend on the threads.
     template <class F> void parallel_ranges(index_t n, index_t grain, F const& f) const {
-        parallel((n + grain - 1) / grain, [&](index_t task) { f(task * grain, std::min(n, (task + 1) * grain)); });
+        parallel((n + grain - 1) / grain, [&](index_t task, int thread) {
+            if constexpr (std::is_invocable_v<F const&, index_t, index_t, int>)
+                f(task * grain, std::min(n, (task + 1) * grain), thread);
+            else
+                f(task * grain, std::min(n, (task + 1) * grain));
+        });
     }
+
+    // How many threads so many tasks have at most.
+    [[nodiscard]] index_t threads_for(index_t tasks) const { return std::min<index_t>(threads_, tasks); }
 
 private:
     int threads_;

@@ -133,7 +133,7 @@ inline void check_bias(index_t size, index_t columns) {
 }  // namespace detail
 
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
-// columns<..>(x). Throws errc::usage with the shapes where they don't fit.
+// columns<..>(x). What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);

@@ -59,7 +59,9 @@ public:
 
     void run() {
         rehearse();
-        if (tell_.start) tell_.start(plan());
+        auto const planned = plan();
+        memory_ = planned.total();
+        if (tell_.start) tell_.start(planned);
         resume();
         used_ = state_.seconds;
         throughput speed;
@@ -139,7 +141,7 @@ private:
         now.skipped = state_.skipped;
         now.tokens_per_second = speed.tokens_per_second();
         now.share_of_peak = share_of_peak(flops_, speed.seconds_per_step(), recipe_.machine_peak);
-        now.memory = plan().total();
+        now.memory = memory_;
         now.seconds = used_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - number - 1 : any,
                                               recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
@@ -176,7 +178,8 @@ private:
     schedule rate_;
     adamw<space<cpu, T>> optimizer_;
     training_state state_;
-    double used_ = 0;  // seconds, before it went on
+    std::size_t memory_ = 0;  // bytes of the plan
+    double used_ = 0;         // seconds, before it went on
 };
 
 // A whole run.

@@ -30,7 +30,10 @@ class throughput {
 public:
     // Begins now, by that clock.
     explicit throughput(std::function<double()> seconds = steady_seconds) :
-        seconds_(std::move(seconds)), start_(seconds_()), marks_{{start_, 0}} {}
+        seconds_(std::move(seconds)), start_(seconds_()) {
+        marks_.reserve(window + 2);  // a step allocates nothing
+        marks_.push_back({start_, 0});
+    }
 
     // One step more, of so many tokens.
     void add(index_t tokens) {

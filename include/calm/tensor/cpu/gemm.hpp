@@ -17,17 +17,51 @@
 
 namespace calm::detail {
 
+// Elements of Eigen's panels, into which it packs parts of both factors; 0 for those that fit on the stack.
+struct panel_sizes {
+    index_t left = 0;
+    index_t right = 0;
+};
+
+// Memory for panels of those sizes. Where it does not suffice, Eigen allocates.
+template <class T> struct panel_memory {
+    panel_sizes sizes = {};
+    T* left = nullptr;
+    T* right = nullptr;
+};
+
+inline constexpr index_t panel_on_the_stack = EIGEN_STACK_ALLOCATION_LIMIT;  // bytes
+
+// How Eigen blocks a product of two packed factors, with panels in memory of ours.
+template <class T> class product_blocking : public Eigen::internal::level3_blocking<T, T> {
+public:
+    product_blocking(index_t rows, index_t columns, index_t depth, panel_memory<T> const& memory = {}) {
+        this->m_mc = rows;
+        this->m_nc = columns;
+        this->m_kc = depth;
+        Eigen::internal::computeProductBlockingSizes<T, T, 1>(this->m_kc, this->m_mc, this->m_nc);
+        this->m_blockA = placed(memory.left, memory.sizes.left, this->m_mc * this->m_kc);
+        this->m_blockB = placed(memory.right, memory.sizes.right, this->m_kc * this->m_nc);
+    }
+
+private:
+    static T* placed(T* memory, index_t size, index_t needed) {
+        bool const small = needed * static_cast<index_t>(sizeof(T)) <= panel_on_the_stack;
+        return small || needed > size ? nullptr : memory;
+    }
+};
+
 // C^T += B^T A^T, as Eigen's blocked product sees the same memory: by columns. Called directly: its expressions would
 // compile a matrix-vector product, a coefficient-wise one and an inner product for every combination.
-template <class T, int LeftOrder, int RightOrder> void blocked_product(product<T> const& p) {
-    namespace eigen = Eigen::internal;
-    constexpr int dynamic = Eigen::Dynamic;
-    eigen::gemm_blocking_space<Eigen::ColMajor, T, T, dynamic, dynamic, dynamic> blocking(p.n, p.m, p.k, 1, true);
-    eigen::general_matrix_matrix_product<index_t, T, LeftOrder, false, T, RightOrder, false, Eigen::ColMajor, 1>::run(
-        p.n, p.m, p.k, p.b, p.ldb, p.a, p.lda, p.c, 1, p.ldc, T{1}, blocking);
+template <class T, int LeftOrder, int RightOrder>
+void blocked_product(product<T> const& p, panel_memory<T> const& memory) {
+    product_blocking<T> blocking(p.n, p.m, p.k, memory);
+    Eigen::internal::general_matrix_matrix_product<index_t, T, LeftOrder, false, T, RightOrder, false, Eigen::ColMajor,
+                                                   1>::run(p.n, p.m, p.k, p.b, p.ldb, p.a, p.lda, p.c, 1, p.ldc, T{1},
+                                                           blocking);
 }
 
-template <class T> void serial_gemm(product<T> const& p) {
+template <class T> void serial_gemm(product<T> const& p, panel_memory<T> const& memory = {}) {
     if constexpr (std::is_floating_point_v<T>)
         if (has_few_rows(p)) return product_of_few_rows(p);
     if (p.bias != nullptr)
@@ -38,13 +72,13 @@ template <class T> void serial_gemm(product<T> const& p) {
     constexpr int by_columns = Eigen::ColMajor;
     constexpr int by_rows = Eigen::RowMajor;
     if (p.a_transposed && p.b_transposed)
-        blocked_product<T, by_rows, by_rows>(p);
+        blocked_product<T, by_rows, by_rows>(p, memory);
     else if (p.a_transposed)
-        blocked_product<T, by_columns, by_rows>(p);
+        blocked_product<T, by_columns, by_rows>(p, memory);
     else if (p.b_transposed)
-        blocked_product<T, by_rows, by_columns>(p);
+        blocked_product<T, by_rows, by_columns>(p, memory);
     else
-        blocked_product<T, by_columns, by_columns>(p);
+        blocked_product<T, by_columns, by_columns>(p, memory);
 }
 
 // Slices of the larger of m and n. They follow from the shape alone, so the threads don't change the result.
@@ -68,13 +102,39 @@ template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t
     return p;
 }
 
-template <class T> void gemm(context<cpu> const& ctx, product<T> const& p) {
+// So many elements and more, until they fill whole lines of the cache.
+template <class T> index_t whole_lines(index_t count) {
+    constexpr auto line = static_cast<index_t>(memory_alignment / sizeof(T));
+    return (count + line - 1) / line * line;
+}
+
+// The most that a slice needs. Fewer rows or less depth never need more: a step may have fewer than its
+// rehearsal.
+template <class T> panel_sizes panels_of_slices(product<T> const& p) {
+    constexpr auto element = static_cast<index_t>(sizeof(T));
+    constexpr index_t endless = index_t{1} << 30;
+    index_t const depth = std::min(p.k, product_blocking<T>(1, 1, endless).kc());
+    index_t const left = (p.m >= p.n ? std::max(p.n, slice_width(p.n)) : slice_width(p.n)) * depth;
+    // Eigen keeps the right panel in half of what it takes for the second cache, 1.5 MB.
+    index_t const right = std::min(p.m * depth, 786432 / element);
+    auto const beyond_the_stack = [](index_t size) { return size * element > panel_on_the_stack ? size : 0; };
+    return {beyond_the_stack(left), beyond_the_stack(right)};
+}
+
+template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
     bool const few = has_few_rows(p);
     bool const by_rows = !few && p.m >= p.n;
     index_t const size = by_rows ? p.m : p.n;
     index_t const width = few ? few_rows_slice(p) : slice_width(size);
-    ctx.parallel_ranges(size, width, [&](index_t begin, index_t end) {
-        serial_gemm(by_rows ? slice_rows(p, begin, end) : slice_columns(p, begin, end));
+    auto const panels = few ? panel_sizes() : panels_of_slices(p);
+    arena_scope const scope(ctx.scratch);
+    index_t const threads = ctx.threads_for((size + width - 1) / width);
+    auto const lefts = ctx.scratch.template take<T>(extents<dyn, dyn>(threads, whole_lines<T>(panels.left)));
+    auto const rights = ctx.scratch.template take<T>(extents<dyn, dyn>(threads, whole_lines<T>(panels.right)));
+    ctx.parallel_ranges(size, width, [&](index_t begin, index_t end, int thread) {
+        panel_memory<T> const memory{panels, lefts.data() + thread * lefts.extent(1),
+                                     rights.data() + thread * rights.extent(1)};
+        serial_gemm(by_rows ? slice_rows(p, begin, end) : slice_columns(p, begin, end), memory);
     });
 }
 
