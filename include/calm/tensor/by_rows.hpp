@@ -44,7 +44,7 @@ void run_evaluate_rows(context<cpu> const& ctx, Tree const& tree, T* y, tree::sp
 
 template <class Tree, class T>
 requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> const& ctx, Tree const& tree,
-                                                                       cotangent<T> const& dy, tree::span shape) {
+                                                                 cotangent<T> const& dy, tree::span shape) {
     ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
         for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, tree, dy);
     });
@@ -53,7 +53,7 @@ requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> co
 // What arrives at operands over (D) is added up over the rows of a chunk, then over the chunks.
 template <class Tree, class T>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree,
-                                                                      cotangent<T> const& dy, tree::span shape) {
+                                                                cotangent<T> const& dy, tree::span shape) {
     arena_scope const scope(ctx.scratch);
     auto const arrived = ctx.scratch.template take<T>(extents<dyn>(shared_operands<Tree> * shape.columns));
     run_fill(ctx, arrived.data(), arrived.size(), T{});

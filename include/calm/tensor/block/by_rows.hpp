@@ -141,14 +141,14 @@ void run_evaluate_rows(context<Backend> const& ctx, Tree const& tree, T* y, tree
 
 template <block_executor Backend, class Tree, class T>
 requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
-                                                                       cotangent<T> const& dy, tree::span shape) {
+                                                                 cotangent<T> const& dy, tree::span shape) {
     launch(ctx, shape.rows, differentiate_rows_kernel<Tree, T>{tree, dy, shape.columns});
 }
 
 // What arrives at operands over (D) stands row by row before it is added up.
 template <block_executor Backend, class Tree, class T>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree,
-                                                                      cotangent<T> const& dy, tree::span shape) {
+                                                                cotangent<T> const& dy, tree::span shape) {
     constexpr index_t shared = shared_operands<Tree>;
     arena_scope const scope(ctx.scratch);
     auto const each = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.size()));
