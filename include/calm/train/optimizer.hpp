@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
@@ -14,8 +13,7 @@
 
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/tensor/elementwise.hpp"
-#include "calm/train/block/adamw.hpp"
+#include "calm/train/adamw.hpp"
 
 namespace calm {
 
@@ -35,66 +33,6 @@ struct optimizer_tensor {
     std::size_t element;         // bytes of one: 4 or 8
     std::span<std::byte> bytes;  // of all elements
 };
-
-namespace detail {
-
-// A packet of doubles from as many elements.
-template <class T> [[gnu::always_inline]] inline packet<double> widened(T const* p) {
-    if constexpr (std::is_same_v<T, double>)
-        return load<packet<double>>(p);
-    else {
-        typename vectors_of<T>::half half;
-        std::memcpy(&half, p, sizeof(half));
-        return __builtin_convertvector(half, packet<double>);
-    }
-}
-
-// The sum of squares of g[begin .. end), in double and in a fixed order.
-template <class T> double sum_of_squares(T const* g, index_t begin, index_t end) {
-    using V = packet<double>;
-    constexpr index_t width = lanes<V>;
-    V a{};
-    V b{};
-    index_t i = begin;
-    for (; i + 2 * width <= end; i += 2 * width) {
-        V const x = widened(g + i);
-        V const y = widened(g + i + width);
-        a += x * x;
-        b += y * y;
-    }
-    double rest = 0;
-    for (; i < end; ++i) rest += static_cast<double>(g[i]) * static_cast<double>(g[i]);
-    return sum(a + b) + rest;
-}
-
-// The sum of x[begin .. end) by halves.
-inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end) {
-    if (end - begin <= 1) return end > begin ? x[begin] : 0;
-    std::size_t const middle = begin + (end - begin) / 2;
-    return sum_by_halves(x, begin, middle) + sum_by_halves(x, middle, end);
-}
-
-// How the cpu does what train/block/adamw.hpp does for executors of blocks.
-template <class T>
-double run_sums_of_squares(context<cpu> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
-                           std::vector<adamw_range> const& ranges) {
-    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
-        auto const& part = ranges[static_cast<std::size_t>(r)];
-        sums[1 + r] = sum_of_squares(slots[part.slot].gradient, part.begin, part.end);
-    });
-    return sum_by_halves(sums + 1, 0, ranges.size());
-}
-template <class T, class F>
-void run_adamw(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const& ranges,
-               F const& step_of) {
-    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
-        auto const& part = ranges[static_cast<std::size_t>(r)];
-        adamw_step<T> const step = step_of(slots[part.slot]);
-        for_packets<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
-    });
-}
-
-}  // namespace detail
 
 // AdamW: decoupled decay, then the step along the corrected moments, as torch.optim.AdamW does. It keeps the addresses
 // of the model's parameters: the model must stay where it is as long as the optimizer lives. `adamw optimizer(model)`
@@ -137,7 +75,7 @@ public:
     // The norm of all gradients together, summed in double over ranges that do not depend on the threads. Not finite
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
-        return ctx.rehearsing() ? 0 : std::sqrt(detail::run_sums_of_squares(ctx, sums_.data(), slots_, ranges_));
+        return ctx.rehearsing() ? 0 : std::sqrt(detail::sum_of_squared_gradients(ctx, sums_, slots_, ranges_));
     }
 
     // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
@@ -228,7 +166,7 @@ private:
         auto const count = static_cast<double>(++updates_);
         double const scale = settings_.clip > 0 ? std::min(1.0, settings_.clip / (norm + 1e-6)) : 1.0;
         double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
-        detail::run_adamw(ctx, slots_, ranges_, [&](detail::adamw_slot<T> const& slot) {
+        detail::update_all(ctx, slots_, ranges_, [&](detail::adamw_slot<T> const& slot) {
             return detail::adamw_step<T>{slot.value,
                                          slot.gradient,
                                          slot.first,
