@@ -60,18 +60,18 @@ void centre_gains(std::vector<flat_param<double>> const& params) {
 
 namespace {
 
-template <class T> struct feeding : feed_forward_layer<6, 10, space<cpu, T>> {
-    static constexpr index_t inputs = 6;
-    static constexpr index_t outputs = 6;
-};
+template <class T> using feeding = feed_forward_layer<6, 10, space<cpu, T>>;
 
 // Over sequences of P positions, as a layer of rows.
 template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<cpu, T>> {
-    static constexpr index_t inputs = 12;
-    static constexpr index_t outputs = 12;
+    using block = transformer_block<12, 16, 2, 1, space<cpu, T>>;
     static constexpr index_t P = 5;
     auto forward(context<>& ctx, matrix_view<T const, 12> const& x) const {
-        return transformer_block<12, 16, 2, 1, space<cpu, T>>::forward(ctx, x, P);
+        return block::forward(ctx, x, P, rope_theta);
+    }
+    void backward(context<>& ctx, typename block::saved const& s, matrix_view<T const, 12> const& dy,
+                  matrix_view<T, 12> const& dx) {
+        block::backward(ctx, s, dy, dx, rope_theta);
     }
 };
 

@@ -10,6 +10,7 @@
 #include "calm/model/alike.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/tokens.hpp"
+#include "calm/nn/chain.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
@@ -17,41 +18,10 @@
 
 namespace calm {
 
-// y = x + SwiGLU(RMSNorm(x))
-template <index_t D, index_t Inner, class Space = space<>> struct feed_forward_layer {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
-    rms_norm_layer<D, Space> layernorm;  // acts on x
-    swiglu<D, Inner, Space> mlp;         // acts on what the norm gives
-
-    struct saved {
-        typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D)
-        typename swiglu<D, Inner, Space>::saved mlp;    // y: (R, D), x added
-        matrix_view<T, D, Backend> y;                   // (R, D)
-    };
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        auto const n = layernorm.forward(ctx, x);
-        auto const m = mlp.forward(ctx, n.y);
-        evaluate(ctx, m.y, m.y + x);
-        return {n, m, m.y};
-    }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        arena_scope const scope(ctx.scratch);
-        auto const dn = ctx.scratch.template take<T>(dy.extents());
-        mlp.backward(ctx, s.mlp, dy, dn);
-        layernorm.backward(ctx, s.norm, dn, dx);
-        evaluate(ctx, dx, dx + dy);
-    }
-    template <class Visitor> void visit(Visitor& visitor) {
-        visit_as("mlp", mlp, visitor);
-        visit_as("layernorm", layernorm, visitor);
-    }
-};
+// y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
+template <index_t D, index_t Inner, class Space = space<>>
+struct feed_forward_layer
+    : residual<chain<named<"layernorm", rms_norm_layer<D, Space>, 1>, named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // Run-time settings of the training objective.
 struct autoencoder_objective {

@@ -17,72 +17,14 @@ namespace calm {
 
 inline constexpr double rope_theta = 10000.0;  // base of the rotary angles, as published
 
-// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU.
-template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>> struct transformer_block {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
-    using attention_type = attention<D, Heads, KvHeads, Space>;  // rotary, causal
-    using norm_type = rms_norm_layer<D, Space>;                  // of rows of D
-    using mlp_type = swiglu<D, Inner, Space>;                    // with Inner numbers between
-
-    attention_type self_attn;            // of what input_layernorm gives
-    mlp_type mlp;                        // of what post_attention_layernorm gives
-    norm_type input_layernorm;           // of x
-    norm_type post_attention_layernorm;  // of a
-
-    struct saved {
-        typename norm_type::saved norm1;          // y: (R, D), RMSNorm(x)
-        typename attention_type::saved attended;  // y: (R, D), a
-        typename norm_type::saved norm2;          // y: (R, D), RMSNorm(a)
-        typename mlp_type::saved fed;             // y: (R, D), the result
-        matrix_view<T, D, Backend> y;             // (R, D)
-    };
-
-    // y (R, D) of x (R, D), rows (B, P) with P = positions. Throws errc::usage where rows are no whole sequences.
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions) const {
-        auto const n1 = input_layernorm.forward(ctx, x);
-        auto const a = self_attn.forward(ctx, n1.y, positions, rope_theta);
-        evaluate(ctx, a.y, a.y + x);
-        auto const n2 = post_attention_layernorm.forward(ctx, a.y);
-        auto const m = mlp.forward(ctx, n2.y);
-        evaluate(ctx, m.y, m.y + a.y);
-        return {n1, a, n2, m, m.y};
-    }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        arena_scope const scope(ctx.scratch);
-        auto const dn = ctx.scratch.template take<T>(dy.extents());
-        auto const da = ctx.scratch.template take<T>(dy.extents());
-        mlp.backward(ctx, s.fed, dy, dn);
-        post_attention_layernorm.backward(ctx, s.norm2, dn, da);
-        evaluate(ctx, da, da + dy);
-        self_attn.backward(ctx, s.attended, da, dn, rope_theta);
-        input_layernorm.backward(ctx, s.norm1, dn, dx);
-        evaluate(ctx, dx, dx + da);
-    }
-
-    // New positions behind the cached ones of S sequences: x and result (S T, D). Throws as attention::extend does.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
-                                      kv_cache<attention_type::kv_width, Space>& cache,
-                                      std::span<index_t const> sequences) const {
-        auto const a = self_attn.extend(ctx, input_layernorm.forward(ctx, x).y, cache, rope_theta, sequences);
-        evaluate(ctx, a, a + x);
-        auto const m = mlp.forward(ctx, post_attention_layernorm.forward(ctx, a).y);
-        evaluate(ctx, m.y, m.y + a);
-        return m.y;
-    }
-
-    template <class Visitor> void visit(Visitor& visitor) {
-        visit_as("self_attn", self_attn, visitor);
-        visit_as("mlp", mlp, visitor);
-        visit_as("input_layernorm", input_layernorm, visitor);
-        visit_as("post_attention_layernorm", post_attention_layernorm, visitor);
-    }
-};
+// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU. Besides
+// the rows it takes what attention does. Checkpoints have the norms last.
+template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
+struct transformer_block
+    : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space>, 1>,
+                                     named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
+            named<"", residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space>, 1>,
+                                     named<"mlp", swiglu<D, Inner, Space>>>>>> {};
 
 // Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
 template <model_configuration auto C, class Space = space<>> struct backbone {
@@ -101,6 +43,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     static constexpr index_t D = C.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);  // blocks
     // One layer of the stack.
+    using attention_type = attention<D, C.num_attention_heads, C.num_key_value_heads, Space>;  // of a block
     using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, Space>;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings
@@ -130,7 +73,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
 
     // Keys and values of every layer, of B sequences that may differ in length.
     struct cache {
-        std::vector<kv_cache<block::attention_type::kv_width, Space>> layers;  // of each block, in order
+        std::vector<kv_cache<attention_type::kv_width, Space>> layers;  // of each block, in order
 
         [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
         // Patches that each sequence has memory for.
@@ -169,7 +112,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // whole patches or patches no whole sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
-        s.layers = layers.forward(ctx, project(ctx, read, s), positions);
+        s.layers = layers.forward(ctx, project(ctx, read, s), positions, rope_theta);
         s.norm = norm.forward(ctx, s.layers.y);
         s.y = s.norm.y;
         return s;
@@ -187,7 +130,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         auto const dlayers = ctx.scratch.template take<T>(dy.extents());
         auto const da = ctx.scratch.template take<T>(dy.extents());
         norm.backward(ctx, s.norm, dy, dlayers);
-        layers.backward(ctx, s.layers, dlayers, da);
+        layers.backward(ctx, s.layers, dlayers, da, rope_theta);
         if constexpr (reads_tokens) {
             auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
             embed_proj.backward(ctx, s.projected, da, dembedded);
@@ -210,7 +153,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // in the cache; the S sequences are named once each. In ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
         saved s{};
-        return norm.forward(ctx, layers.extend(ctx, project(ctx, read, s), c.layers, sequences)).y;
+        return norm.forward(ctx, layers.extend(ctx, project(ctx, read, s), c.layers, rope_theta, sequences)).y;
     }
     // The same for every sequence of the cache: tokens (B, T, K).
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {

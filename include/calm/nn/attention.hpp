@@ -18,6 +18,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
     using scalar = T;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr index_t head_size = D / Heads;  // numbers of a head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values

@@ -8,6 +8,7 @@
 //         names its parameters
 // and the sizes `inputs` and `outputs`.
 
+#include <algorithm>
 #include <tuple>
 #include <type_traits>
 
@@ -57,7 +58,51 @@ template <index_t D, class Space = space<>> using silu_layer = elementwise_layer
 // y = max(x, 0).
 template <index_t D, class Space = space<>> using relu_layer = elementwise_layer<functions::relu, D, Space>;
 
-// Layers one after the other, named by their place: "0", "1", ... Each takes rows as wide as the one before gives.
+// The name of a child, as a template argument.
+template <std::size_t N> struct child_name {
+    char text[N]{};  // ends in 0
+    // Of a literal.
+    constexpr child_name(char const (&literal)[N]) {  // NOLINT(google-explicit-constructor): it is one
+        for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
+    }
+    static constexpr bool empty = N == 1;  // whether it is ""
+};
+
+// A layer of a chain under a name of its own, "name."; under "" its parameters have their own names alone. Those of a
+// later turn are visited after all of the earlier ones, where checkpoints name a layer behind one that it precedes.
+template <child_name Name, class Layer, int Turn = 0> struct named : Layer {
+    static constexpr auto name = Name;
+    static constexpr int turn = Turn;
+};
+
+namespace detail {
+template <class Layer> inline constexpr bool is_named = false;
+template <child_name Name, class Layer, int Turn> inline constexpr bool is_named<named<Name, Layer, Turn>> = true;
+
+// How many turns a visit of a layer has.
+template <class Layer> inline constexpr int turns_of = 1;
+template <class Layer>
+requires requires {
+    Layer::turns;
+}
+inline constexpr int turns_of<Layer> = Layer::turns;
+
+// The same of a child of a chain.
+template <class Child> inline constexpr int turns_of_child = 1;
+template <child_name Name, class Layer, int Turn>
+inline constexpr int turns_of_child<named<Name, Layer, Turn>> = Name.empty ? turns_of<Layer> : Turn + 1;
+
+// One turn of the visit of a layer.
+template <int Turn, class Layer, class Visitor> void visit_turn_of(Layer& layer, Visitor& visitor) {
+    if constexpr (requires { Layer::turns; })
+        layer.template visit_turn<Turn>(visitor);
+    else if constexpr (Turn == 0)
+        layer.visit(visitor);
+}
+}  // namespace detail
+
+// Layers one after the other, named by their place, "0", "1", ..., or as `named` says. Each takes rows as wide as the
+// one before gives. What forward, backward and extend are given besides goes to the layers that take it.
 template <class... Layers> struct chain {
     static constexpr std::size_t depth = sizeof...(Layers);  // how many layers
     using tuple = std::tuple<Layers...>;                     // what holds them
@@ -78,16 +123,22 @@ template <class... Layers> struct chain {
     template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
     template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
 
-    template <class Context, class X> saved forward(Context& ctx, X const& x) const {
+    // y (R, outputs) of x (R, inputs).
+    template <class Context, class X, class... More>
+    saved forward(Context& ctx, X const& x, More const&... more) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
-        auto const all = forward_from<0>(ctx, x);
-        return {all, std::get<depth - 1>(all).y};
+        saved s{};
+        forward_from<0>(ctx, s, x, more...);
+        s.y = std::get<depth - 1>(s.all).y;
+        return s;
     }
 
-    template <class Context, class DY, class DX>
-    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
+    // Overwrites dx (R, inputs) with the gradient that dy (R, outputs) gives x; the parameters' accumulate. Consumes
+    // what was saved.
+    template <class Context, class DY, class DX, class... More>
+    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         arena_scope const scope(ctx.scratch);
-        backward_from<depth - 1>(ctx, s, dy, dx);
+        backward_from<depth - 1>(ctx, s, dy, dx, more...);
     }
     // The same where nobody wants dx.
     template <class Context, class DY> void backward_parameters(Context& ctx, saved const& s, DY const& dy) {
@@ -95,9 +146,23 @@ template <class... Layers> struct chain {
         backward_from<depth - 1>(ctx, s, dy, unwanted{});
     }
 
+    // The same as forward for rows that follow those in the cache: layers with `extend` extend, the others go forward.
+    template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
+        return extend_from<0>(ctx, x, more...);
+    }
+
+    // How many turns a visit has.
+    static constexpr int turns = std::max({detail::turns_of_child<Layers>...});
     template <class Visitor> void visit(Visitor& visitor) {
+        [&]<int... Turn>(std::integer_sequence<int, Turn...>) {
+            (visit_turn<Turn>(visitor), ...);
+        }
+        (std::make_integer_sequence<int, turns>{});
+    }
+    // One of them.
+    template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (visit_as(std::to_string(I), std::get<I>(layers), visitor), ...);
+            (visit_child<Turn, I>(visitor), ...);
         }
         (std::make_index_sequence<depth>{});
     }
@@ -108,26 +173,61 @@ private:
         static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
                       "calm::chain: the outputs of a layer must equal the inputs of the next");
     }
-    template <std::size_t I, class Context, class X> auto forward_from(Context& ctx, X const& x) const {
-        auto const s = std::get<I>(layers).forward(ctx, x);
-        if constexpr (I + 1 < depth)
-            return std::tuple_cat(std::tuple(s), forward_from<I + 1>(ctx, s.y));
-        else
-            return std::tuple(s);
+    template <int Turn, std::size_t I, class Visitor> void visit_child(Visitor& visitor) {
+        auto& child = std::get<I>(layers);
+        using child_type = std::tuple_element_t<I, tuple>;
+        if constexpr (!detail::is_named<child_type>) {
+            if constexpr (Turn == 0) visit_as(std::to_string(I), child, visitor);
+        } else if constexpr (child_type::name.empty)
+            detail::visit_turn_of<Turn>(child, visitor);
+        else if constexpr (Turn == child_type::turn)
+            visit_as(child_type::name.text, child, visitor);
     }
-    template <std::size_t I, class Context, class DY, class DX>
-    void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
-        if constexpr (I == 0) {
-            if constexpr (std::is_same_v<DX, unwanted>)
-                std::get<0>(layers).backward_parameters(ctx, std::get<0>(s.all), dy);
+    template <std::size_t I, class Context, class X, class... More>
+    void forward_from(Context& ctx, saved& s, X const& x, More const&... more) const {
+        auto const& layer = std::get<I>(layers);
+        if constexpr (requires { layer.forward(ctx, x, more...); })
+            std::get<I>(s.all) = layer.forward(ctx, x, more...);
+        else
+            std::get<I>(s.all) = layer.forward(ctx, x);
+        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, std::get<I>(s.all).y, more...);
+    }
+    template <std::size_t I, class Context, class X, class... More>
+    auto extend_from(Context& ctx, X const& x, More&... more) const {
+        auto const& layer = std::get<I>(layers);
+        auto const y = [&] {
+            if constexpr (requires { layer.extend(ctx, x, more...); })
+                return layer.extend(ctx, x, more...);
             else
-                std::get<0>(layers).backward(ctx, std::get<0>(s.all), dy, dx);
-        } else {
+                return layer.forward(ctx, x).y;
+        }();
+        if constexpr (I + 1 < depth)
+            return extend_from<I + 1>(ctx, y, more...);
+        else
+            return y;
+    }
+    template <std::size_t I, class Context, class DY, class DX, class... More>
+    void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
+        auto& layer = std::get<I>(layers);
+        auto const& of_layer = std::get<I>(s.all);
+        if constexpr (I == 0 && std::is_same_v<DX, unwanted>)
+            layer.backward_parameters(ctx, of_layer, dy);
+        else if constexpr (I == 0)
+            backward_of(layer, ctx, of_layer, dy, dx, more...);
+        else {
             constexpr index_t width = std::tuple_element_t<I, tuple>::inputs;
             auto const between = ctx.scratch.template take<scalar>(extents<dyn, width>(dy.extent(0)));
-            std::get<I>(layers).backward(ctx, std::get<I>(s.all), dy, between);
-            backward_from<I - 1>(ctx, s, between, dx);
+            backward_of(layer, ctx, of_layer, dy, between, more...);
+            backward_from<I - 1>(ctx, s, between, dx, more...);
         }
+    }
+    template <class Layer, class Context, class Saved, class DY, class DX, class... More>
+    static void backward_of(Layer& layer, Context& ctx, Saved const& s, DY const& dy, DX const& dx,
+                            More const&... more) {
+        if constexpr (requires { layer.backward(ctx, s, dy, dx, more...); })
+            layer.backward(ctx, s, dy, dx, more...);
+        else
+            layer.backward(ctx, s, dy, dx);
     }
 };
 
@@ -143,17 +243,31 @@ template <class Layer> struct residual {
 
     using saved = typename Layer::saved;  // the layer's; forward has added x to its y
 
-    template <class Context, class X> saved forward(Context& ctx, X const& x) const {
-        saved const s = inner.forward(ctx, x);
+    // y (R, D) of x (R, D).
+    template <class Context, class X, class... More>
+    saved forward(Context& ctx, X const& x, More const&... more) const {
+        saved const s = inner.forward(ctx, x, more...);
         evaluate(ctx, s.y, s.y + x);
         return s;
     }
-    template <class Context, class DY, class DX>
-    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx) {
-        inner.backward(ctx, s, dy, dx);
+    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate.
+    template <class Context, class DY, class DX, class... More>
+    void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
+        inner.backward(ctx, s, dy, dx, more...);
         evaluate(ctx, dx, dx + dy);
     }
+    // The same as forward for rows that follow those in the cache.
+    template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
+        auto const y = inner.extend(ctx, x, more...);
+        evaluate(ctx, y, y + x);
+        return y;
+    }
+    static constexpr int turns = detail::turns_of<Layer>;  // of a visit
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
+    // One of them.
+    template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
+        detail::visit_turn_of<Turn>(inner, visitor);
+    }
 };
 
 }  // namespace calm
