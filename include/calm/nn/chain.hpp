@@ -79,6 +79,20 @@ namespace detail {
 template <class Layer> inline constexpr bool is_named = false;
 template <child_name Name, class Layer, int Turn> inline constexpr bool is_named<named<Name, Layer, Turn>> = true;
 
+// Whether a layer takes all that a chain is given besides the rows.
+template <class Layer, class... Given>
+concept goes_forward_with = requires(Layer const& layer, Given&... given) {
+    layer.forward(given...);
+};
+template <class Layer, class... Given>
+concept goes_backward_with = requires(Layer& layer, Given&... given) {
+    layer.backward(given...);
+};
+template <class Layer, class... Given>
+concept extends_with = requires(Layer const& layer, Given&... given) {
+    layer.extend(given...);
+};
+
 // How many turns a visit of a layer has.
 template <class Layer> inline constexpr int turns_of = 1;
 template <class Layer>
@@ -186,7 +200,7 @@ private:
     template <std::size_t I, class Context, class X, class... More>
     void forward_from(Context& ctx, saved& s, X const& x, More const&... more) const {
         auto const& layer = std::get<I>(layers);
-        if constexpr (requires { layer.forward(ctx, x, more...); })
+        if constexpr (detail::goes_forward_with<std::tuple_element_t<I, tuple>, Context, X const, More const...>)
             std::get<I>(s.all) = layer.forward(ctx, x, more...);
         else
             std::get<I>(s.all) = layer.forward(ctx, x);
@@ -196,7 +210,7 @@ private:
     auto extend_from(Context& ctx, X const& x, More&... more) const {
         auto const& layer = std::get<I>(layers);
         auto const y = [&] {
-            if constexpr (requires { layer.extend(ctx, x, more...); })
+            if constexpr (detail::extends_with<std::tuple_element_t<I, tuple>, Context, X const, More...>)
                 return layer.extend(ctx, x, more...);
             else
                 return layer.forward(ctx, x).y;
@@ -224,7 +238,7 @@ private:
     template <class Layer, class Context, class Saved, class DY, class DX, class... More>
     static void backward_of(Layer& layer, Context& ctx, Saved const& s, DY const& dy, DX const& dx,
                             More const&... more) {
-        if constexpr (requires { layer.backward(ctx, s, dy, dx, more...); })
+        if constexpr (detail::goes_backward_with<Layer, Context, Saved const, DY const, DX const, More const...>)
             layer.backward(ctx, s, dy, dx, more...);
         else
             layer.backward(ctx, s, dy, dx);

@@ -256,13 +256,14 @@ template <class Row, class T> CALM_HD void write_columns(Row& row, open_variable
     row.once([&] { *t.dx = t.accumulates ? *t.dx + t.dy : t.dy; });
 }
 template <class Row, class Tree> CALM_HD void write_columns(Row& row, Tree const& t) {
-    if constexpr (requires { t.b; }) {
+    if constexpr (of_two<Tree const>) {
         write_columns(row, t.a);
         write_columns(row, t.b);
-    } else if constexpr (requires { t.tree; })
-        write_columns(row, t.tree);
-    else if constexpr (requires { t.a; })
+    } else if constexpr (of_one<Tree const>)
         write_columns(row, t.a);
+}
+template <class Row, class Op, class Tree> CALM_HD void write_columns(Row& row, open_reduction<Op, Tree> const& t) {
+    write_columns(row, t.tree);
 }
 
 // All gradients of row number `row` of a tree whose own is dy.at<V>(i), but for those of operands over (D).

@@ -90,14 +90,24 @@ template <class A, class F> void for_each_leaf(kept<A> const& t, span shape, F c
     f(leaf<typename A::scalar>{t.to, shape, written::by_values});
 }
 
+// What a node is made of.
+template <class Node>
+concept of_one = requires(Node& node) {
+    node.a;
+};
+template <class Node>
+concept of_two = of_one<Node> && requires(Node& node) {
+    node.b;
+};
+
 // Calls f(node) for the outermost nodes that f takes, in order.
 template <class Tree, class F> CALM_HD void for_each_node(Tree& t, F const& f) {
-    if constexpr (requires { f(t); })
+    if constexpr (std::is_invocable_v<F const&, Tree&>)
         f(t);
-    else if constexpr (requires { t.b; }) {
+    else if constexpr (of_two<Tree>) {
         for_each_node(t.a, f);
         for_each_node(t.b, f);
-    } else if constexpr (requires { t.a; })
+    } else if constexpr (of_one<Tree>)
         for_each_node(t.a, f);
 }
 
