@@ -59,7 +59,7 @@ void run_chunk_slopes(context<cpu> const& ctx, running_sum<T> const* sums, vocab
         for (index_t i = begin; i < end; ++i) {
             T* const row = z.logits + i * z.width;
             T const shift = sums[i].log_sum();
-            for_packets<T>(0, z.width, [&]<class V>(index_t j) {
+            for_pieces<T>(0, z.width, [&]<class V>(index_t j) {
                 store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
             });
             if (index_t const t = targets[i] - z.first; t >= 0 && t < z.width) row[t] -= static_cast<T>(scale);

@@ -10,32 +10,44 @@
 #include "calm/loss/block/energy_score.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/packet_sums.hpp"
+#include "calm/tensor/rows.hpp"
 
 namespace calm {
 
 namespace detail {
 
 // The squared distances of four rows of x and four of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
-template <class V, class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* x, T const* y, index_t width) {
-    V v[16];
-    unrolled<16>([&](auto k) __attribute__((always_inline)) { v[k] = V{}; });
-    for (index_t l = 0; l < width; l += lanes<V>) {
-        V b[4];
-        unrolled<4>([&](auto j) __attribute__((always_inline)) { b[j] = load<V>(y + j * width + l); });
-        unrolled<4>([&](auto i) __attribute__((always_inline)) {
-            V const a = load<V>(x + i * width + l);
-            unrolled<4>([&](auto j) __attribute__((always_inline)) {
-                V const d = a - b[j];
-                v[packet_of_sum(4 * i + j)] += d * d;
+template <class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* x, T const* y, index_t width) {
+    using V = packet<T>;
+    if constexpr (std::is_same_v<V, piece_of_packet<T>>) {
+        V v[16];
+        unrolled<16>([&](auto k) __attribute__((always_inline)) { v[k] = V{}; });
+        for (index_t l = 0; l < width; l += lanes<V>) {
+            V b[4];
+            unrolled<4>([&](auto j) __attribute__((always_inline)) { b[j] = load<V>(y + j * width + l); });
+            unrolled<4>([&](auto i) __attribute__((always_inline)) {
+                V const a = load<V>(x + i * width + l);
+                unrolled<4>([&](auto j) __attribute__((always_inline)) {
+                    V const d = a - b[j];
+                    v[packet_of_sum(4 * i + j)] += d * d;
+                });
             });
-        });
-    }
-    sums16(s, v);
+        }
+        sums16(s, v);
+    } else  // sixteen packets are more than the registers hold
+        for (index_t k = 0; k < 16; ++k) {
+            T const* const a = x + k / 4 * width;
+            T const* const b = y + k % 4 * width;
+            s[k] = sum_packets<T>(width, [&]<class W>(index_t l) -> W {
+                W const d = load<W>(a + l) - load<W>(b + l);
+                return d * d;
+            });
+        }
 }
 
 // g_i += sum over j of w[4 i + j] (x_i - y_j). Differences are weighed, not weighed sums subtracted: that would cancel.
-template <class V, class T>
-[[gnu::always_inline]] inline void pull4x4(T* g, T const* w, T const* x, T const* y, index_t width) {
+template <class T> [[gnu::always_inline]] inline void pull4x4(T* g, T const* w, T const* x, T const* y, index_t width) {
+    using V = piece_of_packet<T>;
     V v[16];
     unrolled<16>([&](auto k) __attribute__((always_inline)) { v[k] = splat<V>(w[k]); });
     for (index_t l = 0; l < width; l += lanes<V>) {
@@ -59,18 +71,18 @@ inline constexpr index_t targets_at_once = 8;
 // Distances of N samples to at most `targets_at_once` rows. Rows are padded with zeros to whole packets, their number
 // to fours. Squares, then powers, then gradients of all: each phase hides its own latency.
 template <class T> struct distances {
-    using V = packet<T>;
+    using V = piece_of_packet<T>;
     index_t samples;
     index_t width;
     double beta;
     T* tiles;  // targets_at_once * padded number of samples
 
     // Adds |x_n - y_m|^beta over m < count to `value` (lane by lane), and its gradient times `scale` to g (or nullptr).
-    void add(packet<T>& value, T* g, T const* x, T const* y, index_t count, double scale) const {
+    void add(packet_sum<T>& value, T* g, T const* x, T const* y, index_t count, double scale) const {
         T* tile = tiles;
         for (index_t m = 0; m < count; m += 4)
             for (index_t n = 0; n < samples; n += 4, tile += 16) {
-                squares4x4<V>(tile, x + n * width, y + m * width, width);
+                squares4x4(tile, x + n * width, y + m * width, width);
                 if (m + 4 > count || n + 4 > samples)
                     for (index_t k = 0; k < 16; ++k)
                         if (n + k / 4 >= samples || m + k % 4 >= count) tile[k] = T{};
@@ -85,21 +97,21 @@ template <class T> struct distances {
         tile = tiles;
         for (index_t m = 0; m < count; m += 4)
             for (index_t n = 0; n < samples; n += 4, tile += 16)
-                pull4x4<V>(g + n * width, tile, x + n * width, y + m * width, width);
+                pull4x4(g + n * width, tile, x + n * width, y + m * width, width);
     }
 
 private:
     using real = std::conditional_t<std::is_same_v<T, float>, float, double>;
 
     // Squares in the tiles become weights beta * scale * power / square.
-    template <class Power> void weigh(packet<T>& value, T const* end, double scale, Power const& power) const {
+    template <class Power> void weigh(packet_sum<T>& value, T const* end, double scale, Power const& power) const {
         V const slope = splat<V>(static_cast<T>(beta * scale));
         V const least = splat<V>(static_cast<T>(std::numeric_limits<real>::min()));
         for (T* s = tiles; s < end; s += lanes<V>) {
             V const square = load<V>(s);
             V const apart = math::where_greater(least, square, splat<V>(T(1)), square);  // NaN stays
             V const distance = power(apart);
-            value += math::where_greater(least, square, V{}, distance);
+            value.add(s - tiles, math::where_greater(least, square, V{}, distance));
             store(s, math::where_greater(least, square, V{}, V(slope * distance / apart)));
         }
     }
@@ -117,12 +129,10 @@ template <class T> void copy_rows(T* to, index_t to_stride, T const* from, index
 // y = center + spread * eps, eps of L elements, the others padded with zeros to `width`.
 template <class T>
 void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index_t L, index_t width) {
-    using V = packet<T>;
-    index_t l = 0;
-    for (; l + lanes<V> <= L; l += lanes<V>)
+    std::fill(y + L, y + width, T{});
+    for_pieces<T>(0, L, [&]<class V>(index_t l) {
         store(y + l, V(load<V>(center + l) + load<V>(eps + l) * load<V>(spread + l)));
-    std::fill(y + l, y + width, T{});
-    for (; l < L; ++l) y[l] = center[l] + eps[l] * spread[l];
+    });
 }
 
 // How the cpu does what loss/block/energy_score.hpp does for executors of blocks: position after position, each in one
@@ -133,8 +143,8 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
     index_t const N = p.N;
     index_t const M = p.M;
     index_t const L = p.L;
-    using V = packet<T>;
-    index_t const width = round_up(L, lanes<V>);
+    using V = piece_of_packet<T>;
+    index_t const width = round_up(L, lanes<packet<T>>);
     index_t const rows = round_up(N, 4);
     constexpr index_t block = targets_at_once;
     double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
@@ -161,8 +171,8 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
             for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
 
             T* const gradient = p.dx == nullptr ? nullptr : g;
-            V within{};
-            V across{};
+            packet_sum<T> within;
+            packet_sum<T> across;
             for (index_t n = 0; n < N; n += block)
                 apart.add(within, gradient, samples, samples + n * width, std::min(block, N - n),
                           -2.0 * p.dscore / pairs);
@@ -181,7 +191,8 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
                 apart.add(across, gradient, samples, y, count, 2.0 * p.dscore / crosses);
             }
             using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
-            p.score[r] = static_cast<T>(exact(sum(within)) / pairs - exact(sum(across)) * (2.0 / crosses));
+            p.score[r] =
+                static_cast<T>(exact(sum(within.value())) / pairs - exact(sum(across.value())) * (2.0 / crosses));
             if (gradient != nullptr) copy_rows(p.dx + r * N * L, L, g, width, N);
         }
     });

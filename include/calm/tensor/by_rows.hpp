@@ -30,7 +30,7 @@ template <class T> struct packet_row {
             for (int lane = 0; any && lane < lanes<V>; ++lane) most = combine(most, packets[lane]);
         return most;
     }
-    template <class F> [[gnu::always_inline]] CALM_HD void each(F const& f) const { for_packets<T>(0, columns, f); }
+    template <class F> [[gnu::always_inline]] CALM_HD void each(F const& f) const { for_pieces<T>(0, columns, f); }
     template <class F> [[gnu::always_inline]] CALM_HD void once(F const& f) const { f(); }
     template <class U> [[nodiscard]] CALM_HD U number() const { return static_cast<U>(static_cast<double>(columns)); }
 };

@@ -21,8 +21,20 @@ template <class T, class F>
     for (; i < end; ++i) f.template operator()<T>(i);
 }
 
+// The same elements in packets and in scalars, the packets piece by piece: for what adds nothing up.
+template <class T, class F>
+[[gnu::always_inline]] CALM_HD inline void for_pieces(index_t begin, index_t end, F const& f) {
+    using V = piece_of_packet<T>;
+    index_t i = begin;
+    if constexpr (!std::is_same_v<V, T>) {
+        index_t const whole = begin + (end - begin) / lanes<packet<T>> * lanes<packet<T>>;
+        for (; i < whole; i += lanes<V>) f.template operator()<V>(i);
+    }
+    for (; i < end; ++i) f.template operator()<T>(i);
+}
+
 template <class Tree, class T> void serial_evaluate(Tree const& tree, T* y, index_t begin, index_t end) {
-    for_packets<T>(begin, end, [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
+    for_pieces<T>(begin, end, [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
 }
 
 template <class Tree, class T> void run_evaluate(context<cpu> const& ctx, Tree const& tree, T* y, index_t n) {
@@ -33,7 +45,7 @@ template <class Tree, class T> void run_evaluate(context<cpu> const& ctx, Tree c
 template <class Tree, class T>
 void run_differentiate(context<cpu> const& ctx, Tree const& tree, T const* dy, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
-        for_packets<T>(begin, end, [&]<class V>(index_t i) {
+        for_pieces<T>(begin, end, [&]<class V>(index_t i) {
             tree.template backward<V>(tree.template forward<V>(i), i, load<V>(dy + i));
         });
     });
@@ -43,11 +55,21 @@ void run_differentiate(context<cpu> const& ctx, Tree const& tree, T const* dy, i
 template <class Tree, class T>
 void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
-        for_packets<T>(begin, end, [&]<class V>(index_t i) {
+        for_pieces<T>(begin, end, [&]<class V>(index_t i) {
             tree.template backward<V>(tree.template forward<V>(i), i, splat<V>(scale));
         });
     });
 }
+
+// A packet that is added to piece by piece.
+template <class T> struct packet_sum {
+    static constexpr index_t count = lanes<packet<T>> / lanes<piece_of_packet<T>>;
+    piece_of_packet<T> pieces[count]{};
+
+    // At the lanes of element i.
+    [[gnu::always_inline]] void add(index_t i, piece_of_packet<T> v) { pieces[i / lanes<decltype(v)> % count] += v; }
+    [[gnu::always_inline]] packet<T> value() const { return std::bit_cast<packet<T>>(pieces); }
+};
 
 // The sum over [begin, end) in a fixed order; float lanes are added up before they lose digits.
 template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t end) {
@@ -56,14 +78,14 @@ template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t e
     using wide = typename accumulator<T>::type;
     wide total{};
     for (; begin < end; begin += 256) {
-        V packets{};
-        for_packets<T>(begin, std::min(end, begin + 256), [&]<class W>(index_t i) {
+        packet_sum<T> packets;
+        for_pieces<T>(begin, std::min(end, begin + 256), [&, first = begin]<class W>(index_t i) {
             if constexpr (std::is_same_v<W, T>)
                 total += static_cast<wide>(tree.template forward<T>(i).value);
             else
-                packets += tree.template forward<W>(i).value;
+                packets.add(i - first, tree.template forward<W>(i).value);
         });
-        if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets));
+        if constexpr (!std::is_same_v<V, T>) total += static_cast<wide>(sum(packets.value()));
     }
     return total;
 }

@@ -215,7 +215,7 @@ template <packed V> [[gnu::always_inline]] inline V sqrt(V x) {
         return std::bit_cast<V>(_mm512_maskz_sqrt_ps(__mmask16(-1), std::bit_cast<__m512>(x)));
     else
         return std::bit_cast<V>(_mm512_maskz_sqrt_pd(__mmask8(-1), std::bit_cast<__m512d>(x)));
-#elif defined(__AVX__)
+#elif defined(__AVX2__)
     if constexpr (is_float)
         return calm::detail::by_pieces<__m256>(x, [](__m256 piece) { return _mm256_sqrt_ps(piece); });
     else

@@ -26,10 +26,19 @@ inline constexpr int native_bytes = 32;
 inline constexpr int native_bytes = 16;
 #endif
 
-template <class T> struct packet_of { using type = T; };
+template <class T> struct packet_of {
+    using type = T;
+    using piece = T;
+};
 #ifndef __CUDA_ARCH__
-template <> struct packet_of<float> { using type = float __attribute__((vector_size(64))); };
-template <> struct packet_of<double> { using type = double __attribute__((vector_size(64))); };
+template <> struct packet_of<float> {
+    using type = float __attribute__((vector_size(64)));
+    using piece = float __attribute__((vector_size(native_bytes)));
+};
+template <> struct packet_of<double> {
+    using type = double __attribute__((vector_size(64)));
+    using piece = double __attribute__((vector_size(native_bytes)));
+};
 #endif
 
 template <class V> struct lanes_of {
@@ -48,6 +57,18 @@ template <> struct lanes_of<packet_of<double>::type> {
     using bits = std::uint64_t __attribute__((vector_size(64)));
     static constexpr int count = 8;
 };
+#ifndef __AVX512F__  // where the native vectors are no packets
+template <> struct lanes_of<float __attribute__((vector_size(native_bytes)))> {
+    using type = float;
+    using bits = std::uint32_t __attribute__((vector_size(native_bytes)));
+    static constexpr int count = native_bytes / 4;
+};
+template <> struct lanes_of<double __attribute__((vector_size(native_bytes)))> {
+    using type = double;
+    using bits = std::uint64_t __attribute__((vector_size(native_bytes)));
+    static constexpr int count = native_bytes / 8;
+};
+#endif
 #endif
 
 // Narrower vectors of T. (Written out: nvcc loses the attribute of a vector that depends on a template.)
@@ -67,6 +88,7 @@ template <> struct vectors_of<std::uint64_t> {
 };
 
 template <class T, class V> [[gnu::always_inline]] inline T sum_of_lanes(V v) {
+    static_assert(sizeof(V) == 64, "calm::sum: a sum is one of whole packets");
     typename vectors_of<T>::half half[2];
     std::memcpy(half, &v, sizeof(V));
     half[0] += half[1];
@@ -109,7 +131,11 @@ template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_piec
 // What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
 template <class T> using packet = typename detail::packet_of<T>::type;
 
-// Number of values in a V: 16, 8 or 1.
+// What one instruction handles of a packet: as many bytes of float or double as the instruction set has, T itself
+// otherwise. What is computed lane by lane takes pieces: the same bits in a fraction of the code. Sums take packets.
+template <class T> using piece_of_packet = typename detail::packet_of<T>::piece;
+
+// Number of values in a V: 16 or 8 of a packet, fewer of a piece, 1 of anything else.
 template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
 
 // The type of one lane.

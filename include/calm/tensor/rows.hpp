@@ -23,10 +23,10 @@ template <class T> double real_part(T x) {
 
 // y[i] += a * x[i]
 template <class T> void axpy(T* y, T a, T const* x, index_t n) {
-    for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + splat<V>(a) * load<V>(x + i)); });
+    for_pieces<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + splat<V>(a) * load<V>(x + i)); });
 }
 template <class T> void add_into(T* y, T const* x, index_t n) {
-    for_packets<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + load<V>(x + i)); });
+    for_pieces<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + load<V>(x + i)); });
 }
 template <class T, class F> [[gnu::always_inline]] CALM_HD inline T sum_packets(index_t n, F const& f) {
     packet<T> packets{};

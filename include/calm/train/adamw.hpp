@@ -62,7 +62,7 @@ void run_adamw(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots,
     ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
         auto const& part = ranges[static_cast<std::size_t>(r)];
         adamw_step<T> const step = step_of(slots[part.slot]);
-        for_packets<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
+        for_pieces<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
     });
 }
 

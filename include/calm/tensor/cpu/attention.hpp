@@ -26,7 +26,7 @@ void attention_scores(attention_shape const& a, T* scores, T const* q, T const* 
     for (index_t i = 0; i < tq; ++i) {
         index_t const visible = std::clamp<index_t>(a.keys - a.queries + q0 + i + 1 - k0, 0, tk);
         T* const row = scores + i * attention_tile;
-        for_packets<T>(0, visible, [&]<class V>(index_t j) { store(row + j, load<V>(row + j) * splat<V>(scale)); });
+        for_pieces<T>(0, visible, [&]<class V>(index_t j) { store(row + j, load<V>(row + j) * splat<V>(scale)); });
         std::fill(row + visible, row + tk, static_cast<T>(-std::numeric_limits<double>::infinity()));
     }
 }
@@ -51,14 +51,14 @@ template <class T> void attention_head(attention_shape const& a, T* o, T* lse, T
                 T* const out = o + (q0 + i) * a.q_row;
                 double const now = std::max(highest[i], largest(row, tk));
                 T const shift = static_cast<T>(now);
-                for_packets<T>(
+                for_pieces<T>(
                     0, tk, [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(shift))); });
                 T const fade = static_cast<T>(std::exp(highest[i] - now));
                 total[i] =
                     total[i] * fade + sum_packets<T>(tk, [&]<class V>(index_t j) -> V { return load<V>(row + j); });
                 if (k0 > 0)
-                    for_packets<T>(0, a.head_size,
-                                   [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
+                    for_pieces<T>(0, a.head_size,
+                                  [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(fade)); });
                 highest[i] = now;
             }
             serial_gemm(product<T>{tq, a.head_size, tk, o + q0 * a.q_row, a.q_row, scores, tile, false,
@@ -67,8 +67,8 @@ template <class T> void attention_head(attention_shape const& a, T* o, T* lse, T
         for (index_t i = 0; i < tq; ++i) {
             T* const out = o + (q0 + i) * a.q_row;
             T const inverse = T{1} / total[i];
-            for_packets<T>(0, a.head_size,
-                           [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
+            for_pieces<T>(0, a.head_size,
+                          [&]<class V>(index_t j) { store(out + j, load<V>(out + j) * splat<V>(inverse)); });
             lse[q0 + i] = static_cast<T>(highest[i]) + math::log(total[i]);
         }
     }
@@ -99,12 +99,12 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
             for (index_t i = 0; i < tq; ++i) {
                 T* const w = weights + i * tile;
                 T* const s = slopes + i * tile;
-                for_packets<T>(0, tk, [&]<class V>(index_t j) {
+                for_pieces<T>(0, tk, [&]<class V>(index_t j) {
                     store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i])));
                 });
                 // With all keys in one tile, the sum that cancels exactly where one key takes all the weight.
                 if (end <= tile) delta[i] = dot(w, s, tk);
-                for_packets<T>(0, tk, [&]<class V>(index_t j) {
+                for_pieces<T>(0, tk, [&]<class V>(index_t j) {
                     store(s + j, load<V>(w + j) * (load<V>(s + j) - splat<V>(delta[i])) * splat<V>(scale));
                 });
             }
@@ -181,7 +181,7 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
             T const* const c = table.data() + (r % to.period) * 2 * half;
             T const* const s = c + half;
             for (T* a = x + r * to.width; a < x + (r + 1) * to.width; a += to.head_size)
-                for_packets<T>(0, half, [&]<class V>(index_t i) {
+                for_pieces<T>(0, half, [&]<class V>(index_t i) {
                     V const u = load<V>(a + i);
                     V const w = load<V>(a + half + i);
                     store(a + i, u * load<V>(c + i) - w * load<V>(s + i));

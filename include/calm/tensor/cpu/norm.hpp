@@ -22,7 +22,7 @@ template <class T> void rms_norm_row_back(T* dx, T* dw, T const* dy, T const* x,
     T const s =
         sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i) * load<V>(x + i); });
     T const c = s * r * r * r / number<T>(n);
-    for_packets<T>(0, n, [&]<class V>(index_t i) {
+    for_pieces<T>(0, n, [&]<class V>(index_t i) {
         V const g = load<V>(dy + i);
         V const v = load<V>(x + i);
         store(dw + i, load<V>(dw + i) + g * v * splat<V>(r));
@@ -41,7 +41,7 @@ void layer_norm_row(T* y, T& mean_of_row, T& r_of_row, T const* x, T const* w, T
                                       }) /
                        number<T>(n);
     T const r = reciprocal_root(variance + static_cast<T>(eps));
-    for_packets<T>(0, n, [&]<class V>(index_t i) {
+    for_pieces<T>(0, n, [&]<class V>(index_t i) {
         store(y + i, (load<V>(x + i) - splat<V>(mean)) * splat<V>(r) * load<V>(w + i) + load<V>(b + i));
     });
     mean_of_row = mean;
@@ -58,7 +58,7 @@ void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* 
     });
     T const a = s / number<T>(n);
     T const c = t / number<T>(n);
-    for_packets<T>(0, n, [&]<class V>(index_t i) {
+    for_pieces<T>(0, n, [&]<class V>(index_t i) {
         V const g = load<V>(dy + i);
         V const h = normal.template operator()<V>(i);
         store(dw + i, load<V>(dw + i) + g * h);
