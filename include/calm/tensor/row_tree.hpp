@@ -3,8 +3,8 @@
 // what a row adds up to. They run row by row. `placed` is such a tree at one row, its columns and reductions known;
 // `opened` is one that hands gradients on to them.
 //
-// A Row is who works on row number `row` of `columns` elements: `sum(f)` and `max(f)` of f<V>(j), `each(f)` calls
-// f<V>(j) for all j, `once(f)` calls f().
+// A Row is who works on row number `row` of `columns` elements: `sum(f)` of f<V>(j), `fold(f, combine)` of them two by
+// two, `each(f)` calls f<V>(j) for all j, `once(f)` calls f().
 
 #include "calm/tensor/tree.hpp"
 
