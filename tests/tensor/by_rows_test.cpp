@@ -321,6 +321,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, executors) 
     typename on::template tensor<extents<dyn, dyn>> none{extents<dyn, dyn>(3, 0)};
     typename on::vector three{extents<dyn>(3)};
     evaluate(ctx, none, none - row_mean(none));  // nothing
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), row_max(none)), error,
+                          says(errc::usage, "at least one number", "3 rows"));
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), row_sum(none)), error, says(errc::usage, "at least one number"));
     auto const overlaps = says(errc::usage, "overlaps");
     auto const first_row = reshape(rows(o.x.view(), 0, 1), extents<dyn>(6));
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.x, o.x + first_row), error, overlaps);

@@ -41,9 +41,9 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     using backend = Backend;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);  // blocks
-    // One layer of the stack.
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);        // blocks
     using attention_type = attention<D, C.num_attention_heads, C.num_key_value_heads, Space>;  // of a block
+    // One layer of the stack.
     using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, Space>;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings

@@ -71,8 +71,8 @@ template <std::size_t N> struct child_name {
 // A layer of a chain under a name of its own, "name."; under "" its parameters have their own names alone. Those of a
 // later turn are visited after all of the earlier ones, where checkpoints name a layer behind one that it precedes.
 template <child_name Name, class Layer, int Turn = 0> struct named : Layer {
-    static constexpr auto name = Name;
-    static constexpr int turn = Turn;
+    static constexpr auto name = Name;  // without the point
+    static constexpr int turn = Turn;   // from 0
 };
 
 namespace detail {
@@ -94,12 +94,12 @@ concept extends_with = requires(Layer const& layer, Given&... given) {
 };
 
 // How many turns a visit of a layer has.
-template <class Layer> inline constexpr int turns_of = 1;
 template <class Layer>
-requires requires {
+concept has_turns = requires {
     Layer::turns;
-}
-inline constexpr int turns_of<Layer> = Layer::turns;
+};
+template <class Layer> inline constexpr int turns_of = 1;
+template <has_turns Layer> inline constexpr int turns_of<Layer> = Layer::turns;
 
 // The same of a child of a chain.
 template <class Child> inline constexpr int turns_of_child = 1;
@@ -108,7 +108,7 @@ inline constexpr int turns_of_child<named<Name, Layer, Turn>> = Name.empty ? tur
 
 // One turn of the visit of a layer.
 template <int Turn, class Layer, class Visitor> void visit_turn_of(Layer& layer, Visitor& visitor) {
-    if constexpr (requires { Layer::turns; })
+    if constexpr (has_turns<Layer>)
         layer.template visit_turn<Turn>(visitor);
     else if constexpr (Turn == 0)
         layer.visit(visitor);

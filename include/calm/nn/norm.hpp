@@ -87,8 +87,8 @@ template <index_t D, class Space = space<>> struct bare_layer_norm {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double eps = 1e-6;  // under the root
-    using saved = typename layer_norm_layer<D, Space>::saved;
+    static constexpr double eps = 1e-6;                        // under the root
+    using saved = typename layer_norm_layer<D, Space>::saved;  // what layer_norm saves
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);

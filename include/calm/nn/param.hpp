@@ -81,7 +81,7 @@ template <class Layer, class Visitor>
 // model's visit is compiled for it once, and not for everything that walks the parameters.
 template <class Space = space<>> struct any_parameter {
     using value_type = typename Space::storage;
-    using gradient_type = typename Space::compute;
+    using gradient_type = typename Space::compute;  // the type of an element of its gradient
     using backend = typename Space::backend;
     std::string name;                                                   // as `visit` gives it
     std::vector<index_t> shape;                                         // of the parameter
@@ -94,7 +94,7 @@ template <class Space = space<>> struct any_parameter {
     void (*bind)(void* owner, value_type* value, gradient_type* grad);  // gives the parameter its memory
 };
 
-// Where the numbers of a model live: as its space_type says, float on the cpu where it has none.
+namespace detail {
 template <class Model> struct space_of_model { using type = space<>; };
 template <class Model>
 requires requires {
@@ -103,7 +103,10 @@ requires requires {
 struct space_of_model<Model> {
     using type = typename Model::space_type;
 };
-template <class Model> using space_of = typename space_of_model<std::remove_const_t<Model>>::type;
+}  // namespace detail
+
+// Where the numbers of a model live: as its space_type says, float on the cpu where it has none.
+template <class Model> using space_of = typename detail::space_of_model<std::remove_const_t<Model>>::type;
 
 namespace detail {
 

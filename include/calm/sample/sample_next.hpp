@@ -166,8 +166,8 @@ private:
     // The adaptive rule asks only whether the draws of an attempt are equal, so rounds are whole attempts whose tokens
     // are decoded while they are alike; the latents are kept for the batch rule.
     std::int64_t attempt_;
-    index_t
-        teams_;  // threads draw on their own where weights stay in a core's cache and products are too small to share
+    // Threads draw on their own where weights stay in a core's cache and products are too small to share.
+    index_t teams_;
     std::vector<place_at_work> active_;
     std::vector<sampled> done_;
     std::int64_t n_ = 0;           // draws of the round

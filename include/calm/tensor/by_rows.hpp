@@ -32,7 +32,6 @@ template <class T> struct packet_row {
     }
     template <class F> [[gnu::always_inline]] CALM_HD void each(F const& f) const { for_pieces<T>(0, columns, f); }
     template <class F> [[gnu::always_inline]] CALM_HD void once(F const& f) const { f(); }
-    template <class U> [[nodiscard]] CALM_HD U number() const { return static_cast<U>(static_cast<double>(columns)); }
 };
 
 template <class Tree, class T>
@@ -42,18 +41,20 @@ void run_evaluate_rows(context<cpu> const& ctx, Tree const& tree, T* y, tree::sp
     });
 }
 
-template <class Tree, class T>
+template <class Tree, class DY>
 requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> const& ctx, Tree const& tree,
-                                                                 cotangent<T> const& dy, tree::span shape) {
+                                                                 DY const& dy, tree::span shape) {
     ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
-        for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, tree, dy);
+        for (packet_row<typename Tree::scalar> row{begin, shape.columns}; row.row < end; ++row.row)
+            differentiate_row(row, tree, dy);
     });
 }
 
 // What arrives at operands over (D) is added up over the rows of a chunk, then over the chunks.
-template <class Tree, class T>
-requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree,
-                                                                cotangent<T> const& dy, tree::span shape) {
+template <class Tree, class DY>
+requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree, DY const& dy,
+                                                                tree::span shape) {
+    using T = typename Tree::scalar;
     arena_scope const scope(ctx.scratch);
     auto const arrived = ctx.scratch.template take<T>(extents<dyn>(shared_operands<Tree> * shape.columns));
     run_fill(ctx, arrived.data(), arrived.size(), T{});
@@ -62,7 +63,7 @@ requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ct
         for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) differentiate_row(row, bound, dy);
     });
     for_each_shared(tree, arrived.data(), shape.columns, [&](auto const& of_row, T const* dy_of_row) {
-        run_differentiate(ctx, of_row, dy_of_row, shape.columns);
+        run_differentiate(ctx, of_row, tensor_cotangent<T>{dy_of_row}, shape.columns);
     });
 }
 

@@ -81,6 +81,8 @@ template <class Backend = cpu> class context {
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
 
 public:
+    using backend = Backend;
+
     // threads: 0 takes the machine's, one without OpenMP. The same seed gives the same bits at any number of threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         seed(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}

@@ -8,29 +8,27 @@ namespace calm::detail {
 
 inline constexpr index_t elementwise_grain = 16384;  // elements a task
 
-// f(i, V) for the elements of [begin, end): packets first, then scalars.
-template <class T, class F>
-[[gnu::always_inline]] CALM_HD inline void for_packets(index_t begin, index_t end, F const& f) {
-    using V = packet<T>;
-    index_t i = begin;
-    if constexpr (!std::is_same_v<V, T>) {
-        constexpr index_t width = lanes<V>;
-        index_t const whole = begin + (end - begin) / width * width;
-        for (; i < whole; i += width) f.template operator()<V>(i);
-    }
-    for (; i < end; ++i) f.template operator()<T>(i);
-}
-
-// The same elements in packets and in scalars, the packets piece by piece: for what adds nothing up.
-template <class T, class F>
-[[gnu::always_inline]] CALM_HD inline void for_pieces(index_t begin, index_t end, F const& f) {
-    using V = piece_of_packet<T>;
+// f<V>(i) for the elements of [begin, end) that fill packets, then f<T>(i) for the others.
+template <class V, class T, class F>
+[[gnu::always_inline]] CALM_HD inline void for_lanes(index_t begin, index_t end, F const& f) {
     index_t i = begin;
     if constexpr (!std::is_same_v<V, T>) {
         index_t const whole = begin + (end - begin) / lanes<packet<T>> * lanes<packet<T>>;
         for (; i < whole; i += lanes<V>) f.template operator()<V>(i);
     }
     for (; i < end; ++i) f.template operator()<T>(i);
+}
+
+// In packets and in scalars.
+template <class T, class F>
+[[gnu::always_inline]] CALM_HD inline void for_packets(index_t begin, index_t end, F const& f) {
+    for_lanes<packet<T>, T>(begin, end, f);
+}
+
+// The packets piece by piece: for what adds nothing up.
+template <class T, class F>
+[[gnu::always_inline]] CALM_HD inline void for_pieces(index_t begin, index_t end, F const& f) {
+    for_lanes<piece_of_packet<T>, T>(begin, end, f);
 }
 
 template <class Tree, class T> void serial_evaluate(Tree const& tree, T* y, index_t begin, index_t end) {
@@ -42,21 +40,11 @@ template <class Tree, class T> void run_evaluate(context<cpu> const& ctx, Tree c
                         [&](index_t begin, index_t end) { serial_evaluate(tree, y, begin, end); });
 }
 
-template <class Tree, class T>
-void run_differentiate(context<cpu> const& ctx, Tree const& tree, T const* dy, index_t n) {
+template <class Tree, class DY>
+void run_differentiate(context<cpu> const& ctx, Tree const& tree, DY const& dy, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
-        for_pieces<T>(begin, end, [&]<class V>(index_t i) {
-            tree.template backward<V>(tree.template forward<V>(i), i, load<V>(dy + i));
-        });
-    });
-}
-
-// The gradient of scale * sum(tree).
-template <class Tree, class T>
-void run_differentiate_sum(context<cpu> const& ctx, Tree const& tree, T scale, index_t n) {
-    ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
-        for_pieces<T>(begin, end, [&]<class V>(index_t i) {
-            tree.template backward<V>(tree.template forward<V>(i), i, splat<V>(scale));
+        for_pieces<typename Tree::scalar>(begin, end, [&]<class V>(index_t i) {
+            tree.template backward<V>(tree.template forward<V>(i), i, dy.template at<V>(i));
         });
     });
 }

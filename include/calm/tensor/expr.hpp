@@ -24,14 +24,16 @@ template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& t
 // Rows and columns of a tree that gives a shape: where it is made of reductions, of what they reduce.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
-    if constexpr (detail::is_narrow<Tree>) span.columns = 0;
-    detail::for_each_node(tree, [&]<class Op, class A>(detail::reduction<Op, A> const& node) {
-        if (detail::is_narrow<Tree> && span.columns == 0) span.columns = node.columns;
+    if constexpr (is_narrow<Tree>) span.columns = dyn;
+    for_each_node(tree, [&]<class Op, class A>(reduction<Op, A> const& node) {
+        if (span.columns == dyn) span.columns = node.columns;
         require(node.columns == span.columns, errc::usage, [&] {
             return sentence("calm: expected reductions of rows as wide as all others in the expression, ", span.columns,
                             ", found one of ", node.columns, ": evaluate it on its own");
         });
     });
+    require(span.columns > 0 || span.rows == 0, errc::usage,
+            "calm: expected rows of at least one number to reduce, found ", span.rows, " rows of none");
     return span;
 }
 
@@ -152,9 +154,6 @@ template <class> inline constexpr bool is_context = false;
 template <class Backend> inline constexpr bool is_context<context<Backend>> = true;
 template <class Context>
 concept context_type = is_context<std::remove_const_t<Context>>;
-template <class> struct backend_of_context;
-template <class Backend> struct backend_of_context<context<Backend>> { using type = Backend; };
-template <class Context> using backend_of = typename backend_of_context<std::remove_const_t<Context>>::type;
 
 // Where a result goes or a cotangent comes from must be the expression's kind of memory.
 template <class Expression, class Backend, class V> constexpr void check_kind() {
@@ -211,25 +210,19 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
 }
 
 namespace detail {
-// From dy: a tensor's elements, or a number, the same at every element.
-template <class Context, class Expression, class DY> void differentiate_from(Context& ctx, Expression const& e, DY dy) {
+// From the gradient dy of the whole expression; memory_of_dy is where it stands, nowhere where it is a number.
+template <class Context, class Expression, class DY>
+void differentiate_from(Context& ctx, Expression const& e, DY const& dy, touched const& memory_of_dy) {
     using tree_type = std::remove_cvref_t<decltype(e.tree())>;
-    using T = typename tree_type::scalar;
-    constexpr bool lends = detail::shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
+    constexpr bool lends = shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
     static_assert(tree_type::active, "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
     static_assert(lends,
                   "calm::differentiate: the gradient of a row (D) needs scratch: give it a context that is not const");
-    constexpr bool is_tensor = std::is_pointer_v<DY>;
-    auto const shape = span_of(e.extents());
-    tree::leaf<T> from{nullptr, {}, tree::written::never};
-    if constexpr (is_tensor) from = {dy, shape, tree::written::never};
-    check_gradients(touched(from), touched_by(e.tree(), shape));
-    if constexpr (tree_type::by_rows && lends)
-        run_differentiate_rows(ctx, e.tree(), cotangent<T>(dy), span_of_tree(e.tree(), e.extents()));
-    else if constexpr (!tree_type::by_rows && is_tensor)
+    check_gradients(memory_of_dy, touched_by(e.tree(), span_of(e.extents())));
+    if constexpr (!tree_type::by_rows)
         run_differentiate(ctx, e.tree(), dy, e.extents().size());
-    else if constexpr (!tree_type::by_rows)
-        run_differentiate_sum(ctx, e.tree(), dy, e.extents().size());
+    else if constexpr (lends)
+        run_differentiate_rows(ctx, e.tree(), dy, span_of_tree(e.tree(), e.extents()));
 }
 }  // namespace detail
 
@@ -240,17 +233,19 @@ template <detail::context_type Context, class DY, tensor_operand A>
 void differentiate(Context& ctx, A&& a, DY const& dy) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const cotangent = detail::as_view(dy);
-    detail::check_kind<decltype(e), detail::backend_of<Context>, std::remove_const_t<decltype(cotangent)>>();
-    (void)detail::equal_extents(cotangent.extents(), e.extents());
+    detail::check_kind<decltype(e), typename Context::backend, std::remove_const_t<decltype(cotangent)>>();
+    auto const shape = detail::equal_extents(cotangent.extents(), e.extents());
     using T = typename decltype(e)::scalar;
-    detail::differentiate_from(ctx, e, static_cast<T const*>(cotangent.data()));
+    detail::differentiate_from(
+        ctx, e, detail::tensor_cotangent<T>{cotangent.data()},
+        detail::touched(tree::leaf<T>{cotangent.data(), detail::span_of(shape), tree::written::never}));
 }
 
 // From scale * sum(expression): the gradients of its wrt and accumulate leaves. Throws as differentiate does.
 template <detail::context_type Context, tensor_operand A> void differentiate_sum(Context& ctx, A&& a, double scale) {
     auto e = detail::as_expression(std::forward<A>(a));
     using T = typename decltype(e)::scalar;
-    detail::differentiate_from(ctx, e, static_cast<T>(scale));
+    detail::differentiate_from(ctx, e, detail::constant_cotangent<T>{static_cast<T>(scale)}, {});
 }
 
 // The sum of all elements of an expression, accumulated in double for float; 0 in a rehearsal. The order of the

@@ -135,6 +135,11 @@ template <index_t... Sizes> constexpr index_t checked_size(extents<Sizes...> con
 
 namespace detail {
 
+// A number of elements as a T, which may be complex.
+template <class T> CALM_HD constexpr T number(index_t n) {
+    return static_cast<T>(static_cast<double>(n));
+}
+
 constexpr bool compatible(index_t a, index_t b) {
     return a == dyn || b == dyn || a == b;
 }

@@ -205,9 +205,7 @@ template <class Op, class A> auto make_reduction(A&& a) {
     static_assert(!is_narrow<std::remove_cvref_t<decltype(x.tree())>>,
                   "calm: a reduction gives one number a row, which cannot be reduced again");
     auto shape = column_extents(x.extents());
-    index_t const columns = span_of(x.extents()).columns;
-    require(columns > 0 || x.extents().size() == 0, errc::usage, "calm: expected rows of numbers, found ", x.extents());
-    return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), columns}, shape);
+    return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), span_of(x.extents()).columns}, shape);
 }
 
 template <class Op, class A, class B> auto make_binary(A&& a, B&& b) {

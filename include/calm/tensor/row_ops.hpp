@@ -18,10 +18,10 @@ struct row_sum {
 struct row_mean {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         auto const total = row.sum(x);
-        return total / row.template number<std::remove_cv_t<decltype(total)>>();
+        return total / detail::number<std::remove_cv_t<decltype(total)>>(row.columns);
     }
     template <class Row, class X, class T> CALM_HD static T share(Row& row, X const&, T dy, T) {
-        return dy / row.template number<T>();
+        return dy / detail::number<T>(row.columns);
     }
     template <class V> CALM_HD static V back(V share, V, V) { return share; }
 };
@@ -35,7 +35,7 @@ struct row_mean_square {
             });
     }
     template <class Row, class X, class T> CALM_HD static T share(Row& row, X const&, T dy, T) {
-        return (dy + dy) / row.template number<T>();
+        return (dy + dy) / detail::number<T>(row.columns);
     }
     template <class V> CALM_HD static V back(V share, V x, V) { return share * x; }
 };

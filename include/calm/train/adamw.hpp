@@ -46,10 +46,10 @@ inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end)
     return sum_by_halves(x, begin, middle) + sum_by_halves(x, middle, end);
 }
 
-// How the cpu does what train/block/adamw.hpp does for executors of blocks.
+// How the cpu does what train/block/adamw.hpp says and does for executors of blocks.
 template <class T>
-double run_sums_of_squares(context<cpu> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
-                           std::vector<adamw_range> const& ranges) {
+double sum_of_squared_gradients(context<cpu> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
+                                std::vector<adamw_range> const& ranges) {
     ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
         auto const& part = ranges[static_cast<std::size_t>(r)];
         sums[1 + r] = sum_of_squares(slots[part.slot].gradient, part.begin, part.end);
@@ -57,28 +57,13 @@ double run_sums_of_squares(context<cpu> const& ctx, double* sums, std::vector<ad
     return sum_by_halves(sums + 1, 0, ranges.size());
 }
 template <class T, class F>
-void run_adamw(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const& ranges,
-               F const& step_of) {
+void update_all(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots,
+                std::vector<adamw_range> const& ranges, F const& step_of) {
     ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
         auto const& part = ranges[static_cast<std::size_t>(r)];
         adamw_step<T> const step = step_of(slots[part.slot]);
         for_pieces<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
     });
-}
-
-// The sum of the squares of all gradients, in double over ranges that do not depend on the threads. Those of the ranges
-// stay in sums[1 ..], (1 + ranges). Waits for a device.
-template <class Backend, class T>
-double sum_of_squared_gradients(context<Backend> const& ctx, view<double, extents<dyn>, Backend> const& sums,
-                                std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const& ranges) {
-    return run_sums_of_squares(ctx, sums.data(), slots, ranges);
-}
-
-// One update of every parameter by step_of(slot), an adamw_step; the gradients are zero after it.
-template <class Backend, class T, class F>
-void update_all(context<Backend> const& ctx, std::vector<adamw_slot<T>> const& slots,
-                std::vector<adamw_range> const& ranges, F const& step_of) {
-    run_adamw(ctx, slots, ranges, step_of);
 }
 
 }  // namespace calm::detail

@@ -75,7 +75,7 @@ public:
     // The norm of all gradients together, summed in double over ranges that do not depend on the threads. Not finite
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
-        return ctx.rehearsing() ? 0 : std::sqrt(detail::sum_of_squared_gradients(ctx, sums_, slots_, ranges_));
+        return ctx.rehearsing() ? 0 : std::sqrt(detail::sum_of_squared_gradients(ctx, sums_.data(), slots_, ranges_));
     }
 
     // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the

@@ -28,15 +28,6 @@ void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f)
     });
 }
 
-// The gradient of a whole tree: a tensor's, or (null) the same number everywhere.
-template <class T> struct cotangent {
-    T const* dy = nullptr;
-    T scale{};
-    explicit cotangent(T const* tensor) : dy(tensor) {}
-    explicit cotangent(T number) : scale(number) {}
-    template <class V> CALM_HD V at(index_t i) const { return dy != nullptr ? load<V>(dy + i) : splat<V>(scale); }
-};
-
 // What the threads of a block share of a row.
 template <class T, int Threads> struct row_memory {
     T partial[Threads];
@@ -72,7 +63,6 @@ template <class Block, class T, int Threads> struct block_row {
             if (t == 0) f();
         });
     }
-    template <class U> [[nodiscard]] CALM_HD U number() const { return static_cast<U>(static_cast<double>(columns)); }
 
 private:
     // Read from where the next sum, which some threads have begun by then, does not write.
@@ -97,11 +87,12 @@ template <class Tree, class T> struct evaluate_rows_kernel {
     }
 };
 
-template <class Tree, class T> struct differentiate_rows_kernel {
+template <class Tree, class DY> struct differentiate_rows_kernel {
+    using T = typename Tree::scalar;
     static constexpr int threads = row_threads;
     using shared = row_memory<T, threads>;
     Tree tree;
-    cotangent<T> dy;
+    DY dy;
     index_t columns;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
         row_of_block<Block, T> row{b, s, r, columns};
@@ -139,29 +130,30 @@ void run_evaluate_rows(context<Backend> const& ctx, Tree const& tree, T* y, tree
     launch(ctx, shape.rows, evaluate_rows_kernel<Tree, T>{tree, y, shape.columns});
 }
 
-template <block_executor Backend, class Tree, class T>
+template <block_executor Backend, class Tree, class DY>
 requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
-                                                                 cotangent<T> const& dy, tree::span shape) {
-    launch(ctx, shape.rows, differentiate_rows_kernel<Tree, T>{tree, dy, shape.columns});
+                                                                 DY const& dy, tree::span shape) {
+    launch(ctx, shape.rows, differentiate_rows_kernel<Tree, DY>{tree, dy, shape.columns});
 }
 
 // What arrives at operands over (D) stands row by row before it is added up.
-template <block_executor Backend, class Tree, class T>
-requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree,
-                                                                cotangent<T> const& dy, tree::span shape) {
+template <block_executor Backend, class Tree, class DY>
+requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree, DY const& dy,
+                                                                tree::span shape) {
+    using T = typename Tree::scalar;
     constexpr index_t shared = shared_operands<Tree>;
     arena_scope const scope(ctx.scratch);
     auto const each = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.size()));
     auto const arrived = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.columns));
     launch(ctx, shape.rows,
-           differentiate_rows_kernel<Tree, T>{with_gradients(tree, each.data(), shape.size(), shape.columns), dy,
-                                              shape.columns});
+           differentiate_rows_kernel<Tree, DY>{with_gradients(tree, each.data(), shape.size(), shape.columns), dy,
+                                               shape.columns});
     run_fill(ctx, arrived.data(), arrived.size(), T{});
     for (index_t k = 0; k < shared; ++k)
         run_add_row_sums(ctx, arrived.data() + k * shape.columns, each.data() + k * shape.size(), shape.rows,
                          shape.columns);
     for_each_shared(tree, arrived.data(), shape.columns, [&](auto const& of_row, T const* dy_of_row) {
-        run_differentiate(ctx, of_row, dy_of_row, shape.columns);
+        run_differentiate(ctx, of_row, tensor_cotangent<T>{dy_of_row}, shape.columns);
     });
 }
 

@@ -20,18 +20,27 @@ template <class Tree, class T> struct evaluate_kernel {
     }
 };
 
-// dy is a tensor, or (null) the constant `scale`.
-template <class Tree, class T> struct differentiate_kernel {
+// The gradient of a whole tree: a tensor's elements, or one number everywhere.
+template <class T> struct tensor_cotangent {
+    T const* dy;
+    template <class V> [[gnu::always_inline]] CALM_HD V at(index_t i) const { return load<V>(dy + i); }
+};
+template <class T> struct constant_cotangent {
+    T dy;
+    template <class V> [[gnu::always_inline]] CALM_HD V at(index_t) const { return splat<V>(dy); }
+};
+
+template <class Tree, class DY> struct differentiate_kernel {
     static constexpr int threads = 256;
     struct shared {};
     Tree tree;
-    T const* dy;
-    T scale;
+    DY dy;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        using T = typename Tree::scalar;
         b.phase([&](int t) {
             index_t const i = block * threads + t;
-            if (i < n) tree.template backward<T>(tree.template forward<T>(i), i, dy != nullptr ? dy[i] : scale);
+            if (i < n) tree.template backward<T>(tree.template forward<T>(i), i, dy.template at<T>(i));
         });
     }
 };
@@ -61,14 +70,9 @@ void run_evaluate(context<Backend> const& ctx, Tree const& tree, T* y, index_t n
     launch(ctx, blocks_for(n, 256), evaluate_kernel<Tree, T>{tree, y, n});
 }
 
-template <block_executor Backend, class Tree, class T>
-void run_differentiate(context<Backend> const& ctx, Tree const& tree, T const* dy, index_t n) {
-    launch(ctx, blocks_for(n, 256), differentiate_kernel<Tree, T>{tree, dy, T{}, n});
-}
-
-template <block_executor Backend, class Tree, class T>
-void run_differentiate_sum(context<Backend> const& ctx, Tree const& tree, T scale, index_t n) {
-    launch(ctx, blocks_for(n, 256), differentiate_kernel<Tree, T>{tree, nullptr, scale, n});
+template <block_executor Backend, class Tree, class DY>
+void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& dy, index_t n) {
+    launch(ctx, blocks_for(n, 256), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
 template <block_executor Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {

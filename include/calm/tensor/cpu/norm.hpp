@@ -8,11 +8,6 @@
 
 namespace calm::detail {
 
-// A number of elements as a T, which may be complex.
-template <class T> T number(index_t n) {
-    return static_cast<T>(static_cast<double>(n));
-}
-
 template <class T> T reciprocal_root(T x) {
     return T{1} / math::sqrt(x);
 }

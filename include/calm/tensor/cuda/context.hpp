@@ -13,6 +13,8 @@ namespace calm {
 // copies between host and device. It owns its stream, arenas and handle.
 template <> class context<cuda> {
 public:
+    using backend = cuda;
+
     // device: its number on this machine. Throws errc::device where there is none, with CUDA's text.
     explicit context(std::uint64_t run_seed = 0, int device = 0) : seed(run_seed), queue_(open(device)) {}
 

@@ -91,8 +91,8 @@ template <class T> struct sum_of_squares_kernel {
 // sums (1 + ranges) = the sum of the squares of all gradients, and that of each range; returns the first. Waits for a
 // device.
 template <block_executor Backend, class T>
-double run_sums_of_squares(context<Backend> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
-                           std::vector<adamw_range> const& ranges) {
+double sum_of_squared_gradients(context<Backend> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
+                                std::vector<adamw_range> const& ranges) {
     double* partial = sums + 1;
     for (auto const& slot : slots) {
         index_t const count = blocks_for(slot.size, adamw_grain);
@@ -106,8 +106,8 @@ double run_sums_of_squares(context<Backend> const& ctx, double* sums, std::vecto
 
 // One update of every parameter; step_of(slot) has its numbers.
 template <block_executor Backend, class T, class F>
-void run_adamw(context<Backend> const& ctx, std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const&,
-               F const& step_of) {
+void update_all(context<Backend> const& ctx, std::vector<adamw_slot<T>> const& slots, std::vector<adamw_range> const&,
+                F const& step_of) {
     for (auto const& slot : slots)
         launch(ctx, blocks_for(slot.size, adamw_kernel<T>::threads), adamw_kernel<T>{step_of(slot), slot.size});
 }
