@@ -20,7 +20,7 @@ public:
 
     // For texts of at most `positions` patches and branches of at most `depth` patches.
     branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth) :
-        ctx_(ctx), model_(model), cache_(model.transformer.make_cache(1, positions + depth)) {}
+        ctx_(ctx), model_(model), cache_(model.make_cache(1, positions + depth)) {}
 
     // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
     void set_text(std::span<token_id const> text) {
@@ -44,13 +44,11 @@ public:
     }
 
 private:
-    auto extend(std::span<token_id const> tokens) {
-        return model_.transformer.extend(ctx_, model_.backbone_input(ctx_, view_of<Backend>(tokens)), cache_);
-    }
+    auto extend(std::span<token_id const> tokens) { return model_.extend(ctx_, view_of<Backend>(tokens), cache_); }
 
     context<Backend>& ctx_;
     Model const& model_;
-    typename Model::backbone_type::cache cache_;
+    typename Model::cache cache_;
 };
 
 }  // namespace calm

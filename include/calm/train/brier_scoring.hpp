@@ -140,7 +140,7 @@ private:
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
         auto const tokens = view_of<Backend>(std::span<token_id const>(tokens_));
-        auto const t = model_.shift(ctx_, tokens, P_);
+        auto const t = shift_tokens(ctx_, tokens, P_, K);
         auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
         auto const ids = view_of<Backend>(std::span<row_id const>(rows));
