@@ -97,7 +97,7 @@ void run_report::skipped(progress const& now, error const& why) {
 void run_report::log_last() {
     auto const& p = last_;
     log_.write({{"step", p.step + 1},
-                {"tokens", (p.step + 1) * tokens_per_step_},
+                {"tokens", p.tokens},
                 {"seconds", p.seconds},
                 {"loss", p.loss},
                 {"cross_entropy", p.cross_entropy},

@@ -2,8 +2,12 @@
 // How a run trains: how long, how fast, on what batches.
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
+#include <string_view>
 
+#include "calm/base/number_text.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/limits.hpp"
@@ -53,6 +57,26 @@ template <class Objective> struct calm_recipe : training_recipe {
 struct patch_level {
     index_t patch = 1;  // K of the first phase; 1: all is token level
     double share = 0;   // lambda, in [0, 1): of all tokens
+
+    // Reads "4:0.67", K and lambda. Throws errc::usage for anything else.
+    static patch_level parse(std::string_view text) {
+        patch_level level;
+        auto const end = text.data() + text.size();
+        auto const [colon, bad_patch] = std::from_chars(text.data(), end, level.patch);
+        bool good = bad_patch == std::errc{} && colon != end && *colon == ':';
+        if (good) {
+            auto const [last, bad_share] = std::from_chars(colon + 1, end, level.share);
+            good = bad_share == std::errc{} && last == end;
+        }
+        require(good && level.patch >= 2 && level.share > 0 && level.share < 1, errc::usage, [&] {
+            return "patch level: expected K:SHARE, such as 4:0.67, positions of at least 2 tokens for a share of the "
+                   "tokens above 0 and below 1; found '" +
+                   std::string(text) + "'";
+        });
+        return level;
+    }
+    // As parse reads it.
+    [[nodiscard]] std::string text() const { return std::to_string(patch) + ":" + detail::shortest(share); }
 
     // What a token costs, by the one of token-level training: lambda / K + 1 - lambda.
     [[nodiscard]] double cost() const { return first_cost() + 1 - share; }
