@@ -56,7 +56,7 @@ std::string joined(std::vector<std::string> const& lines) {
 // What stands in the way of any configuration: other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
     bool const autoregressive = model.description.kind == model_kind::autoregressive;
-    auto lines = autoregressive ? differences(autoregressive_sizes(model.description), model)
+    auto lines = autoregressive ? differences(model.autoregressive(), model)
                                 : differences_from(model.sizes, model);
     auto const& c = model.sizes;
     if (!autoregressive && !check::layers_are_even(c.autoencoder))
@@ -159,7 +159,7 @@ std::string llama_members(llama_sizes const& c, std::string const& between) {
 }
 
 std::string autoregressive_unit(stored_model const& model, std::string const& name) {
-    auto const c = autoregressive_sizes(model.description);
+    auto const c = model.autoregressive();
     std::string const tied = c.tie_word_embeddings ? ",\n    .tie_word_embeddings = true" : "";
     return "#include \"compiled_autoregressive.hpp\"\n\nnamespace {\n\n"
            "constexpr calm::autoregressive_configuration sizes{\n    .llama = {" +
