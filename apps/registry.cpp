@@ -56,8 +56,7 @@ std::string joined(std::vector<std::string> const& lines) {
 // What stands in the way of any configuration: other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
     bool const autoregressive = model.description.kind == model_kind::autoregressive;
-    auto lines = autoregressive ? differences(model.autoregressive(), model)
-                                : differences_from(model.sizes, model);
+    auto lines = autoregressive ? differences(model.autoregressive(), model) : differences_from(model.sizes, model);
     auto const& c = model.sizes;
     if (!autoregressive && !check::layers_are_even(c.autoencoder))
         lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");

@@ -506,21 +506,27 @@ void declare(command& c, sweep_options& o) {
     });
     c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
                                             "minutes of training an autoencoder", above_zero, most_minutes);
-    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero,
-                                            most_minutes);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a language model",
+                                            above_zero, most_minutes);
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
                                               "tokens to train an autoencoder on", 1, most_tokens);
-    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1, most_tokens);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
+                                              most_tokens);
+    c.number<std::optional<double>, double>("--flops", o.flops, "X", "FLOPs to train a language model with", 1, 1e30);
     c.check_whole([&] {
-        if (o.minutes.has_value() == o.tokens.has_value())
-            c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
-        if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
+        if (o.minutes.has_value() + o.tokens.has_value() + o.flops.has_value() != 1)
+            c.problem("equal time, equal data or equal work? Give --minutes, --tokens or --flops, one of them");
+        bool const needs_autoencoder =
+            std::any_of(o.configurations.begin(), o.configurations.end(),
+                        [](auto const& name) { return !configuration_named(name).is_autoregressive(); });
+        int const given = o.autoencoder_minutes.has_value() + o.autoencoder_tokens.has_value();
+        if (given > 1 || (given == 0 && needs_autoencoder))
             c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
     });
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1,
                                               limits::block_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak", above_zero,
-                                            most_rate);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the language models at its peak",
+                                            above_zero, most_rate);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",

@@ -80,7 +80,7 @@ struct evaluate_options {
     int threads = 0;
 };
 
-// Equal minutes or equal tokens for all: one of each pair is given.
+// Equal minutes, equal tokens or equal FLOPs for all: one of each group is given.
 struct sweep_options {
     std::vector<std::string> configurations;
     std::string tokenizer;
@@ -90,6 +90,7 @@ struct sweep_options {
     std::optional<index_t> autoencoder_tokens;
     std::optional<double> minutes;
     std::optional<index_t> tokens;
+    std::optional<double> flops;
     std::optional<index_t> block;
     std::optional<double> rate;
     std::optional<double> kl_weight;

@@ -346,14 +346,14 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
     double const brier_1 = (*e.brier)[0];
     double const unigram = (*e.unigram_brier)[0];
     auto const why_0 = not_positive(*e.brier);
-    report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
+    report.say(formatted("step %lld%s  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
                          "BrierLM %.2f (bigram %.2f)",
-                         static_cast<long long>(now.step + 1), loss_of(e), brier_1, unigram, (*e.bigram_brier)[0],
-                         *e.brier_lm, *e.bigram_brier_lm) +
+                         static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "", loss_of(e),
+                         brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
                (e.bits_per_byte ? formatted(", %.4f bits a byte", *e.bits_per_byte) : "") +
                (why_0.empty() ? "" : ", 0 because " + why_0));
     // Said once: at the first evaluation after a fifth of the run and after the warm-up.
-    if (now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
+    if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
         report.say(no_context_sentence(brier_1, unigram, recipe.rate));
     return score_of(e);
 }
