@@ -73,10 +73,10 @@ void add_mode(command& c, data_options& data) {
     });
 }
 
-// How the model of a directory is sampled: temperature, rule, and how many draws some rules of a CALM take at most. The
-// rule fits the model, as far as its config.json can be read here.
-void add_sampler(command& c, std::string const& model, std::string& temperature, std::string& rule, index_t& pool,
-                 std::string const& pool_option, std::string const& colder) {
+// How models are sampled: temperature, rule, and how many draws some rules of a CALM take at most. The rule fits every
+// model that `models` gives then, as far as its config.json can be read here.
+void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
+                 std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
     c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
         parse_temperature(text);
         temperature = text;
@@ -89,11 +89,12 @@ void add_sampler(command& c, std::string const& model, std::string& temperature,
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
-    c.check_whole([&] {
-        if (is_autoregressive(model))
-            token_sampler_of(rule, temperature);
-        else
-            sampler_of(rule, temperature, pool);
+    c.check_whole([&, models = std::move(models)] {
+        for (auto const& model : models())
+            if (is_autoregressive(model))
+                token_sampler_of(rule, temperature);
+            else
+                sampler_of(rule, temperature, pool);
     });
 }
 
@@ -125,16 +126,18 @@ void add_run(command& c, std::string& out) {
     });
 }
 
+void check_path(command& c, std::string const& option, std::string const& path, bool folder) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(path, unknown))
+        c.problem(option + ": there is no " + path);
+    else if (std::filesystem::is_directory(path, unknown) != folder)
+        c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+}
 // A path must be there, but for a word that may stand instead.
 void require_file(command& c, std::string const& option, std::string const& path, bool folder,
                   std::string const& word = "") {
     c.check([&c, &path, option, folder, word] {
-        if (path.empty() || path == word) return;
-        std::error_code unknown;
-        if (!std::filesystem::exists(path, unknown))
-            c.problem(option + ": there is no " + path);
-        else if (std::filesystem::is_directory(path, unknown) != folder)
-            c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+        if (!path.empty() && path != word) check_path(c, option, path, folder);
     });
 }
 
@@ -471,8 +474,10 @@ void declare(command& c, train_calm_command& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.text("--model", o.model, "DIR", "model that train wrote", needed::yes);
-    require_file(c, "--model", o.model, true);
+    c.list("--model", o.models, "DIR", "models that train wrote; several are compared");
+    c.check([&c, &o] {
+        for (auto const& model : o.models) check_path(c, "--model", model, true);
+    });
     add_data(c, o.data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1,
                                limits::block_tokens);
@@ -480,7 +485,8 @@ void declare(command& c, evaluate_options& o) {
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
                                most_tokens);
     add_mode(c, o.data);
-    add_sampler(c, o.model, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_sampler(
+        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
     add_threads(c, o.seed, o.threads);
 }
 
@@ -589,7 +595,8 @@ void declare(command& c, generate_options& o) {
         auto const readers = std::count(o.prompts.begin(), o.prompts.end(), "-") + (o.prompts_file == "-" ? 1 : 0);
         if (readers > 1) c.problem("standard input can be read once: give one - of --prompt and --prompts");
     });
-    add_sampler(c, o.model, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+    add_sampler(
+        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
     c.number<index_t, index_t>("--top-k", o.top_k, "N",
                                "of an autoregressive model: the N likeliest tokens alone (all)", 1, limits::vocabulary);
     c.number<double, double>("--top-p", o.top_p, "X",

@@ -68,7 +68,8 @@ struct train_options {
 };
 
 struct evaluate_options {
-    std::string model;
+    std::vector<std::string> models;  // to evaluate, one after another
+    std::string model;                // the one at hand
     data_options data;
     index_t block = 0;  // tokens; 0: as in training
     index_t samples = 8;
