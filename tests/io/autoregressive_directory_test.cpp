@@ -408,8 +408,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     std::filesystem::rename(path + "/model.safetensors", path + "/weights.st");
     auto const file = safetensors_file::open(path + "/weights.st");
     std::string map;
-    for (auto const& tensor : file.tensors())
-        map += (map.empty() ? "\"" : ",\"") + tensor.name + "\":\"weights.st\"";
+    for (auto const& tensor : file.tensors()) map += (map.empty() ? "\"" : ",\"") + tensor.name + "\":\"weights.st\"";
     std::ofstream(path + "/model.safetensors.index.json") << "{\"weight_map\":{" + map + "}}";
     json["calm"]["tokenizer"]["file"] = "weights.st";
     set(path, "calm", json["calm"]);
