@@ -61,10 +61,11 @@ std::vector<std::string> obstacles(stored_model const& model) {
     if (!autoregressive && !check::layers_are_even(c.autoencoder))
         lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");
     if (model.description.kind == model_kind::autoencoder || !lines.empty()) return lines;
-    if (!check::heads_divide_width(c)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
-    if (!check::key_value_heads_divide_heads(c))
+    auto const llama = autoregressive ? model.autoregressive().llama : llama_sizes_of(c);
+    if (!check::heads_divide_width(llama)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
+    if (!check::key_value_heads_divide_heads(llama))
         lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
-    if (lines.empty() && !check::head_size_is_even(c))
+    if (lines.empty() && !check::head_size_is_even(llama))
         lines.emplace_back("expected an even hidden_size / num_attention_heads");
     return lines;
 }

@@ -41,8 +41,8 @@ struct row {
 
 // So many steps as the tokens or the FLOPs allow, at least one; none where time ends the run.
 std::optional<index_t> steps_of(sweep_options const& o, double tokens_per_step, double flops_per_token) {
-    if (!o.tokens && !o.flops) return std::nullopt;
-    double const tokens = o.tokens ? static_cast<double>(*o.tokens) : *o.flops / flops_per_token;
+    if (!o.tokens && !o.teraflops) return std::nullopt;
+    double const tokens = o.tokens ? static_cast<double>(*o.tokens) : 1e12 * *o.teraflops / flops_per_token;
     return std::max<index_t>(1, static_cast<index_t>(tokens / tokens_per_step));
 }
 

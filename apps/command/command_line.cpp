@@ -474,7 +474,8 @@ void declare(command& c, train_calm_command& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.list("--model", o.models, "DIR", "models that train wrote; several are compared");
+    c.repeated("--model", o.models, "DIR", "model that train wrote; again for a further one, to compare them",
+               needed::yes);
     c.check([&c, &o] {
         for (auto const& model : o.models) check_path(c, "--model", model, true);
     });
@@ -518,10 +519,11 @@ void declare(command& c, sweep_options& o) {
                                               "tokens to train an autoencoder on", 1, most_tokens);
     c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
                                               most_tokens);
-    c.number<std::optional<double>, double>("--flops", o.flops, "X", "FLOPs to train a language model with", 1, 1e30);
+    c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
+                                            "10^12 FLOPs, so many, to train a language model with", above_zero, 1e7);
     c.check_whole([&] {
-        if (o.minutes.has_value() + o.tokens.has_value() + o.flops.has_value() != 1)
-            c.problem("equal time, equal data or equal work? Give --minutes, --tokens or --flops, one of them");
+        if (o.minutes.has_value() + o.tokens.has_value() + o.teraflops.has_value() != 1)
+            c.problem("equal time, equal data or equal work? Give --minutes or --tokens or --teraflops, one of them");
         bool const needs_autoencoder =
             std::any_of(o.configurations.begin(), o.configurations.end(),
                         [](auto const& name) { return !configuration_named(name).is_autoregressive(); });

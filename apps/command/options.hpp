@@ -91,7 +91,7 @@ struct sweep_options {
     std::optional<index_t> autoencoder_tokens;
     std::optional<double> minutes;
     std::optional<index_t> tokens;
-    std::optional<double> flops;
+    std::optional<double> teraflops;
     std::optional<index_t> block;
     std::optional<double> rate;
     std::optional<double> kl_weight;

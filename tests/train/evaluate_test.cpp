@@ -463,7 +463,8 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
                R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
                R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
-               R"("head_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
+               R"("head_loss":1.5,"cross_entropy":null,"perplexity":null,"bits_per_byte":null,"bits_per_byte_se":null,)"
+               R"("token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
                R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0,"patches":null})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);
