@@ -576,7 +576,7 @@ void declare(command& c, plot_options& o) {
 }
 
 void declare(command& c, generate_options& o) {
-    c.text("--model", o.model, "DIR", "model that train calm wrote", needed::yes);
+    c.text("--model", o.model, "DIR", "model that train calm or train ar wrote", needed::yes);
     require_file(c, "--model", o.model, true);
     c.repeated("--prompt", o.prompts, "TEXT",
                "how a text begins (empty), - is standard input; again for a further text");

@@ -109,6 +109,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
     for (double const p : {0.0, -0.5, 1.5})
         BOOST_CHECK_EXCEPTION(token_sampler::of(temperature::of(1), 0, p), error,
                               says(errc::usage, "expected top-p above 0 and at most 1"));
+    for (double const T : {1e-101, 1001.0})
+        BOOST_CHECK_EXCEPTION(token_sampler::of({.value = T}), error,
+                              says(errc::usage, "exact probabilities need T = 0, or from 1e-100 to 1000"));
     token_law law;
     std::vector<float> logits{0, std::numeric_limits<float>::quiet_NaN(), 1};
     for (double const T : {1.0, 0.0})

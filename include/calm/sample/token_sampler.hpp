@@ -18,11 +18,15 @@ namespace calm {
 // What is made of the probabilities, in this order: P^(1/T), the k likeliest tokens alone, of those the fewest
 // likeliest ones that have a share p; then they are normalised. Of equally likely tokens the lower id comes first.
 struct token_sampler {
+    static constexpr double coldest = 1e-100;  // but for 0
+    static constexpr double hottest = 1000;
+
     double T = 1;       // 0: always the likeliest token
     index_t top_k = 0;  // 0: all
     double top_p = 1;   // in (0, 1]; 1: all
 
-    // Throws errc::usage for a T that is negative, a k below 0 or a p outside of (0, 1].
+    // Throws errc::usage for a T that is neither 0 nor between the coldest and the hottest, a k below 0 or a p outside
+    // of (0, 1].
     static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {
         require(top_k >= 0, errc::usage, "token_sampler: expected top-k of at least 1, or 0 for all tokens, found ",
                 top_k);
@@ -30,7 +34,11 @@ struct token_sampler {
             top_p > 0 && top_p <= 1, errc::usage,
             "token_sampler: expected top-p above 0 and at most 1, the share of the probability to draw from, found ",
             top_p);
-        return {temperature::of(T.value).value, top_k, top_p};
+        require(T.value == 0 || (T.value >= coldest && T.value <= hottest), errc::usage, [&] {
+            return "temperature: exact probabilities need T = 0, or from " + detail::shortest(coldest) + " to " +
+                   detail::shortest(hottest) + ", found " + detail::shortest(T.value);
+        });
+        return {T.value, top_k, top_p};
     }
     // T = 1 of all tokens: the model as it is.
     static token_sampler unchanged() { return {}; }
