@@ -18,8 +18,8 @@ namespace calm {
 // What is made of the probabilities, in this order: P^(1/T), the k likeliest tokens alone, of those the fewest
 // likeliest ones that have a share p; then they are normalised. Of equally likely tokens the lower id comes first.
 struct token_sampler {
-    static constexpr double coldest = 1e-100;  // but for 0
-    static constexpr double hottest = 1000;
+    static constexpr double coldest = 1e-100;  // the smallest T but 0
+    static constexpr double hottest = 1000;    // the largest T
 
     double T = 1;       // 0: always the likeliest token
     index_t top_k = 0;  // 0: all
