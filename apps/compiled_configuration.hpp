@@ -1,9 +1,6 @@
 #pragma once
 // Everything heavy, once a configuration: included by the units in configs/ and by nothing else.
 
-#include <algorithm>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,34 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
-#include "calm/sample/generate.hpp"
-#include "calm/sample/streamed_text.hpp"
-#include "calm/text/bigram.hpp"
-#include "calm/text/packing.hpp"
-#include "calm/text/tokenizer.hpp"
-#include "calm/train/evaluate.hpp"
-#include "calm/train/loop.hpp"
-#include "calm/train/peak.hpp"
-#include "calm/train/session.hpp"
-#include "calm/train/throughput.hpp"
-#include "products.hpp"
-#include "program.hpp"
-#include "run/initial_weights.hpp"
-#include "run/run_plan.hpp"
-#include "run/run_record.hpp"
-#include "run/training_run.hpp"
-#include "text/batch.hpp"
-#include "text/prompt.hpp"
-#include "text/text_output.hpp"
-#include "text/writing.hpp"
+#include "compiled_model.hpp"
 
 namespace calm::apps {
 
-// The programs' work for one configuration.
-template <model_configuration auto C> class compiled {
+// The programs' work for one configuration of a CALM.
+template <model_configuration auto C> class compiled_calm : compiled_model {
 public:
-    compiled(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
+    compiled_calm(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
 
     int train_autoencoder(train_options const& o) const {
         training_run run(o);
@@ -65,14 +42,15 @@ public:
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C.autoencoder, words, start); };
-        if (!run.begin(settings_of(ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
+        if (!run.begin(settings_of("autoencoder", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe,
+                       !unseen.empty(), fits))
             return 0;
         context<> ctx(o.seed, o.threads);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
         if (start) load_autoencoder(*start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, recipe.batch_tokens);
+        describe(run.report(), count_parameters(own.model), text, words);
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
@@ -106,7 +84,7 @@ public:
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, size_of_patch, o.seed};
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
-        auto const sample_prompt = prompt_of_samples(o, words);
+        auto const sample_prompt = prompt_of_samples(o, words, K);
         if (o.dry_run)
             return tell(plan_of_calm(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block),
                                      unseen.size()),
@@ -119,7 +97,8 @@ public:
         auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C, words, start); };
-        if (!run.begin(settings_of(ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
+        if (!run.begin(settings_of("calm", ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(),
+                       fits))
             return 0;
         samples_log samples(o.out, run.steps());
         context<> ctx(o.seed, o.threads);
@@ -127,7 +106,7 @@ public:
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, recipe.sequences * block);
+        describe(run.report(), count_parameters(own.model), text, words);
         if (!run.from() && !unseen.empty())
             tell_of_autoencoder(run.report(), evaluate_autoencoder(ctx, own.model.ae_model,
                                                                    spread_blocks(unseen, block, interval_tokens),
@@ -159,9 +138,7 @@ public:
         auto const words = tokenizer_of(stored);
         tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
-        index_t const trained_on =
-            d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
-        evaluation_settings const settings{.block_tokens = o.block > 0 ? o.block : trained_on,
+        evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
                                            .samples = o.samples,
                                            .seed = o.seed,
                                            .positions = o.positions,
@@ -179,8 +156,7 @@ public:
         }
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
-        std::optional<bigram_table> counts;
-        if (auto const path = stored.path(bigram_file); detail::is_there(path)) counts = bigram_table::load(path);
+        auto const counts = counts_beside(stored);
         return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                              settings, static_cast<objective>(head_objective_of(d))),
                         mode, o.data, data_seed);
@@ -192,53 +168,14 @@ public:
         auto const words = tokenizer_of(stored);
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
-        context<> ctx(o.seed, o.threads);
-        index_t const positions = stored.description.max_position_embeddings;
-        if (!o.jsonl.empty())
-            return answer_batch(
-                o, words, K,
-                [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-                    auto settings = generation_settings_of(o);
-                    settings.prompt_number = first;
-                    return calm::generate(ctx, own.model, prompts, words.specials(), settings);
-                },
-                positions);
-        text_output out;
-        auto const put = [&](std::string const& complete) { out.put(complete); };
-        auto const prompts = prompts_of(o);
-        std::vector<std::vector<token_id>> begun;
-        begun.reserve(prompts.size());
-        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
-        bool const streaming = prompts.size() == 1;
-        streamed_text stream(words);
-        if (streaming) put(prompts[0]);
-        double const start = steady_seconds();
-        auto const made =
-            calm::generate(ctx, own.model, std::span<std::vector<token_id> const>(begun), words.specials(),
-                           generation_settings_of(o), [&](std::size_t, std::span<token_id const> fresh) {
-                               if (streaming) put(stream.push(fresh));
-                           });
-        double const seconds = steady_seconds() - start;
-        if (streaming) put(stream.flush() + "\n");
-        for (std::size_t i = 0; i < made.size() && !streaming; ++i)
-            put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
-        apps::tell(statistics(written(made), seconds));
-        return 0;
+        return write(o, stored, words, own.model, generation_settings_of(o));
     }
 
     double seconds_per_patch(stored_model const& stored, std::uint64_t seed, int threads) const {
-        constexpr index_t patches = 64;
         auto const words = tokenizer_of(stored);
         resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
         load_calm(stored, own.model);
-        context<> ctx(seed, threads);
-        special_tokens never = words.specials();
-        never.eos = -1;  // so that no text ends early
-        std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(size_of_patch, 0)};
-        generation_settings const settings{.sampler = sampler::adaptive({}), .max_tokens = patches * K, .seed = seed};
-        double const start = steady_seconds();
-        auto const made = calm::generate(ctx, own.model, std::span(prompt), never, settings);
-        return (steady_seconds() - start) / static_cast<double>(made.front().patches);
+        return seconds_of_writing(own.model, words, seed, threads);
     }
 
 private:
@@ -248,39 +185,6 @@ private:
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
     static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
 
-    // Where a loop takes its blocks from: one type, so that the loop is compiled once.
-    using next_blocks = std::function<void(std::span<token_id>)>;
-    static next_blocks next_of(text_blocks& blocks) {
-        return [&blocks](std::span<token_id> tokens) { blocks(tokens); };
-    }
-    // Of a run that ends before its first step.
-    static next_blocks no_blocks() {
-        return [](std::span<token_id>) {};
-    }
-
-    static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
-        return {{words.file_name(), tokenizer_bytes}};
-    }
-
-    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
-                  index_t tokens_per_step) const {
-        report.count_tokens(tokens_per_step);
-        report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
-                             name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
-                             text.tokens()));
-    }
-
-    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
-                     std::size_t heldout, index_t tokens_per_step) const {
-        return {.configuration = name_,
-                .parameters = parameters,
-                .vocabulary = words.vocabulary_size(),
-                .documents = text.documents,
-                .tokens = text.tokens,
-                .heldout_tokens = heldout,
-                .tokens_per_step = tokens_per_step,
-                .recipe = recipe};
-    }
     run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
                           text_size const& text, std::size_t heldout) const {
         context<> ctx(o.seed, o.threads);
@@ -292,22 +196,6 @@ private:
                                         recipe.block_tokens, recipe.objective.samples);
         calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
         return plan;
-    }
-    static int tell(run_plan const& plan, train_options const& o) {
-        text_output().put(to_text(plan, o));
-        return 0;
-    }
-
-    // Throws where a model to go on from is of another configuration.
-    static void require_fit(auto const& configuration, tokenizer const& words,
-                            std::optional<stored_model> const& start) {
-        if (start) detail::require_match(configuration, words.vocabulary_size(), *start);
-    }
-    // An evaluation with what only the program knows: how the text was packed, and the best that its source allows.
-    static evaluation complete(evaluation e, packing mode, data_options const& data, std::uint64_t data_seed) {
-        e.mode = mode_name(mode);
-        add_optimum(e, data, data_seed);
-        return e;
     }
     static void save(std::string const& directory, calm_model<C>& model, model_description const& description,
                      model_files const& files, bigram_table const& counts) {
@@ -323,24 +211,6 @@ private:
             initialise(ctx, model);
         if (autoencoder != nullptr) load_autoencoder(*autoencoder, model.ae_model);
     }
-
-    // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
-    static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words) {
-        bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
-        model_description const usual;
-        auto prompt = needs_one ? std::vector<token_id>(size_of_patch, 0)
-                                : prompt_tokens(o.sample_prompt, words, K, usual.max_position_embeddings);
-        return {std::move(prompt)};
-    }
-    // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
-    static std::string sample(context<>& ctx, calm_model<C> const& model, tokenizer const& words,
-                              std::vector<std::vector<token_id>> const& prompt) {
-        auto const made = calm::generate(ctx, model, std::span(prompt), words.specials(), {.max_tokens = 32});
-        return words.decode(made.front().tokens);
-    }
-
-    std::string name_;
-    recipes defaults_;
 };
 
 // Registers configuration C under a name; a unit in configs/ does it as the program starts. What the defaults do not
@@ -348,7 +218,7 @@ private:
 template <model_configuration auto C> bool compile_configuration(std::string const& name, recipes defaults) {
     add_head<std::remove_cvref_t<decltype(C.head)>>();
     defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
-    auto const work = std::make_shared<compiled<C> const>(name, defaults);
+    auto const work = std::make_shared<compiled_calm<C> const>(name, defaults);
     return register_configuration(
         {.name = name,
          .sizes = with_any_head(C),

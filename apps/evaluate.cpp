@@ -1,6 +1,7 @@
-// evaluate: how good a stored model is on text it has not seen.
+// evaluate: how good stored models are on text they have not seen.
 
 #include "command/command_line.hpp"
+#include "comparison.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "text/text_output.hpp"
@@ -11,10 +12,20 @@ int main(int argc, char** argv) {
     return run_program("evaluate", [&] {
         auto const options = read_evaluate(argc, argv);
         if (!options) return 0;
-        auto const model = calm::read_model_description(options->model);
-        auto const found = configuration_of(model).evaluate(*options, model);
-        text_output().put(to_json(found) + "\n");
-        tell_lines(to_table(found));
+        bool const several = options->models.size() > 1;
+        text_output out;
+        std::vector<compared_model> all;
+        for (auto const& directory : options->models) {
+            auto one = *options;
+            one.model = directory;
+            auto const model = calm::read_model_description(directory);
+            auto const& configuration = configuration_of(model);
+            all.push_back({model, configuration.evaluate(one, model)});
+            if (several) tell("== " + directory);
+            out.put(to_json(all.back().found) + "\n");
+            tell_lines(to_table(all.back().found));
+        }
+        if (several) tell_lines("\n" + comparison_text(all));
         return 0;
     });
 }

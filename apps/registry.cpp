@@ -32,6 +32,20 @@ std::vector<std::string> differences_from(configuration<any_head> const& sizes, 
     return model.description.kind == model_kind::autoencoder ? differences(sizes.autoencoder, model)
                                                              : differences(sizes, model);
 }
+std::vector<std::string> differences_from(entry const& one, stored_model const& model) {
+    return one.is_autoregressive() ? differences(one.autoregressive(), model) : differences_from(one.calm(), model);
+}
+
+entry const& named(std::string const& name, bool autoregressive) {
+    auto const& one = configuration_named(name);
+    if (one.is_autoregressive() == autoregressive) return one;
+    throw error(errc::config, autoregressive ? "the configuration '" + name +
+                                                   "' is of a CALM, found where one of an autoregressive model is "
+                                                   "expected: train calm takes it"
+                                             : "the configuration '" + name +
+                                                   "' is of an autoregressive model, found where one of a CALM is "
+                                                   "expected: train ar takes it");
+}
 
 std::string joined(std::vector<std::string> const& lines) {
     std::string all;
@@ -41,15 +55,17 @@ std::string joined(std::vector<std::string> const& lines) {
 
 // What stands in the way of any configuration: other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
-    auto lines = differences_from(model.sizes, model);
+    bool const autoregressive = model.description.kind == model_kind::autoregressive;
+    auto lines = autoregressive ? differences(model.autoregressive(), model) : differences_from(model.sizes, model);
     auto const& c = model.sizes;
-    if (!check::layers_are_even(c.autoencoder))
+    if (!autoregressive && !check::layers_are_even(c.autoencoder))
         lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");
-    if (model.description.kind != model_kind::calm || !lines.empty()) return lines;
-    if (!check::heads_divide_width(c)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
-    if (!check::key_value_heads_divide_heads(c))
+    if (model.description.kind == model_kind::autoencoder || !lines.empty()) return lines;
+    auto const llama = autoregressive ? model.autoregressive().llama : llama_sizes_of(c);
+    if (!check::heads_divide_width(llama)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
+    if (!check::key_value_heads_divide_heads(llama))
         lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
-    if (lines.empty() && !check::head_size_is_even(c))
+    if (lines.empty() && !check::head_size_is_even(llama))
         lines.emplace_back("expected an even hidden_size / num_attention_heads");
     return lines;
 }
@@ -108,21 +124,55 @@ entry const& configuration_of(stored_model const& model) {
     auto const& all = registered();
     std::string const stated = model.description.calm ? model.description.calm->configuration : "";
     for (auto const& one : all)
-        if (one.name == stated && differences_from(one.sizes, model).empty()) return one;
+        if (one.name == stated && differences_from(one, model).empty()) return one;
     for (auto const& one : all)
-        if (differences_from(one.sizes, model).empty()) return one;
+        if (differences_from(one, model).empty()) return one;
     if (auto const lines = obstacles(model); !lines.empty())
         throw error(errc::config, model.directory, "",
                     "expected a model that some configuration can have, found one that none can: " + joined(lines));
     std::string sentence = "expected the sizes of a configuration that is compiled into this program, found others:";
-    for (auto const& one : all)
-        sentence += " not " + one.name + " (" + joined(differences_from(one.sizes, model)) + ").";
+    for (auto const& one : all) sentence += " not " + one.name + " (" + joined(differences_from(one, model)) + ").";
     auto const name = name_for(model);
     throw error(errc::config, model.directory, "", sentence + " Write this as apps/configs/" + name + ".cpp:",
                 lines_of("\n" + unit_of(model, name) + "\nand compile it: " + line_that_compiles(name)));
 }
 
+entry const& calm_named(std::string const& name) {
+    return named(name, false);
+}
+
+entry const& autoregressive_named(std::string const& name) {
+    return named(name, true);
+}
+
+namespace {
+
+// The five sizes of a stack and, where it is not the usual one, the base of its angles.
+std::string llama_members(llama_sizes const& c, std::string const& between) {
+    std::string text = member("hidden_size", c.hidden_size) + between +
+                       member("intermediate_size", c.intermediate_size) + between +
+                       member("num_hidden_layers", c.num_hidden_layers) + between +
+                       member("num_attention_heads", c.num_attention_heads) + between +
+                       member("num_key_value_heads", c.num_key_value_heads);
+    if (c.rope_theta != llama_sizes{}.rope_theta) text += between + member("rope_theta", c.rope_theta);
+    return text;
+}
+
+std::string autoregressive_unit(stored_model const& model, std::string const& name) {
+    auto const c = model.autoregressive();
+    std::string const tied = c.tie_word_embeddings ? ",\n    .tie_word_embeddings = true" : "";
+    return "#include \"compiled_autoregressive.hpp\"\n\nnamespace {\n\n"
+           "constexpr calm::autoregressive_configuration sizes{\n    .llama = {" +
+           llama_members(c.llama, ",\n              ") + "}" + tied + ",\n    " +
+           member("vocab_size", model.vocabulary()) +
+           "};\n\nbool const registered = calm::apps::compile_autoregressive<sizes>(\"" + name +
+           "\", calm::apps::recipes());\n\n}  // namespace\n";
+}
+
+}  // namespace
+
 std::string unit_of(stored_model const& model, std::string const& name) {
+    if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
     auto const& ae = model.sizes.autoencoder;
     std::string const inner = ",\n                    ";
     std::string text = "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
@@ -136,11 +186,7 @@ std::string unit_of(stored_model const& model, std::string const& name) {
     if (model.description.kind == model_kind::calm) {
         auto const& c = model.sizes;
         std::string const outer = ",\n    ";
-        text += outer + member("hidden_size", c.hidden_size) + outer +
-                member("intermediate_size", c.intermediate_size) + outer +
-                member("num_hidden_layers", c.num_hidden_layers) + outer +
-                member("num_attention_heads", c.num_attention_heads) + outer +
-                member("num_key_value_heads", c.num_key_value_heads);
+        text += outer + llama_members(llama_sizes_of(c), outer);
         std::string head;
         for (auto const& size : c.head.sizes)
             head += (head.empty() ? "" : ", ") + ("." + std::string(size.field.key)) + " = " + text_of(size);

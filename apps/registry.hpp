@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "calm/io/stored_model.hpp"
@@ -15,20 +16,29 @@ namespace calm::apps {
 
 // What training starts from where the command line says nothing.
 struct recipes {
-    autoencoder_recipe autoencoder;
-    calm_recipe<any_objective> calm;
+    autoencoder_recipe autoencoder = {};
+    calm_recipe<any_objective> calm = {};
+    autoregressive_recipe autoregressive = {};
 };
 
+// A configuration of a CALM or of an autoregressive model; what trains the other is empty.
 struct entry {
     std::string name;
-    configuration<any_head> sizes;
-    recipes defaults;
-    std::function<int(train_options const&)> train_autoencoder;
-    std::function<int(train_options const&)> train_calm;
-    std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate;
-    std::function<int(generate_options const&, stored_model const&)> generate;
-    // Of writing one text, a draw a patch.
-    std::function<double(stored_model const&, std::uint64_t seed, int threads)> seconds_per_patch;
+    std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
+    recipes defaults = {};
+    std::function<int(train_options const&)> train_autoencoder = {};
+    std::function<int(train_options const&)> train_calm = {};
+    std::function<int(train_options const&)> train_autoregressive = {};
+    std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate = {};
+    std::function<int(generate_options const&, stored_model const&)> generate = {};
+    // Of writing one text, a draw a patch; of an autoregressive model a token.
+    std::function<double(stored_model const&, std::uint64_t seed, int threads)> seconds_per_patch = {};
+
+    [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
+    // Of a CALM.
+    [[nodiscard]] configuration<any_head> const& calm() const { return std::get<0>(sizes); }
+    // Of an autoregressive model.
+    [[nodiscard]] autoregressive_configuration const& autoregressive() const { return std::get<1>(sizes); }
 };
 
 // In the order of their names.
@@ -39,6 +49,10 @@ bool register_configuration(entry one);
 
 // The configuration of a name. Throws errc::config naming those that are compiled and the line that compiles it.
 entry const& configuration_named(std::string const& name);
+// The same where it has to be of a CALM, or of an autoregressive model. Throws errc::config too where it is of the
+// other, naming the command for it.
+entry const& calm_named(std::string const& name);
+entry const& autoregressive_named(std::string const& name);
 
 // The configuration that a stored model has the sizes of; an autoencoder's is any that shares its autoencoder. Throws
 // errc::config with the sizes in which those that are compiled differ, and the unit to compile; or with what no

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,10 +79,12 @@ std::string files_text(stored_weights const& weights) {
            std::to_string(weights.tensors().size()) + " tensors of " + types_of(weights.tensors());
 }
 
-// The part of the model that a tensor belongs to: transformer, ae_model.encoder.
+// The part of the model that a tensor belongs to: transformer, ae_model.encoder, model.layers.
 std::string module_of(std::string const& name) {
-    auto const end = name.find('.', name.starts_with("ae_model.") ? 9 : 0);
-    return name.substr(0, end);
+    std::size_t inside = 0;
+    for (std::string_view const whole : {"ae_model.", "model."})
+        if (name.starts_with(whole)) inside = whole.size();
+    return name.substr(0, name.find('.', inside));
 }
 
 std::string parameters_text(std::span<stored_tensor const> tensors) {
@@ -116,19 +119,29 @@ std::vector<row> autoencoder_rows(stored_model const& model) {
             {"autoencoder: layers of the decoder", std::to_string(ae.num_decoder_layers)}};
 }
 
+std::vector<row> autoregressive_rows(model_description const& d) {
+    std::vector<row> rows{{"D, hidden", std::to_string(d.hidden_size)},
+                          {"intermediate", std::to_string(d.intermediate_size)},
+                          {"layers", std::to_string(d.num_hidden_layers)},
+                          {"heads", std::to_string(d.num_attention_heads)},
+                          {"heads of keys and values", std::to_string(d.num_key_value_heads)},
+                          {"output projection", d.tie_word_embeddings ? "tied: the table of embeddings" : "its own"}};
+    if (d.rope_theta != rope_theta) rows.push_back({"base of the rotary angles", formatted("%.15g", d.rope_theta)});
+    return rows;
+}
+
 std::vector<row> sizes_of(stored_model const& model) {
     auto const& d = model.description;
     std::vector<row> rows{{"V, vocabulary", grouped(d.vocab_size)}};
     auto const number = [&](char const* name, index_t n) { rows.push_back({name, std::to_string(n)}); };
-    if (d.kind != model_kind::autoregressive)
-        for (auto& one : autoencoder_rows(model)) rows.push_back(std::move(one));
-    if (d.kind == model_kind::autoencoder) return rows;
+    for (auto& one : d.kind == model_kind::autoregressive ? autoregressive_rows(d) : autoencoder_rows(model))
+        rows.push_back(std::move(one));
+    if (d.kind != model_kind::calm) return rows;
     number("D, backbone: hidden", d.hidden_size);
     number("backbone: intermediate", d.intermediate_size);
     number("backbone: layers", d.num_hidden_layers);
     number("backbone: heads", d.num_attention_heads);
     number("backbone: heads of keys and values", d.num_key_value_heads);
-    if (d.kind == model_kind::autoregressive) return rows;
     rows.push_back({"backbone: reads", d.calm ? d.calm->input : "tokens"});
     for (auto const& size : d.head.sizes) rows.push_back({"head: " + std::string(size.field.what), text_of(size)});
     for (auto const& one : head_objective_of(d).fields)
@@ -165,9 +178,15 @@ std::vector<row> flops_of(stored_model const& model) {
                 {"FLOPs a token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},
                 {"FLOPs a token, decoding", flops_text(flops::decoder(c.autoencoder, V) / K)}};
     }
-    if (d.kind == model_kind::autoregressive) return {};
-    index_t const least = 2 * c.autoencoder.patch_size;
+    index_t const least = d.kind == model_kind::calm ? 2 * c.autoencoder.patch_size : 2;
     index_t const block = d.calm && d.calm->data ? std::max(least, d.calm->data->block_tokens) : 2048;
+    if (d.kind == model_kind::autoregressive) {
+        auto const sizes = model.autoregressive().llama;
+        return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
+                 flops_text(flops::train_autoregressive(sizes, V, block))},
+                {"FLOPs a token, generation (after " + grouped(block / 2) + " tokens)",
+                 flops_text(flops::generate_autoregressive(sizes, V, static_cast<double>(block / 2)))}};
+    }
     index_t const positions = block / c.autoencoder.patch_size;
     return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
              flops_text(flops::train_calm_per_token(c, V, 1, block, head_objective_of(d).samples()))},
@@ -234,7 +253,7 @@ std::string model_text(stored_model const& model) {
     std::string text;
     for (auto const& one : rows) text += one[0] + std::string(width - one[0].size() + 2, ' ') + one[1] + "\n";
     std::vector<stored_tensor> tensors;
-    detail::collect_tensors(weights, detail::tied_names_of(d.kind), "", tensors);
+    detail::collect_tensors(weights, detail::tied_names_of(d), "", tensors);
     return text + "\n" + parameters_text(tensors);
 }
 

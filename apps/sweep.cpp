@@ -1,7 +1,10 @@
 // sweep: trains and evaluates configurations on one source, to see what the patch size K (CALM, section on semantic
-// bandwidth) or another head costs and gains. Writes a table, and a plot by gnuplot.
+// bandwidth), another head or an autoregressive model costs and gains. Writes a table, and a plot by gnuplot.
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "run/gnuplot.hpp"
 #include "run/report.hpp"
 #include "run/run_record.hpp"
+#include "text/text_data.hpp"
 #include "text/text_output.hpp"
 
 using namespace calm::apps;
@@ -25,30 +29,25 @@ namespace {
 
 struct row {
     std::string name;
-    calm::configuration<calm::any_head> sizes;
+    std::string head;         // or softmax, of an autoregressive model
+    index_t K, L;             // tokens a patch, of a latent vector; 1 and 0 of an autoregressive model
     double training_flops;    // a token
     double generation_flops;  // a token, one draw, in the middle of a block
-    double seconds;           // of the steps of the CALM
+    double seconds;           // of the steps of the language model
+    index_t tokens;           // that it was trained on
     double milliseconds;      // a patch of one text, one draw; as the machine was
     calm::evaluation found;
 };
 
-// So many steps of `tokens_per_step` as the tokens allow, at least one.
-std::optional<index_t> steps_of(std::optional<index_t> tokens, index_t tokens_per_step) {
-    if (!tokens) return std::nullopt;
-    return std::max<index_t>(1, *tokens / tokens_per_step);
+// So many steps as the tokens or the FLOPs allow, at least one; none where time ends the run.
+std::optional<index_t> steps_of(sweep_options const& o, double tokens_per_step, double flops_per_token) {
+    if (!o.tokens && !o.teraflops) return std::nullopt;
+    double const tokens = o.tokens ? static_cast<double>(*o.tokens) : 1e12 * *o.teraflops / flops_per_token;
+    return std::max<index_t>(1, static_cast<index_t>(tokens / tokens_per_step));
 }
 
-// Of the steps of a run that was trained, whichever calls made them.
-double seconds_of(std::string const& run) {
-    auto const newest = calm::run_directory(run).newest();
-    return newest ? newest->record.state.seconds : 0;
-}
-
-row trained_and_evaluated(sweep_options const& o, std::string const& name) {
-    auto const& one = configuration_named(name);
-    std::string const folder = o.out + "/" + name;
-    calm::detail::make_directories(folder);
+// What all trainings of a configuration have.
+train_options training_of(sweep_options const& o, std::string const& name) {
     train_options t;
     t.configuration = name;
     t.tokenizer = o.tokenizer;
@@ -56,59 +55,149 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name) {
     t.seed = o.seed;
     t.threads = o.threads;
     t.record = o.record;
-    t.out = folder + "/autoencoder";
-    t.minutes = o.autoencoder_minutes;
-    t.steps = steps_of(o.autoencoder_tokens, one.defaults.autoencoder.batch_tokens);
-    t.kl_weight = o.kl_weight;
-    t.random_patches = o.random_patches;
-    if (int const code = one.train_autoencoder(t); code != 0) std::exit(code);
+    return t;
+}
 
-    index_t const block = o.block.value_or(256);
-    t.autoencoder = t.out;
-    t.out = folder + "/calm";
-    t.block = block;
-    t.rate = o.rate;
-    t.minutes = o.minutes;
-    t.steps = steps_of(o.tokens, one.defaults.calm.sequences * block);
-    if (int const code = one.train_calm(t); code != 0) std::exit(code);
+void trained(std::function<int(train_options const&)> const& train, train_options const& t) {
+    if (int const code = train(t); code != 0) std::exit(code);
+}
 
-    auto const model = calm::read_model_description(t.out);
+// The language model in a directory, evaluated.
+calm::evaluation evaluated(sweep_options const& o, entry const& one, calm::stored_model const& model, index_t block) {
     evaluate_options e;
-    e.model = t.out;
+    e.model = model.directory;
     e.data = o.data;
     e.block = block;
     e.samples = o.samples;
     e.positions = o.positions;
     e.seed = o.seed;
     e.threads = o.threads;
-    auto const& c = one.sizes;
-    index_t const K = c.autoencoder.patch_size;
-    auto const patch = static_cast<double>(K);
-    index_t const P = block / K;
-    return {name,
-            c,
-            calm::flops::train_calm_per_token(c, model.vocabulary(), one.defaults.calm.sequences, block,
-                                              one.defaults.calm.objective.samples()),
-            calm::flops::generate(c, model.vocabulary(), static_cast<double>(P) / 2, 1) / patch,
-            seconds_of(t.out),
-            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
-            one.evaluate(e, model)};
+    return one.evaluate(e, model);
 }
 
-// Tab-separated; the error is empty where it is not known.
+// Of the steps of a run that was trained, whichever calls made them.
+calm::training_state state_of(std::string const& run) {
+    auto const newest = calm::run_directory(run).newest();
+    return newest ? newest->record.state : calm::training_state();
+}
+
+// The vocabulary of the tokenizer that all are trained with.
+index_t vocabulary_of(sweep_options const& o) {
+    return tokenizer_named(o.tokenizer).vocabulary_size();
+}
+
+row row_of_calm(sweep_options const& o, entry const& one, std::string const& folder) {
+    index_t const block = o.block.value_or(256);
+    auto const& c = one.calm();
+    index_t const K = c.autoencoder.patch_size;
+    index_t const V = vocabulary_of(o);
+    auto t = training_of(o, one.name);
+    t.out = folder + "/autoencoder";
+    t.minutes = o.autoencoder_minutes;
+    if (o.autoencoder_tokens)
+        t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
+    t.kl_weight = o.kl_weight;
+    t.random_patches = o.random_patches;
+    trained(one.train_autoencoder, t);
+
+    double const flops = calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
+                                                           one.defaults.calm.objective.samples());
+    index_t const step = one.defaults.calm.sequences * block;
+    t.autoencoder = t.out;
+    t.out = folder + "/calm";
+    t.block = block;
+    t.rate = o.rate;
+    t.minutes = o.minutes;
+    t.steps = steps_of(o, static_cast<double>(step), flops);
+    trained(one.train_calm, t);
+    auto const model = calm::read_model_description(t.out);
+    auto const state = state_of(t.out);
+    return {one.name,
+            std::string(c.head.name()),
+            K,
+            c.autoencoder.latent_size,
+            flops,
+            calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
+            state.seconds,
+            state.step * step,
+            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
+            evaluated(o, one, model, block)};
+}
+
+row row_of_autoregressive(sweep_options const& o, entry const& one, std::string const& folder) {
+    index_t const block = o.block.value_or(256);
+    auto const& c = one.autoregressive();
+    auto const& level = one.defaults.autoregressive.level;
+    index_t const V = vocabulary_of(o);
+    double const flops = level.cost() * calm::flops::train_autoregressive(c.llama, V, block);
+    index_t const step = one.defaults.autoregressive.sequences * block;
+    // Steps of the first phase take K times the tokens.
+    double const mean_step = static_cast<double>(step) / level.cost();
+    auto t = training_of(o, one.name);
+    t.out = folder + "/ar";
+    t.block = block;
+    t.rate = o.rate;
+    t.minutes = o.minutes;
+    t.steps = steps_of(o, mean_step, flops);
+    trained(one.train_autoregressive, t);
+    auto const model = calm::read_model_description(t.out);
+    auto const state = state_of(t.out);
+    return {one.name,
+            level.first_phase() > 0 ? "softmax " + level.text() : "softmax",
+            1,
+            0,
+            flops,
+            calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
+            state.seconds,
+            (state.step + state.first_phase_steps * (level.patch - 1)) * step,
+            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
+            evaluated(o, one, model, block)};
+}
+
+row trained_and_evaluated(sweep_options const& o, std::string const& name) {
+    auto const& one = configuration_named(name);
+    std::string const folder = o.out + "/" + name;
+    calm::detail::make_directories(folder);
+    return one.is_autoregressive() ? row_of_autoregressive(o, one, folder) : row_of_calm(o, one, folder);
+}
+
+// Tab-separated; what is not known or does not apply is empty.
 void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
     file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
-            "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\n";
+            "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
+            "training seconds a token\n";
+    auto const optional = [&](std::optional<double> const& x) {
+        file << '\t';
+        if (x) file << *x;
+    };
     for (auto const& r : rows) {
-        file << r.name << '\t' << r.sizes.autoencoder.patch_size << '\t' << r.sizes.autoencoder.latent_size << '\t'
-             << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
+        file << r.name << '\t' << r.K << '\t';
+        if (r.L > 0) file << r.L;
+        file << '\t' << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
         for (double const score : *r.found.brier) file << '\t' << score;
-        file << '\t' << *r.found.brier_lm << '\t';
-        if (r.found.brier_lm_se) file << *r.found.brier_lm_se;
-        file << '\t' << r.sizes.head.name() << '\n';
+        optional(r.found.brier_lm);
+        optional(r.found.brier_lm_se);
+        file << '\t' << r.head;
+        optional(r.found.bits_per_byte);
+        optional(r.found.bits_per_byte_se);
+        file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\n';
     }
     calm::replace_file(path, file.str());
+}
+
+std::string line_of(row const& r) {
+    auto const& e = r.found;
+    std::string line =
+        formatted("%-14s %-14s %3lld %4s %10.3g %10.3g %7.0f %8.2f %8.3f %7.4f %7.4f  %.2f%s", r.name.c_str(),
+                  r.head.c_str(), static_cast<long long>(r.K), r.L > 0 ? std::to_string(r.L).c_str() : "",
+                  r.training_flops, r.generation_flops, r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens),
+                  r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
+                  *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
+    if (e.bits_per_byte)
+        line += formatted("  %.4f%s", *e.bits_per_byte,
+                          e.bits_per_byte_se ? formatted(" +- %.4f", *e.bits_per_byte_se).c_str() : "");
+    return line + "\n";
 }
 
 // One colour a configuration, named in the keys: names beside points would overlap where scores are alike.
@@ -154,17 +243,14 @@ int main(int argc, char** argv) {
 
         write_table(rows, options->out + "/sweep.tsv");
         text_output out;
-        out.put(formatted("%-14s %-9s %3s %4s %11s %11s %8s %9s %7s %7s  %s\n", "", "head", "K", "L", "train FLOP",
-                          "write FLOP", "seconds", "ms/patch", "Brier-1", "bigram", "BrierLM"));
-        for (auto const& r : rows)
-            out.put(formatted(
-                "%-14s %-9s %3lld %4lld %11.3g %11.3g %8.0f %9.2f %7.4f %7.4f  %.2f%s\n", r.name.c_str(),
-                std::string(r.sizes.head.name()).c_str(), static_cast<long long>(r.sizes.autoencoder.patch_size),
-                static_cast<long long>(r.sizes.autoencoder.latent_size), r.training_flops, r.generation_flops,
-                r.seconds, r.milliseconds, (*r.found.brier)[0], r.found.bigram_brier ? (*r.found.bigram_brier)[0] : 0.0,
-                *r.found.brier_lm, r.found.brier_lm_se ? formatted(" +- %.2f", *r.found.brier_lm_se).c_str() : ""));
-        out.put("FLOPs are a token's, of matrix products; writing takes one draw a patch, timed on one text. All in " +
-                calm::printable_line(options->out) + "/sweep.tsv\n");
+        out.put(formatted("%-14s %-14s %3s %4s %10s %10s %7s %8s %8s %7s %7s  %s\n", "", "head", "K", "L", "train FLOP",
+                          "write FLOP", "seconds", "us/token", "ms/token", "Brier-1", "bigram",
+                          "BrierLM, bits a byte"));
+        for (auto const& r : rows) out.put(line_of(r));
+        out.put(
+            "FLOPs are a token's, of matrix products; seconds are those of training the language model, us a token of "
+            "it; ms are a token's of writing one text, one draw a patch. All in " +
+            calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png")) + "\n");
         return 0;
     });

@@ -1,4 +1,4 @@
-// train: a tokenizer, an autoencoder, a language model.
+// train: a tokenizer, an autoencoder, a language model of either kind.
 
 #include "command/command_line.hpp"
 #include "program.hpp"
@@ -12,9 +12,12 @@ namespace {
 struct perform {
     int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
     int operator()(train_autoencoder_command const& o) const {
-        return configuration_named(o.configuration).train_autoencoder(o);
+        return calm_named(o.configuration).train_autoencoder(o);
     }
-    int operator()(train_calm_command const& o) const { return configuration_named(o.configuration).train_calm(o); }
+    int operator()(train_calm_command const& o) const { return calm_named(o.configuration).train_calm(o); }
+    int operator()(train_ar_command const& o) const {
+        return autoregressive_named(o.configuration).train_autoregressive(o);
+    }
 };
 
 }  // namespace

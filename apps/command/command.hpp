@@ -89,9 +89,9 @@ public:
     }
     // An option that can be given several times, with one value each.
     void repeated(std::string const& option, std::vector<std::string>& to, std::string const& type,
-                  std::string const& help) {
+                  std::string const& help, needed required = needed::no) {
         add(
-            option, type, help, needed::no, [&to](std::string const& value) { to.push_back(value); },
+            option, type, help, required, [&to](std::string const& value) { to.push_back(value); },
             declared_option::value_count::one_each_time);
     }
     // An option without a value, or with =true or =false (1 or 0, yes or no, on or off).

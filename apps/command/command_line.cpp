@@ -73,9 +73,10 @@ void add_mode(command& c, data_options& data) {
     });
 }
 
-// How a patch is sampled: temperature, rule, and how many draws some rules take at most.
-void add_sampler(command& c, std::string& temperature, std::string& rule, index_t& pool, std::string const& pool_option,
-                 std::string const& colder) {
+// How models are sampled: temperature, rule, and how many draws some rules of a CALM take at most. The rule fits every
+// model that `models` gives then, as far as its config.json can be read here.
+void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
+                 std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
     c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
         parse_temperature(text);
         temperature = text;
@@ -83,12 +84,18 @@ void add_sampler(command& c, std::string& temperature, std::string& rule, index_
     c.otherwise("--temperature", [standard = temperature] { return standard; });
     c.text(
         "--sampler", rule, "NAME",
-        "adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: T up to 1000, by "
-        "scaled noise (adaptive)");
+        "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: T up to "
+        "1000, by scaled noise (adaptive); of an autoregressive model, exact: any T (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
-    c.check_whole([&] { sampler_of(rule, temperature, pool); });
+    c.check_whole([&, models = std::move(models)] {
+        for (auto const& model : models())
+            if (is_autoregressive(model))
+                token_sampler_of(rule, temperature);
+            else
+                sampler_of(rule, temperature, pool);
+    });
 }
 
 void add_threads(command& c, std::uint64_t& seed, int& threads) {
@@ -119,16 +126,18 @@ void add_run(command& c, std::string& out) {
     });
 }
 
+void check_path(command& c, std::string const& option, std::string const& path, bool folder) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(path, unknown))
+        c.problem(option + ": there is no " + path);
+    else if (std::filesystem::is_directory(path, unknown) != folder)
+        c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+}
 // A path must be there, but for a word that may stand instead.
 void require_file(command& c, std::string const& option, std::string const& path, bool folder,
                   std::string const& word = "") {
     c.check([&c, &path, option, folder, word] {
-        if (path.empty() || path == word) return;
-        std::error_code unknown;
-        if (!std::filesystem::exists(path, unknown))
-            c.problem(option + ": there is no " + path);
-        else if (std::filesystem::is_directory(path, unknown) != folder)
-            c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+        if (!path.empty() && path != word) check_path(c, option, path, folder);
     });
 }
 
@@ -145,17 +154,34 @@ std::string default_text(any_objective const& objective) {
 }
 
 // What holds where the command line says nothing.
-std::string defaults_of(bool autoencoder) {
+std::string default_text(autoencoder_recipe const& r) {
+    return "batch " + std::to_string(r.batch_tokens) + ", " + default_text(static_cast<training_recipe const&>(r)) +
+           ", kl-weight " + detail::six_digits(r.objective.kl_weight) + ", random-patches " +
+           detail::six_digits(r.random_patches);
+}
+std::string default_text(calm_recipe<any_objective> const& r) {
+    return "batch " + std::to_string(r.sequences) + ", block " + std::to_string(r.block_tokens) + ", " +
+           default_text(static_cast<training_recipe const&>(r)) + default_text(r.objective);
+}
+std::string default_text(autoregressive_recipe const& r) {
+    return "batch " + std::to_string(r.sequences) + ", block " + std::to_string(r.block_tokens) + ", " +
+           default_text(static_cast<training_recipe const&>(r)) +
+           (r.level.first_phase() > 0 ? ", patch-level " + r.level.text() : "");
+}
+
+// What is trained, and which configurations it is trained with.
+enum class trained { autoencoder, calm, autoregressive };
+
+// What holds where the command line says nothing.
+std::string defaults_of(trained kind) {
     std::string text = "Compiled configurations and their defaults:";
     for (auto const& one : compiled_configurations()) {
-        auto const& [ae, calm] = one.defaults;
-        text += "\n  " + one.name + ": ";
-        text += autoencoder
-                    ? "batch " + std::to_string(ae.batch_tokens) + ", " + default_text(ae) + ", kl-weight " +
-                          detail::six_digits(ae.objective.kl_weight) + ", random-patches " +
-                          detail::six_digits(ae.random_patches)
-                    : "batch " + std::to_string(calm.sequences) + ", block " + std::to_string(calm.block_tokens) +
-                          ", " + default_text(calm) + default_text(calm.objective);
+        if (one.is_autoregressive() != (kind == trained::autoregressive)) continue;
+        auto const& all = one.defaults;
+        text += "\n  " + one.name + ": " +
+                (kind == trained::autoencoder ? default_text(all.autoencoder)
+                 : kind == trained::calm      ? default_text(all.calm)
+                                              : default_text(all.autoregressive));
     }
     return text + "\nThe default steps hold where neither --steps nor --minutes is given.";
 }
@@ -165,13 +191,23 @@ std::vector<std::string> configuration_names() {
     for (auto const& one : compiled_configurations()) names.push_back(one.name);
     return names;
 }
+std::vector<std::string> configuration_names(trained kind) {
+    std::vector<std::string> names;
+    for (auto const& one : compiled_configurations())
+        if (one.is_autoregressive() == (kind == trained::autoregressive)) names.push_back(one.name);
+    return names;
+}
 
-void add_training(command& c, train_options& o) {
+entry const& named_for(trained kind, std::string const& name) {
+    return kind == trained::autoregressive ? autoregressive_named(name) : calm_named(name);
+}
+
+void add_training(command& c, train_options& o, trained kind) {
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
-    c.check([&] {
-        if (!o.configuration.empty()) configuration_named(o.configuration);
+    c.check([&o, kind] {
+        if (!o.configuration.empty()) named_for(kind, o.configuration);
     });
-    c.suggest("--config", configuration_names());
+    c.suggest("--config", configuration_names(kind));
     c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
     require_file(c, "--init", o.init, true);
     c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1, limits::steps);
@@ -217,11 +253,14 @@ std::string last_word(std::string const& name) {
     return name.substr(name.rfind(' ') + 1);
 }
 
-constexpr char const* train_usage = "Trains what a CALM is made of, one after the other.\n"
-                                    "Usage: train tokenizer --vocabulary V --data SPEC... --out FILE\n"
-                                    "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
-                                    "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
-                                    "       train KIND --help shows every option of one.\n";
+constexpr char const* train_usage =
+    "Trains what a CALM is made of, one after the other; or the autoregressive model to "
+    "compare with.\n"
+    "Usage: train tokenizer --vocabulary V --data SPEC... --out FILE\n"
+    "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
+    "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
+    "       train ar --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
+    "       train KIND --help shows every option of one.\n";
 
 template <class Number> std::string text_of(Number value) {
     if constexpr (std::is_integral_v<Number>)
@@ -284,7 +323,9 @@ void add_head_numbers(command& c, train_options& o) {
         }
     c.check([&] {
         if (o.configuration.empty()) return;
-        auto const& head = *configuration_named(o.configuration).sizes.head.facts;
+        auto const& named = configuration_named(o.configuration);
+        if (named.is_autoregressive()) return;  // complained of already
+        auto const& head = *named.calm().head.facts;
         for (auto const& [option, value] : o.head) {
             if (!value) continue;
             auto const* const number = head.objective.find_option(option);
@@ -313,6 +354,10 @@ template <> struct described<train_autoencoder_command> {
 template <> struct described<train_calm_command> {
     static constexpr char const* name = "train calm";
     static constexpr char const* what = "Trains the language model on a trained autoencoder.";
+};
+template <> struct described<train_ar_command> {
+    static constexpr char const* name = "train ar";
+    static constexpr char const* what = "Trains an autoregressive model: the next token by a softmax.";
 };
 template <> struct described<evaluate_options> {
     static constexpr char const* name = "evaluate";
@@ -354,7 +399,7 @@ void declare(command& c, tokenizer_options& o) {
     add_out(c, o.out, "the vocabulary");
 }
 
-void declare(command& c, train_autoencoder_command& o) {
+void add_tokenizer(command& c, train_options& o) {
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
     c.check([&c, &o] {
@@ -362,6 +407,10 @@ void declare(command& c, train_autoencoder_command& o) {
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
     require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+}
+
+void declare(command& c, train_autoencoder_command& o) {
+    add_tokenizer(c, o);
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out);
@@ -370,26 +419,49 @@ void declare(command& c, train_autoencoder_command& o) {
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens, 0.15 for real text", 0, 1);
-    add_training(c, o);
+    add_training(c, o, trained::autoencoder);
     recipe_defaults<autoencoder_recipe> defaults(c, o, &recipes::autoencoder);
     defaults.put("--batch", [](auto const& r) { return text_of(r.batch_tokens); });
     defaults.put("--kl-weight", [](auto const& r) { return text_of(r.objective.kl_weight); });
     defaults.put("--random-patches", [](auto const& r) { return text_of(r.random_patches); });
-    c.footer(defaults_of(true));
+    c.footer(defaults_of(trained::autoencoder));
 }
 
-void declare(command& c, train_calm_command& o) {
-    c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
-    require_file(c, "--autoencoder", o.autoencoder, true);
+// What language models of either kind take.
+void add_language_model(command& c, train_options& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
-    add_head_numbers(c, o);
-    add_training(c, o);
+}
+void add_sample_prompt(command& c, train_options& o) {
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+}
+
+void declare(command& c, train_ar_command& o) {
+    add_tokenizer(c, o);
+    add_language_model(c, o);
+    c.parsed("--patch-level", "K:SHARE",
+             "begin with positions of K tokens, for a share of all tokens: less cost (docs/mathematics.md)",
+             [&o](std::string const& text) { o.level = patch_level::parse(text); });
+    add_training(c, o, trained::autoregressive);
+    add_sample_prompt(c, o);
+    recipe_defaults<autoregressive_recipe> defaults(c, o, &recipes::autoregressive);
+    defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
+    defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
+    defaults.put("--patch-level", [](auto const& r) { return r.level.first_phase() > 0 ? r.level.text() : ""; });
+    c.footer(defaults_of(trained::autoregressive));
+}
+
+void declare(command& c, train_calm_command& o) {
+    c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
+    require_file(c, "--autoencoder", o.autoencoder, true);
+    add_language_model(c, o);
+    add_head_numbers(c, o);
+    add_training(c, o, trained::calm);
+    add_sample_prompt(c, o);
     recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
     defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
     defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
@@ -398,12 +470,15 @@ void declare(command& c, train_calm_command& o) {
             auto const* const number = r.objective.fields.find_option(option);
             return number == nullptr ? "" : calm::text_of(*number);
         });
-    c.footer(defaults_of(false));
+    c.footer(defaults_of(trained::calm));
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.text("--model", o.model, "DIR", "model that train wrote", needed::yes);
-    require_file(c, "--model", o.model, true);
+    c.repeated("--model", o.models, "DIR", "model that train wrote; again for a further one, to compare them",
+               needed::yes);
+    c.check([&c, &o] {
+        for (auto const& model : o.models) check_path(c, "--model", model, true);
+    });
     add_data(c, o.data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1,
                                limits::block_tokens);
@@ -411,7 +486,8 @@ void declare(command& c, evaluate_options& o) {
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
                                most_tokens);
     add_mode(c, o.data);
-    add_sampler(c, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_sampler(
+        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
     add_threads(c, o.seed, o.threads);
 }
 
@@ -437,21 +513,28 @@ void declare(command& c, sweep_options& o) {
     });
     c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
                                             "minutes of training an autoencoder", above_zero, most_minutes);
-    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a CALM", above_zero,
-                                            most_minutes);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a language model",
+                                            above_zero, most_minutes);
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
                                               "tokens to train an autoencoder on", 1, most_tokens);
-    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a CALM on", 1, most_tokens);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
+                                              most_tokens);
+    c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
+                                            "10^12 FLOPs, so many, to train a language model with", above_zero, 1e7);
     c.check_whole([&] {
-        if (o.minutes.has_value() == o.tokens.has_value())
-            c.problem("equal time or equal data? Give --minutes or --tokens, one of them");
-        if (o.autoencoder_minutes.has_value() == o.autoencoder_tokens.has_value())
+        if (o.minutes.has_value() + o.tokens.has_value() + o.teraflops.has_value() != 1)
+            c.problem("equal time, equal data or equal work? Give --minutes or --tokens or --teraflops, one of them");
+        bool const needs_autoencoder =
+            std::any_of(o.configurations.begin(), o.configurations.end(),
+                        [](auto const& name) { return !configuration_named(name).is_autoregressive(); });
+        int const given = o.autoencoder_minutes.has_value() + o.autoencoder_tokens.has_value();
+        if (given > 1 || (given == 0 && needs_autoencoder))
             c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
     });
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1,
                                               limits::block_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the CALMs at its peak", above_zero,
-                                            most_rate);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the language models at its peak",
+                                            above_zero, most_rate);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
@@ -493,7 +576,7 @@ void declare(command& c, plot_options& o) {
 }
 
 void declare(command& c, generate_options& o) {
-    c.text("--model", o.model, "DIR", "model that train calm wrote", needed::yes);
+    c.text("--model", o.model, "DIR", "model that train calm or train ar wrote", needed::yes);
     require_file(c, "--model", o.model, true);
     c.repeated("--prompt", o.prompts, "TEXT",
                "how a text begins (empty), - is standard input; again for a further text");
@@ -514,7 +597,18 @@ void declare(command& c, generate_options& o) {
         auto const readers = std::count(o.prompts.begin(), o.prompts.end(), "-") + (o.prompts_file == "-" ? 1 : 0);
         if (readers > 1) c.problem("standard input can be read once: give one - of --prompt and --prompts");
     });
-    add_sampler(c, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+    add_sampler(
+        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+    c.number<index_t, index_t>("--top-k", o.top_k, "N",
+                               "of an autoregressive model: the N likeliest tokens alone (all)", 1, limits::vocabulary);
+    c.number<double, double>("--top-p", o.top_p, "X",
+                             "of an autoregressive model: the fewest likeliest tokens with a share X (1)", above_zero,
+                             1);
+    c.check_whole([&] {
+        if ((o.top_k > 0 || o.top_p < 1) && !is_autoregressive(o.model))
+            c.problem("--top-k and --top-p need the probabilities of tokens, which a CALM does not know: take a "
+                      "--temperature below 1");
+    });
     c.choice("--padding", {"left", "right"}, "where a prompt is filled up to whole patches: right as published (left)",
              [&o](std::string const& side) { o.pad_left = side == "left"; });
     c.otherwise("--padding", [] { return std::string("left"); });
@@ -550,10 +644,11 @@ template <class... Options> struct list_of_commands {
     static std::vector<std::string> names() { return {last_word(described<Options>::name)...}; }
     static std::vector<completed_command> all() { return {completed<Options>()...}; }
 };
-using commands_of_train = list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command>;
+using commands_of_train =
+    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 using all_commands =
-    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, evaluate_options, sweep_options,
-                     generate_options, convert_options, inspect_options, plot_options>;
+    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command,
+                     evaluate_options, sweep_options, generate_options, convert_options, inspect_options, plot_options>;
 
 }  // namespace
 
@@ -601,6 +696,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     if (kind == kinds[0]) return read(tokenizer_options{});
     if (kind == kinds[1]) return read(train_autoencoder_command{});
     if (kind == kinds[2]) return read(train_calm_command{});
+    if (kind == kinds[3]) return read(train_ar_command{});
     throw error(errc::usage,
                 kind.empty()
                     ? "what is to be trained? Expected one of " + listed(kinds)

@@ -14,7 +14,8 @@ namespace calm::apps {
 
 struct train_autoencoder_command : train_options {};
 struct train_calm_command : train_options {};
-using train_command = std::variant<tokenizer_options, train_autoencoder_command, train_calm_command>;
+struct train_ar_command : train_options {};
+using train_command = std::variant<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 
 std::optional<train_command> read_train(int argc, char const* const* argv);
 std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv);
@@ -24,7 +25,7 @@ std::optional<generate_options> read_generate(int argc, char const* const* argv)
 std::optional<convert_options> read_convert(int argc, char const* const* argv);
 std::optional<inspect_options> read_inspect(int argc, char const* const* argv);
 
-// The tables that a file of options may have: tokenizer, autoencoder, calm, evaluate and so on.
+// The tables that a file of options may have: tokenizer, autoencoder, calm, ar, evaluate and so on.
 std::vector<std::string> names_of_all_commands();
 // With their dashes, some of them several times; without those that are only for one call.
 std::vector<std::string> options_of_all_programs();

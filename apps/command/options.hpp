@@ -33,7 +33,7 @@ struct run_record {
     std::vector<std::string> words;  // the command line
 };
 
-// Of an autoencoder or of a language model; each reads what concerns it.
+// Of an autoencoder or of a language model of either kind; each reads what concerns it.
 struct train_options {
     std::string configuration;
     std::string tokenizer;    // a file, or "markov"
@@ -52,6 +52,7 @@ struct train_options {
     std::map<std::string, std::optional<double>> head;  // --head-OPTION: what the head's objective is to have
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
+    std::optional<patch_level> level;
     std::optional<index_t> evaluate_every;
     std::optional<index_t> save_every;
     index_t keep = 2;            // checkpoints, besides the best
@@ -67,19 +68,20 @@ struct train_options {
 };
 
 struct evaluate_options {
-    std::string model;
+    std::vector<std::string> models;  // to evaluate, one after another
+    std::string model;                // the one at hand
     data_options data;
     index_t block = 0;  // tokens; 0: as in training
     index_t samples = 8;
     index_t positions = 0;  // a random subset of so many; 0: all
     std::string temperature = "1";
-    std::string sampler = "adaptive";
-    index_t pool = 200;  // of adaptive and batch
+    std::string sampler;  // or empty: as suits the model
+    index_t pool = 200;   // of adaptive and batch
     std::uint64_t seed = 1;
     int threads = 0;
 };
 
-// Equal minutes or equal tokens for all: one of each pair is given.
+// Equal minutes, equal tokens or equal FLOPs for all: one of each group is given.
 struct sweep_options {
     std::vector<std::string> configurations;
     std::string tokenizer;
@@ -89,6 +91,7 @@ struct sweep_options {
     std::optional<index_t> autoencoder_tokens;
     std::optional<double> minutes;
     std::optional<index_t> tokens;
+    std::optional<double> teraflops;
     std::optional<index_t> block;
     std::optional<double> rate;
     std::optional<double> kl_weight;
@@ -123,8 +126,10 @@ struct generate_options {
     std::string jsonl;         // a file of JSON lines to answer, or -, or empty
     std::string out;           // the answers, or empty
     std::string temperature = "1/2";
-    std::string sampler = "adaptive";
+    std::string sampler;    // or empty: as suits the model
     index_t samples = 200;  // pool of adaptive and batch
+    index_t top_k = 0;      // of an autoregressive model; 0: all
+    double top_p = 1;       // of an autoregressive model
     index_t max_tokens = 200;
     index_t at_once = 16;  // texts
     bool pad_left = true;

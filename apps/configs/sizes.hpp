@@ -65,4 +65,7 @@ inline constexpr configuration<flow> tiny_flow = with_head(tiny, flow{.num_mlp_l
 inline constexpr configuration<diffusion> tiny_diffusion = with_head(tiny, diffusion{.num_mlp_layers = 3});
 inline constexpr configuration<margin> tiny_margin = with_head(tiny, margin{});
 
+// The autoregressive model on the backbone of tiny.
+inline constexpr autoregressive_configuration tiny_ar{.llama = llama_sizes_of(tiny), .vocab_size = 512};
+
 }  // namespace calm::apps::sizes

@@ -28,4 +28,16 @@ inline recipes tiny_recipes_of_pairs() {
     return r;
 }
 
+// As many positions a step as at every K.
+inline recipes tiny_autoregressive_recipes(patch_level level = {}) {
+    recipes r;
+    r.autoregressive.steps = 2000;
+    r.autoregressive.rate = 3e-3;
+    r.autoregressive.warmup = 200;
+    r.autoregressive.sequences = 4;
+    r.autoregressive.block_tokens = 256;
+    r.autoregressive.level = level;
+    return r;
+}
+
 }  // namespace calm::apps

@@ -52,6 +52,7 @@ std::string tokens_text(double rate) {
 
 std::string line_of(progress const& p) {
     std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
+    if (p.first_phase) line += " (patch level)";
     if (std::isfinite(p.cross_entropy))
         line += formatted(" (ce %.4f, kl %.1f, posterior std %.3f)", p.cross_entropy, p.kl, p.posterior_std);
     line += formatted("  gradient %.2f  rate %.1e  %s tokens/s", p.gradient_norm, p.rate,
@@ -97,7 +98,7 @@ void run_report::skipped(progress const& now, error const& why) {
 void run_report::log_last() {
     auto const& p = last_;
     log_.write({{"step", p.step + 1},
-                {"tokens", (p.step + 1) * tokens_per_step_},
+                {"tokens", p.tokens},
                 {"seconds", p.seconds},
                 {"loss", p.loss},
                 {"cross_entropy", p.cross_entropy},

@@ -21,8 +21,6 @@ public:
     run_report& operator=(run_report const&) = delete;
 
     void plan(memory_plan const& plan, double machine_peak);
-    // So many tokens are logged for each step.
-    void count_tokens(index_t per_step) { tokens_per_step_ = per_step; }
     void step(progress const& now);
     // A step that was left out.
     void skipped(progress const& now, error const& why);
@@ -53,7 +51,6 @@ private:
     bool shown_ = true;
     bool logged_ = true;
     bool first_time_ = true;
-    index_t tokens_per_step_ = 0;
     double next_show_ = 0;
     std::size_t width_ = 0;  // of what stands on the terminal's line
 };

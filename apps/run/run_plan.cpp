@@ -1,5 +1,6 @@
 #include "run/run_plan.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -36,6 +37,11 @@ std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
 
 }  // namespace
 
+std::string patch_level_text(patch_level const& level) {
+    return formatted("positions of %lld tokens for %.4g of the tokens, the first %.3g of the run: %.3g of the cost",
+                     static_cast<long long>(level.patch), level.share, level.first_phase(), level.cost());
+}
+
 std::string to_text(run_plan const& p, train_options const& o) {
     std::string text;
     auto const line = [&](char const* name, std::string const& value) {
@@ -50,10 +56,13 @@ std::string to_text(run_plan const& p, train_options const& o) {
     line("steps", limit_of(p.recipe) + ", of " + grouped(p.tokens_per_step) + " tokens in " +
                       grouped(p.recipe.accumulation) + (p.recipe.accumulation > 1 ? " micro-batches" : " batch"));
     if (p.recipe.steps > 0) {
-        auto const all = static_cast<double>(p.recipe.steps) * static_cast<double>(p.tokens_per_step);
+        auto const first = static_cast<double>(p.level.patch - 1) *
+                           std::ceil(p.level.first_phase() * static_cast<double>(p.recipe.steps));
+        auto const all = (static_cast<double>(p.recipe.steps) + first) * static_cast<double>(p.tokens_per_step);
         line("tokens", formatted("%s%.4g, %.2f times the text", p.recipe.seconds > 0 ? "at most " : "", all,
                                  all / static_cast<double>(p.tokens)));
     }
+    if (p.level.first_phase() > 0) line("patch level", patch_level_text(p.level));
     line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
     line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
                             p.flops_per_token * static_cast<double>(p.tokens_per_step), p.flops_per_token));

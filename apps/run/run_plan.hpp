@@ -17,10 +17,14 @@ struct run_plan {
     std::size_t tokens = 0;
     std::size_t heldout_tokens = 0;  // that the run is evaluated on
     index_t tokens_per_step = 0;
-    double flops_per_token = 0;  // of a step, matrix products
+    double flops_per_token = 0;  // of a step, matrix products; of patch-level training, of its second phase
+    patch_level level = {};      // of patch-level training
     training_recipe recipe = {};
     memory_plan memory = {};
 };
+
+// "positions of 4 tokens for 0.67 of the tokens, the first 0.336 of the run: 0.498 of the cost"
+std::string patch_level_text(patch_level const& level);
 
 // The plan as lines of text, with the disk that the checkpoints of the options need and have.
 std::string to_text(run_plan const& plan, train_options const& o);

@@ -11,6 +11,7 @@
 #include "calm/text/token_file.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"
+#include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_curve.hpp"
 
@@ -103,6 +104,14 @@ calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_option
     return r;
 }
 
+autoregressive_recipe recipe_for(autoregressive_recipe r, train_options const& o) {
+    take_common(r, o);
+    r.sequences = o.batch.value_or(r.sequences);
+    r.block_tokens = o.block.value_or(r.block_tokens);
+    r.level = o.level.value_or(r.level);
+    return r;
+}
+
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
                                 index_t block, packing mode, tokenizer const& words) {
     calm_description ours;
@@ -121,9 +130,9 @@ calm_description description_of(std::string const& configuration, train_options 
     return ours;
 }
 
-recipe_record settings_of(calm_description const& ours, train_options const& o, corpus const& text,
-                          stored_model const* autoencoder, recipe_record const& recipe) {
-    recipe_record all{{"train", autoencoder == nullptr ? "autoencoder" : "calm"},
+recipe_record settings_of(std::string const& kind, calm_description const& ours, train_options const& o,
+                          corpus const& text, stored_model const* autoencoder, recipe_record const& recipe) {
+    recipe_record all{{"train", kind},
                       {"config", ours.configuration},
                       {"data", joined(ours.data->sources)},
                       {"data-seed", std::to_string(ours.data->data_seed)},
@@ -305,6 +314,11 @@ void log(run_report& report, autoencoder_evaluation const& e, index_t steps) {
                 {"heldout_loss", e.cross_entropy}});
 }
 
+// The head's of a CALM, the cross-entropy of an autoregressive model.
+double loss_of(evaluation const& e) {
+    return e.head_loss ? *e.head_loss : *e.cross_entropy;
+}
+
 void log(run_report& report, evaluation const& e, index_t steps) {
     auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
     report.log({{"step", steps},
@@ -314,7 +328,8 @@ void log(run_report& report, evaluation const& e, index_t steps) {
                 {"unigram_brier", list(*e.unigram_brier)},
                 {"bigram_brier", list(*e.bigram_brier)},
                 {"bigram_brier_lm", *e.bigram_brier_lm},
-                {"heldout_loss", *e.head_loss}});
+                {"heldout_loss", loss_of(e)},
+                {"bits_per_byte", e.bits_per_byte.value_or(progress::none)}});
 }
 
 }  // namespace
@@ -331,13 +346,14 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
     double const brier_1 = (*e.brier)[0];
     double const unigram = (*e.unigram_brier)[0];
     auto const why_0 = not_positive(*e.brier);
-    report.say(formatted("step %lld  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
+    report.say(formatted("step %lld%s  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
                          "BrierLM %.2f (bigram %.2f)",
-                         static_cast<long long>(now.step + 1), *e.head_loss, brier_1, unigram, (*e.bigram_brier)[0],
-                         *e.brier_lm, *e.bigram_brier_lm) +
+                         static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "", loss_of(e),
+                         brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
+               (e.bits_per_byte ? formatted(", %.4f bits a byte", *e.bits_per_byte) : "") +
                (why_0.empty() ? "" : ", 0 because " + why_0));
     // Said once: at the first evaluation after a fifth of the run and after the warm-up.
-    if (now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
+    if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
         report.say(no_context_sentence(brier_1, unigram, recipe.rate));
     return score_of(e);
 }
@@ -367,6 +383,10 @@ std::string no_context_sentence(double brier_1, double unigram_brier_1, double r
         "needs a longer run, and the rate of %.1e may be too high or too low: where rates were compared, a lower one "
         "was better on bytes (1e-3 than 1.5e-3) and a higher one on a BPE of 512 (2e-3 than 1e-3)",
         brier_1, unigram_brier_1, rate);
+}
+
+void tell_of_patch_level(run_report& report, patch_level const& level) {
+    if (level.first_phase() > 0) report.say("patch level: " + patch_level_text(level));
 }
 
 void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e) {

@@ -18,15 +18,16 @@ namespace calm::apps {
 // The defaults with what the command line says instead. Without --steps and --minutes the default steps hold.
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o);
 calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_options const& o);
+autoregressive_recipe recipe_for(autoregressive_recipe r, train_options const& o);
 
 // Our object in config.json.
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
                                 index_t block, packing mode, tokenizer const& words);
 
-// All that the weights of a run follow from: configuration, text, tokenizer, the autoencoder of a language model, or
-// null, the model that it starts from, and the recipe.
-recipe_record settings_of(calm_description const& ours, train_options const& o, corpus const& text,
-                          stored_model const* autoencoder, recipe_record const& recipe);
+// All that the weights of a run follow from: configuration, text, tokenizer, the autoencoder of a CALM, or null, the
+// model that it starts from, and the recipe. `kind` is what is trained, as the command line names it.
+recipe_record settings_of(std::string const& kind, calm_description const& ours, train_options const& o,
+                          corpus const& text, stored_model const* autoencoder, recipe_record const& recipe);
 
 // A command line for a shell, without what holds for one call: --fresh and --override.
 std::string command_to_go_on(std::vector<std::string> const& words);
@@ -115,6 +116,9 @@ void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e);
 // learned; "" of any other. And saying it, on standard error.
 std::string another_holdout_sentence(stored_model const& model, data_options const& data);
 void tell_of_another_holdout(stored_model const& model, data_options const& data);
+
+// Says how a run of two phases is cut.
+void tell_of_patch_level(run_report& report, patch_level const& level);
 
 // Throws errc::usage where --out is the directory of --autoencoder or --init, which are only read.
 void refuse_same_directory(train_options const& o);

@@ -181,6 +181,13 @@ text_size size_of_training_text(data_options const& data, tokenizer const& words
     return made_by([&] { return size_of(*text, rule, static_cast<std::size_t>(block)); });
 }
 
+std::vector<index_t> bytes_of_tokens(tokenizer const& words) {
+    std::vector<index_t> bytes;
+    for (token_id id = 0; id < words.vocabulary_size() && !words.is_markov(); ++id)
+        bytes.push_back(static_cast<index_t>(words.bytes(id).size()));
+    return bytes;
+}
+
 bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule) {
     bigram_counts counts(words.vocabulary_size());
     packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });

@@ -56,6 +56,9 @@ corpus training_text(data_options const& data, tokenizer const& words, std::uint
 text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
                                 packing_rule const& rule, index_t block);
 
+// How many bytes of text every token is, (V), specials none; empty for symbols, which are no bytes.
+std::vector<index_t> bytes_of_tokens(tokenizer const& words);
+
 // What pairs of neighbours all of a packed corpus has.
 bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule);
 

@@ -11,6 +11,8 @@
 
 #include "calm/base/file.hpp"
 #include "calm/base/utf8.hpp"
+#include "calm/io/config_json.hpp"
+#include "calm/io/stored_weights.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
 #include "text/text_data.hpp"
@@ -42,11 +44,28 @@ std::string standard_input() {
 
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool) {
     std::vector<std::string> const names(std::begin(sampling_rule_names), std::end(sampling_rule_names));
-    auto const found = std::find(names.begin(), names.end(), name);
+    auto const found = name.empty() ? names.begin() : std::find(names.begin(), names.end(), name);
     if (found == names.end())
         throw error(errc::usage, "--sampler: expected one of " + listed(names) + ", found '" + name + "'" +
                                      did_you_mean(name, names));
     return sampler::of(static_cast<sampling_rule>(found - names.begin()), parse_temperature(temperature), pool);
+}
+
+token_sampler token_sampler_of(std::string const& name, std::string const& temperature, index_t top_k, double top_p) {
+    if (!name.empty() && name != token_sampler::name())
+        throw error(errc::usage, "--sampler: expected exact, the rule of an autoregressive model, found '" + name +
+                                     "'; leave it out");
+    return token_sampler::of(parse_temperature(temperature), top_k, top_p);
+}
+
+bool is_autoregressive(std::string const& directory) {
+    auto const path = detail::in_directory(directory, config_file);
+    if (directory.empty() || !detail::is_there(path)) return false;
+    try {
+        return read_config_json(path).kind == model_kind::autoregressive;
+    } catch (error const&) {
+        return false;  // who opens the model says what is wrong
+    }
 }
 
 std::ifstream opened_prompts(std::string const& path) {
@@ -68,6 +87,14 @@ std::ifstream opened_prompts(std::string const& path) {
 
 generation_settings generation_settings_of(generate_options const& o) {
     return {.sampler = sampler_of(o.sampler, o.temperature, o.samples),
+            .max_tokens = o.max_tokens,
+            .pad_left = o.pad_left,
+            .seed = o.seed,
+            .at_once = o.at_once};
+}
+
+token_generation_settings token_generation_settings_of(generate_options const& o) {
+    return {.sampler = token_sampler_of(o.sampler, o.temperature, o.top_k, o.top_p),
             .max_tokens = o.max_tokens,
             .pad_left = o.pad_left,
             .seed = o.seed,

@@ -11,15 +11,22 @@
 
 namespace calm::apps {
 
-// The rule of a name at a temperature; `pool` is for adaptive and batch. Throws errc::usage for a name that is none,
-// and where the rule cannot serve the temperature.
+// The rule of a name at a temperature, adaptive where there is no name; `pool` is for adaptive and batch. Throws
+// errc::usage for a name that is none, and where the rule cannot serve the temperature.
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool);
+// The same of an autoregressive model, which knows one rule: exact.
+token_sampler token_sampler_of(std::string const& name, std::string const& temperature, index_t top_k = 0,
+                               double top_p = 1);
+
+// Whether a directory says that it holds an autoregressive model; false where that cannot be read.
+bool is_autoregressive(std::string const& directory);
 
 // A file of prompts, open: a regular one, a pipe or a terminal. Throws errc::storage for what cannot be read, or may
 // never end (a device).
 std::ifstream opened_prompts(std::string const& path);
 
 generation_settings generation_settings_of(generate_options const& o);
+token_generation_settings token_generation_settings_of(generate_options const& o);
 
 // The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
 // prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage, and

@@ -2,6 +2,7 @@
 // Configurations, the autoencoder, the language model and its heads.
 
 #include "calm/model/autoencoder.hpp"
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/config.hpp"
@@ -9,4 +10,5 @@
 #include "calm/model/head.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/model/llama.hpp"
 #include "calm/model/resident.hpp"

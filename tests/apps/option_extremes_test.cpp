@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/io/config_json.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
 #include "registry.hpp"
@@ -33,30 +34,44 @@ public:
         auto const text = " --data stories:100";
         static_cast<void>(folder.with("words", "x"));
         std::filesystem::create_directory(folder.path("model"));
+        std::filesystem::create_directory(folder.path("llama"));  // takes every option of generate
+        auto llama = calm::model_description::of(calm::model_kind::autoregressive);
+        llama.vocab_size = llama.hidden_size = llama.intermediate_size = llama.num_hidden_layers =
+            llama.num_attention_heads = llama.num_key_value_heads = 8;
+        calm::write_config_json(folder.path("llama/config.json"), llama);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);
         needed_["autoencoder"] = "--tokenizer words --out new --config " + configuration() + text;
         needed_["calm"] = "--autoencoder model --out new --config " + configuration() + text;
+        needed_["ar"] = "--tokenizer words --out new --config " + autoregressive() + text;
         needed_["evaluate"] = "--model model" + std::string(text);
         needed_["sweep"] =
             "--tokenizer words --out new --minutes 1 --autoencoder-minutes 1 --configs " + configuration() + text;
-        needed_["generate"] = "--model model";
+        needed_["generate"] = "--model llama";
         needed_["convert"] = "--model model --out new";
         needed_["inspect"] = "--model model";
         needed_["plot"] = "";
     }
-    static std::string configuration() { return compiled_configurations().front().name; }
+    static std::string configuration() { return first(false); }
+    static std::string autoregressive() { return first(true); }
+    static std::string first(bool autoregressive) {
+        for (auto const& one : compiled_configurations())
+            if (one.is_autoregressive() == autoregressive) return one.name;
+        return {};
+    }
 
     // What a command says of an option with a value, empty where it takes it.
     std::string refusal(std::string const& command, std::string const& option, std::string const& value) const {
         std::vector<std::string> words{"program"};
-        if (command == "tokenizer" || command == "autoencoder" || command == "calm") words.push_back(command);
+        if (command == "tokenizer" || command == "autoencoder" || command == "calm" || command == "ar")
+            words.push_back(command);
         std::string last;
         for (std::string rest = needed_.at(command) + " "; !rest.empty(); rest.erase(0, rest.find(' ') + 1)) {
             auto word = rest.substr(0, rest.find(' '));
             if (word.starts_with("--")) last = word;
-            bool const path = word == "words" || word == "model" || word == "new";
+            bool const path = word == "words" || word == "model" || word == "llama" || word == "new";
             // An option of a pair gives way to the one that is tried.
-            bool const other = last == option || (option == "--tokens" && last == "--minutes") ||
+            bool const other = last == option ||
+                               ((option == "--tokens" || option == "--teraflops") && last == "--minutes") ||
                                (option == "--autoencoder-tokens" && last == "--autoencoder-minutes");
             if (!word.empty() && !other) words.push_back(path ? folder.path(word) : word);
         }
@@ -79,10 +94,11 @@ private:
     template <auto Read> static void call(int argc, char const* const* argv) { static_cast<void>(Read(argc, argv)); }
 
     std::map<std::string, std::string> needed_;
-    std::map<std::string, reader> const readers_{
-        {"tokenizer", call<read_train>},   {"autoencoder", call<read_train>}, {"calm", call<read_train>},
-        {"evaluate", call<read_evaluate>}, {"sweep", call<read_sweep>},       {"generate", call<read_generate>},
-        {"convert", call<read_convert>},   {"inspect", call<read_inspect>},   {"plot", call<read_plot>}};
+    std::map<std::string, reader> const readers_{{"tokenizer", call<read_train>},   {"autoencoder", call<read_train>},
+                                                 {"calm", call<read_train>},        {"ar", call<read_train>},
+                                                 {"evaluate", call<read_evaluate>}, {"sweep", call<read_sweep>},
+                                                 {"generate", call<read_generate>}, {"convert", call<read_convert>},
+                                                 {"inspect", call<read_inspect>},   {"plot", call<read_plot>}};
 };
 
 // The next whole number above a text of digits.

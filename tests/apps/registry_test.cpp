@@ -71,17 +71,82 @@ bool const registered = calm::apps::compile_configuration<sizes>("where", calm::
 
 BOOST_AUTO_TEST_CASE(a_stored_model_finds_its_configuration_by_its_sizes) {
     for (auto const& one : compiled_configurations()) {
+        if (one.is_autoregressive()) continue;
         auto m = odd_model();
-        m.sizes = one.sizes;
-        BOOST_TEST(configuration_of(m).sizes.hidden_size == one.sizes.hidden_size);
+        m.sizes = one.calm();
+        BOOST_TEST(configuration_of(m).calm().hidden_size == one.calm().hidden_size);
         m.description.calm.emplace().configuration = "another name";
-        BOOST_TEST(configuration_of(m).sizes.autoencoder.patch_size == one.sizes.autoencoder.patch_size);
+        BOOST_TEST(configuration_of(m).calm().autoencoder.patch_size == one.calm().autoencoder.patch_size);
         m.description.calm->configuration = one.name;
         BOOST_TEST(configuration_of(m).name == one.name);
         auto autoencoder = m;
         autoencoder.description.kind = model_kind::autoencoder;
         BOOST_TEST(configuration_of(autoencoder).name == one.name);
     }
+}
+
+// Of one in the layout of LlamaForCausalLM.
+stored_model odd_llama() {
+    stored_model m;
+    m.directory = "some/where";
+    auto& d = m.description = model_description::of(model_kind::autoregressive);
+    d.vocab_size = 211;
+    d.hidden_size = 40;
+    d.intermediate_size = 96;
+    d.num_hidden_layers = 3;
+    d.num_attention_heads = 4;
+    d.num_key_value_heads = 2;
+    d.rope_theta = 50'000;
+    d.tie_word_embeddings = true;
+    return m;
+}
+
+char const* const llama_unit = R"(#include "compiled_autoregressive.hpp"
+
+namespace {
+
+constexpr calm::autoregressive_configuration sizes{
+    .llama = {.hidden_size = 40,
+              .intermediate_size = 96,
+              .num_hidden_layers = 3,
+              .num_attention_heads = 4,
+              .num_key_value_heads = 2,
+              .rope_theta = 50000},
+    .tie_word_embeddings = true,
+    .vocab_size = 211};
+
+bool const registered = calm::apps::compile_autoregressive<sizes>("where", calm::apps::recipes());
+
+}  // namespace
+)";
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_with_its_unit) {
+    for (auto const& one : compiled_configurations()) {
+        if (!one.is_autoregressive()) continue;
+        auto m = odd_llama();
+        auto const& c = one.autoregressive();
+        auto& d = m.description;
+        d.hidden_size = c.llama.hidden_size;
+        d.intermediate_size = c.llama.intermediate_size;
+        d.num_hidden_layers = c.llama.num_hidden_layers;
+        d.num_attention_heads = c.llama.num_attention_heads;
+        d.num_key_value_heads = c.llama.num_key_value_heads;
+        d.rope_theta = static_cast<double>(c.llama.rope_theta);
+        d.tie_word_embeddings = c.tie_word_embeddings;
+        BOOST_TEST(configuration_of(m).is_autoregressive());
+        BOOST_TEST((configuration_of(m).autoregressive().llama == c.llama));
+        BOOST_CHECK_THROW(calm_named(one.name), calm::error);
+        BOOST_TEST(autoregressive_named(one.name).name == one.name);
+    }
+    BOOST_TEST(unit_of(odd_llama(), "where") == llama_unit);
+    auto const said = complaint(odd_llama());
+    BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + std::string(llama_unit)), said);
+    auto m = odd_llama();
+    m.description.num_key_value_heads = 3;
+    BOOST_TEST(has(complaint(m), "expected num_key_value_heads to divide num_attention_heads"));
+    m = odd_llama();
+    m.description.rms_norm_eps = 1e-5;
+    BOOST_TEST(has(complaint(m), "rms_norm_eps: expected 1e-06, found 1e-05"), complaint(m));
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {

@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <string>
 
+#include "calm/io/model_directory.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/model/resident.hpp"
+#include "run/report.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace calm;
 using namespace calm::apps;
@@ -16,6 +21,25 @@ namespace {
 
 std::string told_of(char const* name) {
     return model_text(read_model_description(checkpoint("base", name)));
+}
+
+constexpr llama_sizes sizes{.hidden_size = 8,
+                            .intermediate_size = 10,
+                            .num_hidden_layers = 2,
+                            .num_attention_heads = 4,
+                            .num_key_value_heads = 2};
+constexpr llama_sizes far{.hidden_size = 8,
+                          .intermediate_size = 10,
+                          .num_hidden_layers = 2,
+                          .num_attention_heads = 4,
+                          .num_key_value_heads = 2,
+                          .rope_theta = 500'000};
+
+template <autoregressive_configuration C> std::string told_of_autoregressive(calm_description const& ours) {
+    temporary_folder const folder;
+    resident<autoregressive_model<C>> own(1234, held_for::use);
+    save_autoregressive(folder.path("model"), own.model, describe_autoregressive<C>(1234, ours));
+    return model_text(read_model_description(folder.path("model")));
 }
 
 }  // namespace
@@ -45,4 +69,43 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout, *with_fixtures)
     auto const autoencoder = told_of("autoencoder");
     BOOST_TEST(has(autoencoder, "weight of the divergence 0.001, at least 0.5 a dimension, dropout 0.15"));
     BOOST_TEST(has(autoencoder, "FLOPs a token, encoding"));
+}
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
+    calm_description ours;
+    ours.data = data_description{"padded", 256, 3, "6:5", {"stories:1000"}, {}};
+    auto const text = told_of_autoregressive<autoregressive_configuration{far}>(ours);
+    for (auto const* const part : {"autoregressive model\n",
+                                   "one safetensors file, 21 tensors of F32; config.json says float32",
+                                   "V, vocabulary              ",
+                                   " 1,234\n",
+                                   "D, hidden ",
+                                   "intermediate ",
+                                   "layers ",
+                                   "heads ",
+                                   "heads of keys and values ",
+                                   "output projection ",
+                                   " its own\n",
+                                   "base of the rotary angles ",
+                                   " 500000\n",
+                                   "FLOPs a token, training (blocks of 256 tokens)",
+                                   "FLOPs a token, generation (after 128 tokens)",
+                                   "stories:1000",
+                                   "held out",
+                                   "model.embed_tokens",
+                                   "model.layers",
+                                   "model.norm",
+                                   "lm_head"})
+        BOOST_TEST(has(text, part), "expected '" << part << "' in " << text);
+    for (double const flops :
+         {flops::train_autoregressive(far, 1234, 256), flops::generate_autoregressive(far, 1234, 128)})
+        BOOST_TEST(has(text, formatted("  %.2e\n", flops)), text);
+    for (auto const* const part : {"backbone", "patch", "head:", "posterior", "latent"})
+        BOOST_TEST(!has(text, part), part << " in " << text);
+
+    auto const tied = told_of_autoregressive<autoregressive_configuration{sizes, true}>({});
+    BOOST_TEST(has(tied, "tied: the table of embeddings\n"), tied);
+    BOOST_TEST(has(tied, "FLOPs a token, training (blocks of 2,048 tokens)"), tied);
+    BOOST_TEST(!has(tied, "lm_head"), tied);
+    BOOST_TEST(!has(tied, "rotary"), tied);
 }

@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
     auto const settings = [&] {
         corpus text(t.words.specials());
         for (auto const& one : documents) text.add(one);
-        return settings_of(ours, t.options, text, nullptr, {});
+        return settings_of("autoencoder", ours, t.options, text, nullptr, {});
     };
     auto const before = settings();
     BOOST_TEST(differences(before, settings()).empty());
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout, *with_fixtures) 
     auto const of = [&](std::string const& directory) {
         t.options.init = directory;
         auto const model = read_model_description(directory);
-        return settings_of(ours, t.options, t.text, &model, {});
+        return settings_of("calm", ours, t.options, t.text, &model, {});
     };
     auto const all = of(single);
     BOOST_TEST(differences(all, of(sharded)).empty());

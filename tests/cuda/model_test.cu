@@ -1,5 +1,6 @@
 // One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
 // the host.
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "on_device.hpp"
@@ -75,6 +76,22 @@ void language_model_step() {
     });
 }
 
+// Token level, and positions of several tokens each.
+void autoregressive_step() {
+    for (index_t const patch : {1, 4})
+        compare<emulated>("autoregressive model", 1e-4, [patch]<class B>(calm::context<B>& ctx) {
+            constexpr calm::autoregressive_configuration C{.llama = calm::llama_sizes_of(uneven)};
+            constexpr index_t P = 40;
+            calm::arena<B> values("values");
+            calm::arena<B> gradients("gradients");
+            calm::autoregressive_model<C, calm::space<B>> model(V);
+            allocate(model, values, &gradients);
+            draw_parameters(ctx, model);
+            auto const tokens = some_tokens(ctx, 2 * P * patch);
+            return step(ctx, model, [&] { return model.loss_and_gradient(ctx, tokens, P, patch); });
+        });
+}
+
 // Positions one and several at a time behind what a cache holds, of sequences of different lengths.
 void cached_attention() {
     compare<emulated>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
@@ -134,6 +151,7 @@ int main() {
     return on_device([] {
         autoencoder_step();
         language_model_step();
+        autoregressive_step();
         cached_attention();
         vocabulary();
     });

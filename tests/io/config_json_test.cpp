@@ -19,6 +19,15 @@ std::string const energy =
     R"({"architectures":["EnergyTransformer"],"vocab_size":97,"patch_size":4,"latent_size":16,"hidden_size":48,)"
     R"("intermediate_size":96,"num_hidden_layers":2,"num_attention_heads":4,"num_mlp_layers":3)";
 
+// As transformers 4.43 writes one, but for the order of its keys.
+std::string const llama =
+    R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":1,)"
+    R"("eos_token_id":2,"hidden_act":"silu","hidden_size":48,"initializer_range":0.02,"intermediate_size":96,)"
+    R"("max_position_embeddings":4096,"mlp_bias":false,"model_type":"llama","num_attention_heads":4,)"
+    R"("num_hidden_layers":3,"num_key_value_heads":2,"pretraining_tp":1,"rms_norm_eps":1e-06,"rope_scaling":null,)"
+    R"("rope_theta":50000.0,"tie_word_embeddings":false,"torch_dtype":"bfloat16","transformers_version":"4.43.4",)"
+    R"("use_cache":true,"vocab_size":211})";
+
 nlohmann::json value_of(std::string const& text) {
     return nlohmann::json::parse(text);
 }
@@ -57,6 +66,7 @@ struct range_checker {
     void operator()(std::string_view, std::string const&, bool = false) const {}
     void operator()(std::string_view, std::vector<std::string> const&, bool = false) const {}
     template <class T> void only(std::string_view, T, bool = false) const {}
+    template <class T> void only_if_there(std::string_view, T) const {}
     void number(calm::field_value const& one) const {
         BOOST_TEST(one.is_allowed(), one.field.key);
         BOOST_TEST(one.field.least < one.field.most);
@@ -298,6 +308,74 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     says(autoencoder + "x", ": expected a JSON object, found none: ");
     says("[1]", ": expected a JSON object, found none: ");
     says("", ": expected a JSON object, found none: ");
+}
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_keeps_every_value) {
+    auto const d = calm::parse_config_json(llama, "c");
+    BOOST_TEST((d.kind == model_kind::autoregressive));
+    BOOST_TEST(d.vocab_size == 211);
+    BOOST_TEST(d.num_key_value_heads == 2);
+    BOOST_TEST(d.rope_theta == 50000);
+    BOOST_TEST(d.max_position_embeddings == 4096);
+    BOOST_TEST(!d.tie_word_embeddings);
+    BOOST_TEST(d.torch_dtype == "bfloat16");
+    BOOST_TEST(d.bos_token_id.value() == 1);
+    BOOST_TEST((value_of(again(llama)) == value_of(llama)));
+    // Each key taken out stays out, but for the sizes, without which nothing is known.
+    auto const all = value_of(llama);
+    for (auto const& [key, value] : all.items()) {
+        auto const less = with(llama, key, "");
+        if (key.ends_with("_size") || key == "num_hidden_layers" || key == "num_attention_heads")
+            BOOST_CHECK_THROW((void)again(less), calm::error);
+        else
+            BOOST_TEST((value_of(again(less)) == value_of(less)), key);
+    }
+    for (auto const* const tied : {"true", "false"}) {
+        auto const text = with(llama, "tie_word_embeddings", tied);
+        BOOST_TEST((value_of(again(text)) == value_of(text)));
+    }
+    BOOST_TEST(calm::parse_config_json(with(llama, "tie_word_embeddings", "true"), "c").tie_word_embeddings);
+    BOOST_TEST(calm::parse_config_json(with(llama, "num_key_value_heads", ""), "c").num_key_value_heads == 4);
+}
+
+BOOST_AUTO_TEST_CASE(what_an_autoregressive_model_may_not_ask_for_is_refused) {
+    auto const bad = [](std::string const& key, std::string const& value, std::string const& wanted) {
+        auto const begin = "dir/config.json, key '" + key + "': expected " + wanted + ", found ";
+        try {
+            (void)calm::parse_config_json(with(llama, key, value), "dir/config.json");
+            BOOST_ERROR("nothing was thrown for " << key << " " << value);
+        } catch (calm::error const& thrown) {
+            BOOST_TEST((thrown.code() == calm::errc::model_file));
+            BOOST_TEST(std::string(thrown.what()).starts_with(begin), thrown.what());
+        }
+    };
+    std::string const one = ", the one value that this library computes";
+    bad("rope_scaling", R"({"factor":8.0,"rope_type":"llama3"})", "null" + one);
+    bad("rope_parameters", R"({"rope_theta":10000.0,"rope_type":"default"})", "null" + one);
+    bad("quantization_config", R"({"quant_method":"gptq"})", "null" + one);
+    bad("attention_bias", "true", "false" + one);
+    bad("mlp_bias", "true", "false" + one);
+    bad("pretraining_tp", "2", "1" + one);
+    bad("hidden_act", "\"gelu\"", "\"silu\"" + one);
+    bad("head_dim", "16", "12" + one);
+    bad("head_dim", "\"12\"", "12" + one);
+    bad("tie_word_embeddings", "null", "true or false");
+    bad("rope_theta", "0", "a number from 1.0 to 1000000000000.0");
+}
+
+// Most files do not have them; those that do get them back.
+BOOST_AUTO_TEST_CASE(keys_that_say_nothing_new_are_kept_where_they_stand) {
+    for (auto const& [key, value] : {std::pair{"head_dim", "12"}, std::pair{"head_dim", "null"},
+                                     std::pair{"rope_parameters", "null"}, std::pair{"quantization_config", "null"}}) {
+        auto const text = with(llama, key, value);
+        BOOST_TEST((value_of(again(text)) == value_of(text)), key);
+    }
+    auto const fresh = value_of(calm::config_json_text(calm::model_description::of(model_kind::autoregressive)));
+    for (auto const* const key : {"head_dim", "rope_parameters", "quantization_config"})
+        BOOST_TEST(!fresh.contains(key), key);
+    // Of a CALM they are not known.
+    auto const text = with(energy + "}", "quantization_config", "{}");
+    BOOST_TEST((value_of(again(text)) == value_of(text)));
 }
 
 BOOST_AUTO_TEST_CASE(every_number_has_a_range_that_holds_what_is_usual) {

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(model), f);
 
-    auto const t = model.shift(ctx, seen_by<backend>(as_vector(tokens)), patches);
+    auto const t = shift_tokens(ctx, seen_by<backend>(as_vector(tokens)), patches, C.autoencoder.patch_size);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;
     auto const s = model.generator.forward(ctx, hidden, seen_by<backend>(as_rows<float, head::S>(noise)));
     BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));

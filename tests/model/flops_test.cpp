@@ -116,3 +116,22 @@ BOOST_AUTO_TEST_CASE(an_id_is_encoded_once) {
                    2 * (flops::distinct_ids(64, V) - 1) * half / 16,
                boost::test_tools::tolerance(1e-6));
 }
+
+// Every product of a small model, one by one.
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_costs_its_products) {
+    constexpr llama_sizes c{.hidden_size = 8,
+                            .intermediate_size = 10,
+                            .num_hidden_layers = 3,
+                            .num_attention_heads = 4,
+                            .num_key_value_heads = 2};
+    auto const token = [](double attended) {
+        double const projections = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8), inner = 2 * 3 * 8 * 10;
+        return 3 * (projections + inner + 2 * 2 * 8 * attended) + 2 * 8 * 101;
+    };
+    BOOST_TEST(flops::generate_autoregressive(c, 101, 0) == token(1));
+    BOOST_TEST(flops::generate_autoregressive(c, 101, 6) == token(7));
+    // Blocks of 4 tokens have 3 predictions, which see 1, 2 and 3 tokens.
+    double const block = 3 * (token(1) + token(2) + token(3));
+    BOOST_TEST(flops::train_autoregressive(c, 101, 4) * 4 == block, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(flops::train_autoregressive(c, 101, 1) == 0);
+}

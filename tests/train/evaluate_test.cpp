@@ -60,7 +60,7 @@ void make_deterministic(model_type& model) {
 std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector<token_id> const& blocks,
                                   index_t samples) {
     auto const n = static_cast<index_t>(blocks.size());
-    auto const t = model.shift(ctx, as_vector(blocks), P);
+    auto const t = shift_tokens(ctx, as_vector(blocks), P, K);
     auto const hidden = model.transformer.forward(ctx, t.inputs, P - 1).y;
     std::vector<token_id> drawn(static_cast<std::size_t>(n / (P * K) * (P - 1) * samples * K));
     model.sample_patches(ctx, {drawn.data(), extents<dyn>(static_cast<index_t>(drawn.size()))}, hidden, samples,
@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_the_head_is_that_of_training_at_step_0) {
     context<> ctx(1, 2);
     auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings, objective);
     context<> as_training(settings.seed, 2);
-    auto const t = r.model.shift(as_training, as_vector(blocks), P);
+    auto const t = shift_tokens(as_training, as_vector(blocks), P, K);
     auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
     auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
     BOOST_TEST(*e.head_loss == want, boost::test_tools::tolerance(1e-6));
@@ -463,7 +463,8 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
                R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
                R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
-               R"("head_loss":1.5,"token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
+               R"("head_loss":1.5,"cross_entropy":null,"perplexity":null,"bits_per_byte":null,"bits_per_byte_se":null,)"
+               R"("token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
                R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0,"patches":null})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);

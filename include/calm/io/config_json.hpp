@@ -63,10 +63,13 @@ public:
 
     // A key of which one value is computed here, and any other would be computed wrongly.
     template <class T> void only(std::string_view key, T value, bool required = false) {
-        auto const wanted = nlohmann::ordered_json(value).dump();
-        auto const found = take(key, required, wanted);
-        if (found && nlohmann::ordered_json::parse(simdjson::minify(*found)) != nlohmann::ordered_json(value))
-            fail(key, "expected " + wanted + ", the one value that this library computes, found " + text(*found));
+        auto const found = take(key, required, nlohmann::ordered_json(value).dump());
+        if (found) require_equal(key, *found, value);
+    }
+    // The same of a key that most files do not have; null says as little. It is kept with those that are not known.
+    template <class T> void only_if_there(std::string_view key, T value) const {
+        auto const found = keys_.find(key);
+        if (found != keys_.end() && !found->second.is_null()) require_equal(key, found->second, value);
     }
 
     void keep_rest() {
@@ -84,6 +87,12 @@ private:
         auto const value = found->second;
         keys_.erase(found);
         return value;
+    }
+
+    template <class T> void require_equal(std::string_view key, simdjson::dom::element found, T const& value) const {
+        nlohmann::ordered_json const wanted = value;
+        if (nlohmann::ordered_json::parse(simdjson::minify(found)) != wanted)
+            fail(key, "expected " + wanted.dump() + ", the one value that this library computes, found " + text(found));
     }
 
     [[noreturn]] void fail(std::string_view key, std::string const& sentence) const {
@@ -196,6 +205,7 @@ public:
         json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
     }
     template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
+    template <class T> void only_if_there(std::string_view, T) {}  // what was read is among the extras
 
 private:
     nlohmann::ordered_json& json_;

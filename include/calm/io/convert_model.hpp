@@ -33,13 +33,6 @@ struct conversion {
 
 namespace detail {
 
-// The second names that files of a kind of model have.
-inline std::span<tied_name const> tied_names_of(model_kind kind) {
-    if (kind == model_kind::autoencoder) return tied_names_of_autoencoder;
-    if (kind == model_kind::calm) return tied_names_of_calm;
-    return {};
-}
-
 // The tensors of a table without second names, under names that begin with `prefix`.
 inline void collect_tensors(tensor_table const& from, std::span<tied_name const> ties, std::string const& prefix,
                             std::vector<stored_tensor>& to) {
@@ -67,7 +60,7 @@ inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) 
 inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
     auto const model = read_model_description(from);
     std::vector<stored_tensor> tensors;
-    detail::collect_tensors(*model.weights, detail::tied_names_of(model.description.kind), "", tensors);
+    detail::collect_tensors(*model.weights, detail::tied_names_of(model.description), "", tensors);
     if (model.autoencoder != nullptr)
         detail::collect_tensors(*model.autoencoder->weights, tied_names_of_autoencoder, "ae_model.", tensors);
 

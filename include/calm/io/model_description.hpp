@@ -1,8 +1,10 @@
 #pragma once
 // What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
 // of a description calls key(name, member, required) for every key, key.only(name, value) for what must have one value,
+// key.only_if_there(name, value) for what may have one value or null and is written only where it was read,
 // key.number(value) for a number of the head, and key.object(name, member, make) for an object that begins as make().
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -140,11 +142,11 @@ struct model_description {
     std::string ae_path;                          // directory of the autoencoder, relative to this one
     double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
     double initializer_range = 0.02;              // of other programs; kept
-    std::int64_t max_position_embeddings = 2048;  // patches of a sequence, as published
+    std::int64_t max_position_embeddings = 2048;  // positions of a sequence, as published
     std::optional<std::int64_t> bos_token_id;     // of other programs; kept
     std::optional<std::int64_t> eos_token_id;     // of other programs; kept
     std::optional<std::int64_t> pad_token_id;     // of other programs; kept
-    bool tie_word_embeddings = false;             // of other programs; kept
+    bool tie_word_embeddings = false;             // of an autoregressive model; of other kinds kept
     std::string torch_dtype = "float32";          // type of the stored weights
     std::optional<calm_description> calm;         // our object, none in a published file
     json_extras extras;                           // of the file
@@ -175,6 +177,11 @@ struct model_description {
             key.only("attention_dropout", 0.0);
             key("use_cache", self.use_cache);
         }
+        if (self.kind == model_kind::autoregressive) {
+            key.only_if_there("rope_parameters", nullptr);
+            key.only_if_there("quantization_config", nullptr);
+            key.only_if_there("head_dim", self.hidden_size / std::max<std::int64_t>(1, self.num_attention_heads));
+        }
         if (self.kind == model_kind::calm) {
             key("ae_path", self.ae_path);
             for (auto& one : self.head.sizes) key.number(one);
@@ -189,10 +196,7 @@ struct model_description {
         key("bos_token_id", self.bos_token_id);
         key("eos_token_id", self.eos_token_id);
         key("pad_token_id", self.pad_token_id);
-        if (self.kind == model_kind::autoregressive)
-            key.only("tie_word_embeddings", false);
-        else
-            key("tie_word_embeddings", self.tie_word_embeddings);
+        key("tie_word_embeddings", self.tie_word_embeddings);
         key("torch_dtype", self.torch_dtype);
         key.object("calm", self.calm, [&self] { return calm_description::of(self.head); });
     }

@@ -12,6 +12,7 @@
 #include "calm/io/stored_model.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 
 namespace calm {
@@ -61,6 +62,14 @@ void load_calm(stored_model const& from, calm_model<C, Space>& model) {
     }
 }
 
+// The same for an autoregressive model. Where it is tied, the files may hold its one table under both names;
+// errc::model_file too where the two differ.
+template <autoregressive_configuration C, class Space>
+void load_autoregressive(stored_model const& from, autoregressive_model<C, Space>& model) {
+    detail::require_match(C, model.vocabulary(), from);
+    load_weights(*from.weights, detail::tied_names_of(from.description), parameters_of(model));
+}
+
 // The autoencoder's objective that a description states, for training on or measuring a loss; the published one where
 // it states none.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
@@ -70,7 +79,7 @@ inline autoencoder_objective autoencoder_objective_of(model_description const& d
 
 namespace detail {
 
-// Writes what the description of either kind of model says of its autoencoder: sizes into d, the rest into `own`.
+// Writes what the description of an autoencoder or a CALM says of its autoencoder: sizes into d, the rest into `own`.
 inline void describe(model_description& d, autoencoder_description& own, autoencoder_configuration const& c,
                      index_t vocabulary, autoencoder_objective const& o) {
     d.vocab_size = vocabulary;
@@ -106,6 +115,19 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     for (auto const& number : field_values::of(o))
         (number.field.published ? d.objective : ours.of_head).push_back(number);
     ours.input = detail::name_of(C.input);
+    d.calm = std::move(ours);
+    return d;
+}
+
+// The same of an autoregressive model. Ids of other programs (bos_token_id and its like) are the caller's to set.
+template <autoregressive_configuration C>
+model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
+    auto d = model_description::of(model_kind::autoregressive);
+    d.vocab_size = vocabulary;
+    detail::visit_sizes(d, C.llama, detail::copy_size);
+    d.rope_theta = static_cast<double>(C.llama.rope_theta);
+    d.tie_word_embeddings = C.tie_word_embeddings;
+    ours.extras.omitted.insert({"posterior_std", "input"});  // a CALM's
     d.calm = std::move(ours);
     return d;
 }
@@ -153,6 +175,14 @@ void save_calm(std::string const& directory, calm_model<C, Space>& model, model_
     }
     detail::save_model(directory, expected, model.vocabulary(), description, beside, existing,
                        detail::whole_parameters(model));
+}
+
+// The same for an autoregressive model; one that is tied is written without lm_head.weight.
+template <autoregressive_configuration C, class Space>
+void save_autoregressive(std::string const& directory, autoregressive_model<C, Space>& model,
+                         model_description const& description, model_files const& beside = {},
+                         if_exists existing = if_exists::refuse) {
+    detail::save_model(directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
 }  // namespace calm

@@ -30,6 +30,9 @@ struct stored_model {
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
+    // Of an autoregressive model, as its config.json says. A base of the rotary angles that is no integer is rounded
+    // down: differences() compares the one that was read.
+    [[nodiscard]] autoregressive_configuration autoregressive() const;
     // Of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(directory, file); }
 };
@@ -41,20 +44,27 @@ constexpr std::string_view name_of(input_kind input) {
     return names[static_cast<std::size_t>(input)];
 }
 
+// (rows, columns) of a matrix of a file.
+inline std::array<index_t, 2> stored_matrix(tensor_table const& file, std::string const& name) {
+    auto const& tensor = file.at(name);
+    if (tensor.shape.size() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 1)
+        fail_at(tensor, file.path(), "expected a matrix, found shape " + text_of(tensor.shape));
+    return {tensor.shape[0], tensor.shape[1]};
+}
+// How many tensors of a file are called "<prefix>0<suffix>", "<prefix>1<suffix>" and so on.
+inline index_t count_of(tensor_table const& file, std::string const& prefix, std::string const& suffix) {
+    index_t n = 0;
+    while (file.find(prefix + std::to_string(n) + suffix) != nullptr) ++n;
+    return n;
+}
+
 // The autoencoder's sizes follow from the shapes of its tensors, whose names begin with `prefix`.
 inline autoencoder_configuration autoencoder_sizes(tensor_table const& file, std::string const& prefix) {
-    auto const matrix = [&](std::string const& name) -> std::vector<index_t> const& {
-        auto const& tensor = file.at(prefix + name);
-        if (tensor.shape.size() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 1)
-            fail_at(tensor, file.path(), "expected a matrix, found shape " + text_of(tensor.shape));
-        return tensor.shape;
-    };
+    auto const matrix = [&](std::string const& name) { return stored_matrix(file, prefix + name); };
     auto const layers = [&](std::string const& stem) {
-        index_t n = 0;
-        while (file.find(prefix + stem + "." + std::to_string(n) + ".layernorm.weight") != nullptr) ++n;
-        return n;
+        return count_of(file, prefix + stem + ".", ".layernorm.weight");
     };
-    auto const& table = matrix("encoder.embed_tokens.weight");
+    auto const table = matrix("encoder.embed_tokens.weight");
     autoencoder_configuration c;
     c.vocab_size = table[0];
     c.hidden_size = table[1];
@@ -107,6 +117,14 @@ inline configuration<any_head> described_sizes(model_description const& d) {
     return c;
 }
 
+// The second names that files of a model have.
+inline std::span<tied_name const> tied_names_of(model_description const& d) {
+    if (d.kind == model_kind::autoencoder) return tied_names_of_autoencoder;
+    if (d.kind == model_kind::calm) return tied_names_of_calm;
+    if (d.tie_word_embeddings) return tied_names_of_tied_autoregressive;
+    return {};
+}
+
 // Collects "hidden_size: expected 48, found 64" for all that differ.
 class difference_list {
 public:
@@ -128,6 +146,10 @@ public:
                 compare(size.field.key, text_of(size), text_of(*found));
         compare("input", name_of(a.input), name_of(b.input));
     }
+    void compare(autoregressive_configuration const& a, autoregressive_configuration const& b) {
+        visit_sizes(a.llama, b.llama, [this](auto... size) { compare(size...); });
+        compare("tie_word_embeddings", a.tie_word_embeddings, b.tie_word_embeddings);
+    }
     std::vector<std::string> lines;
 
 private:
@@ -135,6 +157,7 @@ private:
         lines.push_back(std::string(key) + ": expected " + expected + ", found " + found);
     }
     static std::string text(std::string_view s) { return "'" + std::string(s) + "'"; }
+    static std::string text(bool b) { return b ? "true" : "false"; }
     static std::string text(index_t n) { return std::to_string(n); }
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
 };
@@ -145,6 +168,15 @@ inline std::string_view name_of(model_kind kind) {
 }
 
 }  // namespace detail
+
+inline autoregressive_configuration stored_model::autoregressive() const {
+    autoregressive_configuration c;
+    detail::visit_sizes(c.llama, description, detail::copy_size);
+    c.llama.rope_theta = static_cast<index_t>(description.rope_theta);
+    c.tie_word_embeddings = description.tie_word_embeddings;
+    c.vocab_size = description.vocab_size;
+    return c;
+}
 
 // Every size in which a stored model is not the configuration: "hidden_size: expected 48, found 64". The vocabulary is
 // a run-time size and the precision the reader's own; neither counts.
@@ -167,6 +199,17 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
     return list.lines;
 }
 
+// The same of an autoregressive model.
+inline std::vector<std::string> differences(autoregressive_configuration const& expected, stored_model const& found) {
+    detail::difference_list list;
+    list.compare("kind", detail::name_of(model_kind::autoregressive), detail::name_of(found.description.kind));
+    if (!list.lines.empty()) return list.lines;
+    list.compare(expected, found.autoregressive());
+    list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
+    list.compare("rope_theta", static_cast<double>(expected.llama.rope_theta), found.description.rope_theta);
+    return list.lines;
+}
+
 // The same of a CALM whose head is a type.
 template <generative_head Head>
 std::vector<std::string> differences(configuration<Head> const& expected, stored_model const& found) {
@@ -177,6 +220,12 @@ std::vector<std::string> differences(configuration<Head> const& expected, stored
 template <class Configuration> bool matches(Configuration const& compiled, stored_model const& stored) {
     return differences(compiled, stored).empty();
 }
+
+// Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
+// tensors; `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
+// errc::model_file where a file is missing or a link to outside of the directory, the two contradict each other, or the
+// tokenizer is no file of its own in the directory.
+inline stored_model read_model_description(std::string const& named);
 
 namespace detail {
 
@@ -215,7 +264,7 @@ inline std::string read_description(stored_model& m) {
     if (d.calm && d.calm->tokenizer &&
         (!is_plain_file_name(tokenizer) || tokenizer == config_file || names_weights(tokenizer)))
         refuse_tokenizer(m, tokenizer);
-    if (d.kind != model_kind::autoregressive && d.calm && d.calm->input != name_of(m.sizes.input))
+    if (d.calm && d.calm->input != name_of(m.sizes.input))
         throw error(errc::model_file, m.path(config_file), "key 'calm/input'",
                     "expected tokens, latents or both, found " + in_quotes(d.calm->input));
     return tokenizer;
@@ -233,47 +282,64 @@ inline std::string autoencoder_beside(stored_model const& m) {
     return there.string();
 }
 
+// Notes where the rows of a table are not the vocabulary that config.json says.
+inline void compare_vocabulary(difference_list& list, stored_model const& m, std::string_view table) {
+    list.compare("vocab_size, rows of " + std::string(table), m.vocabulary(), stored_vocabulary(*m.weights, table));
+}
+
+// The sizes of a CALM's autoencoder become those of its tensors, or of the model that `ae_path` names, which is read.
+inline void compare_with_weights_of_calm(difference_list& list, stored_model& m) {
+    auto const& d = m.description;
+    if (m.sizes.input != input_kind::latents) compare_vocabulary(list, m, "transformer.embed_tokens.weight");
+    auto const described = m.sizes.autoencoder;
+    if (m.weights->find("ae_model.encoder.embed_tokens.weight") != nullptr) {
+        compare_vocabulary(list, m, "ae_model.encoder.embed_tokens.weight");
+        m.sizes.autoencoder = autoencoder_sizes(*m.weights, "ae_model.");
+    } else {
+        m.autoencoder = std::make_shared<stored_model const>(read_model_description(autoencoder_beside(m)));
+        list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
+        m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
+    }
+    if (d.calm && d.calm->autoencoder) {
+        list.compare(described, m.sizes.autoencoder);
+    } else {
+        list.compare("patch_size", d.patch_size, m.sizes.autoencoder.patch_size);
+        list.compare("latent_size", d.latent_size, m.sizes.autoencoder.latent_size);
+    }
+}
+
+// The number of heads alone does not follow from shapes.
+inline void compare_with_weights_of_autoregressive(difference_list& list, stored_model const& m) {
+    auto const& file = *m.weights;
+    auto const& d = m.description;
+    std::string const block = "model.layers.0.";
+    compare_vocabulary(list, m, "model.embed_tokens.weight");
+    list.compare("hidden_size", d.hidden_size, stored_matrix(file, "model.embed_tokens.weight")[1]);
+    list.compare("intermediate_size", d.intermediate_size, stored_matrix(file, block + "mlp.gate_proj.weight")[0]);
+    list.compare("num_hidden_layers", d.num_hidden_layers, count_of(file, "model.layers.", ".input_layernorm.weight"));
+    list.compare("num_key_value_heads, rows of " + block + "self_attn.k_proj.weight",
+                 d.hidden_size / d.num_attention_heads * d.num_key_value_heads,
+                 stored_matrix(file, block + "self_attn.k_proj.weight")[0]);
+}
+
 }  // namespace detail
 
-// Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
-// tensors; `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
-// errc::model_file where a file is missing or a link to outside of the directory, the two contradict each other, or the
-// tokenizer is no file of its own in the directory.
 inline stored_model read_model_description(std::string const& named) {
     std::error_code unknown;
     if (!std::filesystem::exists(named, unknown))
         throw error(errc::model_file, named, "", "there is no such directory: expected one of a model");
     stored_model m{whole_directory(named), {}};
     auto const tokenizer = detail::read_description(m);
-    auto const& d = m.description;
     m.weights = std::make_shared<stored_weights const>(stored_weights::open(m.directory));
-    if (d.kind == model_kind::autoregressive) return m;
-    auto const& file = *m.weights;
-    if (file.holds_file(tokenizer)) detail::refuse_tokenizer(m, tokenizer);
+    if (m.weights->holds_file(tokenizer)) detail::refuse_tokenizer(m, tokenizer);
     detail::difference_list list;
-    auto const vocabulary = [&](std::string_view table) {
-        list.compare("vocab_size, rows of " + std::string(table), d.vocab_size, stored_vocabulary(file, table));
-    };
-    if (d.kind == model_kind::autoencoder) {
-        vocabulary("encoder.embed_tokens.weight");
-        list.compare(m.sizes.autoencoder, detail::autoencoder_sizes(file, ""));
+    if (m.description.kind == model_kind::autoencoder) {
+        detail::compare_vocabulary(list, m, "encoder.embed_tokens.weight");
+        list.compare(m.sizes.autoencoder, detail::autoencoder_sizes(*m.weights, ""));
+    } else if (m.description.kind == model_kind::calm) {
+        detail::compare_with_weights_of_calm(list, m);
     } else {
-        if (m.sizes.input != input_kind::latents) vocabulary("transformer.embed_tokens.weight");
-        auto const described = m.sizes.autoencoder;
-        if (file.find("ae_model.encoder.embed_tokens.weight") != nullptr) {
-            vocabulary("ae_model.encoder.embed_tokens.weight");
-            m.sizes.autoencoder = detail::autoencoder_sizes(file, "ae_model.");
-        } else {
-            m.autoencoder = std::make_shared<stored_model const>(read_model_description(detail::autoencoder_beside(m)));
-            list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
-            m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
-        }
-        if (d.calm && d.calm->autoencoder)
-            list.compare(described, m.sizes.autoencoder);
-        else {
-            list.compare("patch_size", d.patch_size, m.sizes.autoencoder.patch_size);
-            list.compare("latent_size", d.latent_size, m.sizes.autoencoder.latent_size);
-        }
+        detail::compare_with_weights_of_autoregressive(list, m);
     }
     if (!list.lines.empty())
         throw error(errc::model_file, m.path(config_file), "",

@@ -33,6 +33,9 @@ inline constexpr std::array<tied_name, 1> tied_names_of_autoencoder{
 inline constexpr std::array<tied_name, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};
+// In an autoregressive model whose config.json says tie_word_embeddings.
+inline constexpr std::array<tied_name, 1> tied_names_of_tied_autoregressive{
+    {{"lm_head.weight", "model.embed_tokens.weight"}}};
 
 namespace detail {
 

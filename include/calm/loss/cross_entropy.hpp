@@ -41,20 +41,20 @@ template <class T> index_t first_largest(T const* x, index_t n) {
 // How the cpu does what loss/block/cross_entropy.hpp does for executors of blocks.
 template <class T>
 void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
-                   token_id const* targets) {
+                   row_targets const& targets) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
             T const* const row = z.logits + i * z.width;
             if (z.first == 0) sums[i] = {};
             add_logits(sums[i], row, z.width);
-            if (index_t const t = targets[i] - z.first; t >= 0 && t < z.width) sums[i].target = row[t];
+            sums[i].target += targets.mean(i, z);
             loss[i] = sums[i].log_sum() - sums[i].target;
         }
     });
 }
 template <class T>
 void run_chunk_slopes(context<cpu> const& ctx, running_sum<T> const* sums, vocabulary_part<T> const& z,
-                      token_id const* targets, double scale) {
+                      row_targets const& targets, double scale) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
             T* const row = z.logits + i * z.width;
@@ -62,7 +62,9 @@ void run_chunk_slopes(context<cpu> const& ctx, running_sum<T> const* sums, vocab
             for_pieces<T>(0, z.width, [&]<class V>(index_t j) {
                 store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
             });
-            if (index_t const t = targets[i] - z.first; t >= 0 && t < z.width) row[t] -= static_cast<T>(scale);
+            for (index_t m = 0; m < targets.each; ++m)
+                if (index_t const t = targets.ids[i * targets.each + m] - z.first; t >= 0 && t < z.width)
+                    row[t] -= static_cast<T>(scale / static_cast<double>(targets.each));
         }
     });
 }
@@ -94,7 +96,7 @@ template <class E> void require_shape_of(char const* gradient, E const& found, c
 
 }  // namespace detail
 
-// Sum over the rows of -log softmax(x E^T)[target]; divide by R for the mean. loss (R) gets one value a row.
+// The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
 // If dx (R, D) is not null it is overwritten, and dtable (V, D) accumulates, with the gradients of scale * sum of the
 // rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes that do not fit.
 template <class T, index_t D, class Backend>
@@ -105,7 +107,9 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
 
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
-    detail::require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
+    index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
+    if (targets.size() != each * x.extent(0))
+        detail::require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
     detail::require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
     if (backward) {
         detail::require_shape_of("dx", dx.extents(), "x", x.extents());
@@ -124,7 +128,7 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
-        token_id const* const of_rows = targets.data() + r0;
+        detail::row_targets const of_rows{targets.data() + r0 * each, each};
         auto const part_of = [&](index_t v0) {
             return detail::vocabulary_part<T>{logits.data(), n, std::min(width, vocabulary - v0), v0};
         };

@@ -3,28 +3,14 @@
 // patch, compressed to one vector, then a Llama stack over patches. Sizes: B sequences, P patches, R = B P rows.
 
 #include <span>
-#include <vector>
 
 #include "calm/model/config.hpp"
-#include "calm/nn/attention.hpp"
+#include "calm/model/llama.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/embedding.hpp"
-#include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/nn/stack.hpp"
 
 namespace calm {
-
-inline constexpr double rope_theta = 10000.0;  // base of the rotary angles, as published
-
-// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU. Besides
-// the rows it takes what attention does. Checkpoints have the norms last.
-template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
-struct transformer_block
-    : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space>, 1>,
-                                     named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
-            named<"", residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space>, 1>,
-                                     named<"mlp", swiglu<D, Inner, Space>>>>>> {};
 
 // Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
 template <model_configuration auto C, class Space = space<>> struct backbone {
@@ -41,11 +27,8 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     using backend = Backend;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.num_hidden_layers);        // blocks
-    using attention_type = attention<D, C.num_attention_heads, C.num_key_value_heads, Space>;  // of a block
-    // One layer of the stack.
-    using block = transformer_block<D, C.intermediate_size, C.num_attention_heads, C.num_key_value_heads, Space>;
     static constexpr index_t L = C.autoencoder.latent_size;
+    using llama_type = llama_stack<llama_sizes_of(C), Space>;             // over patches
     static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings
     static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input has latent vectors
     // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
@@ -71,50 +54,30 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         }
     };
 
-    // Keys and values of every layer, of B sequences that may differ in length.
-    struct cache {
-        std::vector<kv_cache<attention_type::kv_width, Space>> layers;  // of each block, in order
-
-        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
-        // Patches that each sequence has memory for.
-        [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
-        // Patches read of one of 0 .. B - 1.
-        [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
-        // Keeps at most the first `length` patches of one sequence, or of each.
-        void truncate(index_t sequence, index_t length) {
-            for (auto& layer : layers) layer.truncate(sequence, length);
-        }
-        // Keeps at most the first `length` patches of every sequence.
-        void truncate(index_t length) {
-            for (auto& layer : layers) layer.truncate(length);
-        }
-    };
+    using cache = typename llama_type::cache;  // of B sequences, its positions are patches
 
     embedding<D, Space> embed_tokens;  // (V, D)
     projection embed_proj;             // (R, K D) to (R, D)
     latent_projection latent_proj;     // added to the tokens' where both are read
-    stack<block, depth> layers;        // in order
-    rms_norm_layer<D, Space> norm;     // of the last block's y
+    llama_type llama;                  // over patches
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
     struct saved {
-        typename embedding<D, Space>::saved embedded;   // y: (R K, D)
-        typename projection::saved projected;           // y: (R, D)
-        typename latent_projection::saved latents;      // y: (R, D)
-        typename stack<block, depth>::saved layers;     // y: (R, D)
-        typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D), the result
-        hidden_view y;                                  // (R, D): position p has seen patches 0 .. p
+        typename embedding<D, Space>::saved embedded;  // y: (R K, D)
+        typename projection::saved projected;          // y: (R, D)
+        typename latent_projection::saved latents;     // y: (R, D)
+        typename llama_type::saved llama;              // y: (R, D), the result
+        hidden_view y;                                 // (R, D): position p has seen patches 0 .. p
     };
 
     // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence. Throws errc::usage where tokens are no
     // whole patches or patches no whole sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
-        s.layers = layers.forward(ctx, project(ctx, read, s), positions, rope_theta);
-        s.norm = norm.forward(ctx, s.layers.y);
-        s.y = s.norm.y;
+        s.llama = llama.forward(ctx, project(ctx, read, s), positions);
+        s.y = s.llama.y;
         return s;
     }
 
@@ -127,10 +90,8 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // latents: the autoencoder is frozen.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.scratch);
-        auto const dlayers = ctx.scratch.template take<T>(dy.extents());
         auto const da = ctx.scratch.template take<T>(dy.extents());
-        norm.backward(ctx, s.norm, dy, dlayers);
-        layers.backward(ctx, s.layers, dlayers, da, rope_theta);
+        llama.backward(ctx, s.llama, dy, da);
         if constexpr (reads_tokens) {
             auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
             embed_proj.backward(ctx, s.projected, da, dembedded);
@@ -143,29 +104,26 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     }
 
     // An empty cache for B sequences of at most `capacity` patches.
-    [[nodiscard]] cache make_cache(index_t sequences, index_t capacity) const {
-        cache c;
-        for (std::size_t i = 0; i < depth; ++i) c.layers.emplace_back(sequences, capacity);
-        return c;
+    [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
+        return llama_type::make_cache(sequences, capacity);
     }
 
     // Hidden states (S T, D) of new patches, tokens (S, T, K) flat and their latents, each behind those of its sequence
     // in the cache; the S sequences are named once each. In ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
         saved s{};
-        return norm.forward(ctx, layers.extend(ctx, project(ctx, read, s), c.layers, rope_theta, sequences)).y;
+        return llama.extend(ctx, project(ctx, read, s), c, sequences);
     }
     // The same for every sequence of the cache: tokens (B, T, K).
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {
-        return extend(ctx, read, c, c.layers.front().all());
+        return extend(ctx, read, c, c.all());
     }
 
     // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it, and so
     // does latent_proj where it is used.
     template <class Visitor> void visit(Visitor& visitor) {
         if constexpr (reads_tokens) visit_as("transformer.embed_tokens", embed_tokens, visitor);
-        visit_as("transformer.layers", layers, visitor);
-        visit_as("transformer.norm", norm, visitor);
+        visit_as("transformer", llama, visitor);
         if constexpr (reads_tokens) visit_as("embed_proj", embed_proj, visitor);
         if constexpr (reads_latents) visit_as("latent_proj", latent_proj, visitor);
     }

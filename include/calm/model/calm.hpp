@@ -30,6 +30,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     using objective = typename head::objective;                    // what a recipe may set of the head's loss
     using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
     using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
+    using cache = typename backbone_type::cache;                   // of B sequences, its positions are patches
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone
@@ -48,26 +49,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // The frozen autoencoder, as it stands in a checkpoint of the language model.
     template <class Visitor> void visit_autoencoder(Visitor& visitor) { visit_as("ae_model", ae_model, visitor); }
 
-    // The patches that are read (all but a sequence's last) and those that are predicted (all but its first), of tokens
-    // (B, P, K), both (B, P - 1, K) flat, in ctx.saved.
-    struct shifted {
-        token_view inputs;  // (B, P - 1, K), flat
-        token_view labels;  // (B, P - 1, K), flat, a patch later
-    };
-    // Of `patches` = P patches a sequence. Throws errc::usage where tokens are no whole sequences of at least 2
-    // patches.
-    shifted shift(context<Backend>& ctx, token_view const& tokens, index_t patches) const {
-        require(patches >= 2 && tokens.size() % (patches * K) == 0, errc::usage,
-                "calm::calm_model: expected whole sequences of at least 2 patches of ", K, " tokens, found ",
-                tokens.size(), " tokens for sequences of ", patches, " patches");
-        index_t const length = (patches - 1) * K;
-        index_t const sequences = tokens.size() / (patches * K);
-        auto const inputs = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
-        auto const labels = ctx.saved.template take<token_id>(extents<dyn>(sequences * length));
-        shift_tokens(ctx, inputs, labels, tokens, patches * K, K);
-        return {inputs, labels};
-    }
-
     // What the backbone reads of tokens (R K), whole patches: the latent vector of a patch is the mean of its
     // posterior, in training as in generation, where patches come as tokens. In ctx.saved.
     typename backbone_type::input backbone_input(context<Backend>& ctx, token_view const& tokens) const {
@@ -75,6 +56,21 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return {tokens, ae_model.posterior(ctx, tokens).mean};
         else
             return tokens;
+    }
+
+    // An empty cache for B sequences of at most `capacity` patches.
+    [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
+        return backbone_type::make_cache(sequences, capacity);
+    }
+    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
+    // S sequences are named once each. In ctx.saved.
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
+                       std::span<index_t const> sequences) const {
+        return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
+    }
+    // The same for every sequence of the cache: tokens (B, T, K).
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+        return extend(ctx, tokens, c, c.all());
     }
 
     // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to
@@ -98,7 +94,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                                 HeadLoss const& head_loss) {
         arena_scope const saved_scope(ctx.saved);
         arena_scope const scope(ctx.scratch);
-        auto const t = shift(ctx, tokens, patches);
+        auto const t = shift_tokens(ctx, tokens, patches, K);
         auto const posterior = ae_model.posterior(ctx, t.labels);
         auto const s = transformer.forward(ctx, backbone_input(ctx, t.inputs), patches - 1);
         auto const dhidden = ctx.scratch.template take<T>(s.y.extents());

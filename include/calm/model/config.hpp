@@ -45,6 +45,33 @@ template <class Head = energy> struct configuration {
     friend bool operator==(configuration const&, configuration const&) = default;  // constexpr where the head's is
 };
 
+// The sizes of a stack, with the names of the published config.json; all positive.
+struct llama_sizes {
+    index_t hidden_size = 768;         // D, width of a hidden state
+    index_t intermediate_size = 2048;  // inner width of the blocks' SwiGLU
+    index_t num_hidden_layers = 12;    // blocks
+    index_t num_attention_heads = 12;  // divides hidden_size into even heads
+    index_t num_key_value_heads = 12;  // divides num_attention_heads
+    index_t rope_theta = 10'000;       // base of the rotary angles
+
+    friend constexpr bool operator==(llama_sizes const&, llama_sizes const&) = default;
+};
+
+// The autoregressive model to compare with: the stack on tokens.
+struct autoregressive_configuration {
+    llama_sizes llama;                 // D stands here
+    bool tie_word_embeddings = false;  // the table of embeddings is the output projection too
+    index_t vocab_size = 32000;        // the default where no tokenizer decides
+
+    friend constexpr bool operator==(autoregressive_configuration const&,
+                                     autoregressive_configuration const&) = default;
+};
+
+// The sizes of the stack of a CALM; its autoregressive model to compare with is {llama_sizes_of(C)}.
+template <class Head> constexpr llama_sizes llama_sizes_of(configuration<Head> const& c) {
+    return {c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads};
+}
+
 namespace detail {
 template <class T> inline constexpr bool is_configuration = false;
 template <class Head> inline constexpr bool is_configuration<configuration<Head>> = true;
@@ -83,22 +110,25 @@ template <generative_head Head> constexpr bool sizes_are_allowed(Head const& hea
     });
     return all;
 }
+// Of a stack.
+constexpr bool sizes_are_positive(llama_sizes const& c) {
+    return c.hidden_size > 0 && c.intermediate_size > 0 && c.num_hidden_layers > 0 && c.num_attention_heads > 0 &&
+           c.num_key_value_heads > 0 && c.rope_theta > 0;
+}
 // Those of the autoencoder and of the head too.
 template <class Head> constexpr bool sizes_are_positive(configuration<Head> const& c) {
-    return sizes_are_positive(c.autoencoder) && c.hidden_size > 0 && c.intermediate_size > 0 &&
-           c.num_hidden_layers > 0 && c.num_attention_heads > 0 && c.num_key_value_heads > 0 &&
-           sizes_are_allowed(c.head);
+    return sizes_are_positive(c.autoencoder) && sizes_are_positive(llama_sizes_of(c)) && sizes_are_allowed(c.head);
 }
-// num_attention_heads divides hidden_size.
-template <class Head> constexpr bool heads_divide_width(configuration<Head> const& c) {
+// num_attention_heads divides hidden_size. Sizes are llama_sizes, or a configuration.
+template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {
     return c.hidden_size % c.num_attention_heads == 0;
 }
 // num_key_value_heads divides num_attention_heads.
-template <class Head> constexpr bool key_value_heads_divide_heads(configuration<Head> const& c) {
+template <class Sizes> constexpr bool key_value_heads_divide_heads(Sizes const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
 // hidden_size / num_attention_heads is even, as rotary embeddings need it.
-template <class Head> constexpr bool head_size_is_even(configuration<Head> const& c) {
+template <class Sizes> constexpr bool head_size_is_even(Sizes const& c) {
     return c.hidden_size / c.num_attention_heads % 2 == 0;
 }
 }  // namespace check

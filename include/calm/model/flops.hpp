@@ -1,5 +1,6 @@
 #pragma once
-// Floating-point operations of the matrix products, counted from a configuration, a patch. Norms, activations and
+// Floating-point operations of the matrix products, counted from a configuration, a patch, or a token of an
+// autoregressive model. Norms, activations and
 // random numbers are not counted. K tokens a patch: divide by it for a token.
 
 #include <cmath>
@@ -45,21 +46,30 @@ constexpr double decoder(autoencoder_configuration const& c, index_t V) {
            product(c.num_decoder_layers / 2 * (c.patch_size + 1), c.hidden_size, 3 * c.intermediate_size) +
            product(1, c.hidden_size, c.patch_size * c.hidden_size) + product(c.patch_size, c.hidden_size, V);
 }
-// Without the encoder, which reads every patch once more where latents are read. `attended`: to how many positions a
-// position attends on average.
-template <class Head> constexpr double backbone(configuration<Head> const& c, double attended) {
+// Of a stack, a position. `attended`: to how many positions a position attends on average.
+constexpr double llama(llama_sizes const& c, double attended) {
     index_t const D = c.hidden_size;
     index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
     double const layer =
         product(2, D, D) + product(2, D, kv) + 2 * attended * product(1, D, 1) + product(3, D, c.intermediate_size);
+    return static_cast<double>(c.num_hidden_layers) * layer;
+}
+// Without the encoder, which reads every patch once more where latents are read; `attended` as above.
+template <class Head> constexpr double backbone(configuration<Head> const& c, double attended) {
+    index_t const D = c.hidden_size;
     double const tokens = product(1, c.autoencoder.patch_size * D, 2 * D) + product(1, 2 * D, D);
     double const latents = product(1, c.autoencoder.latent_size, 2 * D) + product(1, 2 * D, D);
     return (c.input != input_kind::latents ? tokens : 0) + (c.input != input_kind::tokens ? latents : 0) +
-           static_cast<double>(c.num_hidden_layers) * layer;
+           llama(llama_sizes_of(c), attended);
 }
 // The head's (CALM, appendix on the generative head).
 template <class Head> constexpr head_flops head(configuration<Head> const& c) {
     return c.head.flops(c.hidden_size, c.autoencoder.latent_size);
+}
+
+// Of an autoregressive model, a token, with the product by the vocabulary of V; `attended` as above.
+constexpr double autoregressive(llama_sizes const& c, index_t V, double attended) {
+    return llama(c, attended) + product(1, c.hidden_size, V);
 }
 
 // ---- a training step, a patch: backward costs twice forward
@@ -84,11 +94,22 @@ double train_calm_per_token(configuration<Head> const& c, index_t V, index_t seq
     return train_calm(c, V, sequences, P - 1, N) * static_cast<double>(P - 1) / static_cast<double>(block);
 }
 
+// The same of an autoregressive model: the tokens of a block but the last are positions with a loss. Patch-level
+// training takes its `cost` of it (train/recipe.hpp).
+constexpr double train_autoregressive(llama_sizes const& c, index_t V, index_t block) {
+    auto const positions = static_cast<double>(block - 1);
+    return 3 * autoregressive(c, V, (positions + 1) / 2) * positions / static_cast<double>(block);
+}
+
 // ---- generation, a patch with so many draws, after `past` positions
 
 template <class Head> constexpr double generate(configuration<Head> const& c, index_t V, double past, double draws) {
     auto const of_head = head(c);
     return backbone(c, past + 1) + of_head.shared + draws * (of_head.drawn + decoder(c.autoencoder, V));
+}
+// A token of an autoregressive model, after `past` tokens.
+constexpr double generate_autoregressive(llama_sizes const& c, index_t V, double past) {
+    return autoregressive(c, V, past + 1);
 }
 
 }  // namespace flops

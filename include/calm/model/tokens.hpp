@@ -47,12 +47,24 @@ void hide_tokens(context<Backend> const& ctx, vector_view<token_id, dyn, Backend
     for_each(ctx, tokens.size(), detail::hide_token{shown.data(), tokens.data(), draws, first, rate});
 }
 
-// Of sequences of `length` tokens: all but the last `patch` into inputs, all but the first into labels.
+// The patches of sequences that are read (all but the last of each) and those that are predicted (all but the first).
+template <class Backend> struct shifted_tokens {
+    vector_view<token_id const, dyn, Backend> inputs;  // (B, P - 1, K), flat
+    vector_view<token_id const, dyn, Backend> labels;  // (B, P - 1, K), flat, a patch later
+};
+// Of tokens (B, P, K), in ctx.saved: P patches a sequence, K tokens a patch. Throws errc::usage where tokens are no
+// whole sequences of at least 2 patches.
 template <class Backend>
-void shift_tokens(context<Backend> const& ctx, vector_view<token_id, dyn, Backend> const& inputs,
-                  vector_view<token_id, dyn, Backend> const& labels,
-                  vector_view<token_id const, dyn, Backend> const& tokens, index_t length, index_t patch) {
-    for_each(ctx, inputs.size(), detail::shift_token{inputs.data(), labels.data(), tokens.data(), length, patch});
+shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, vector_view<token_id const, dyn, Backend> const& tokens,
+                                     index_t P, index_t K) {
+    require(P >= 2 && K >= 1 && tokens.size() % (P * K) == 0, errc::usage,
+            "calm::shift_tokens: expected whole sequences of at least 2 patches of ", K, " tokens, found ",
+            tokens.size(), " tokens for sequences of ", P, " patches");
+    extents<dyn> const kept(tokens.size() / P * (P - 1));
+    auto const inputs = ctx.saved.template take<token_id>(kept);
+    auto const labels = ctx.saved.template take<token_id>(kept);
+    for_each(ctx, kept.size(), detail::shift_token{inputs.data(), labels.data(), tokens.data(), P * K, K});
+    return {inputs, labels};
 }
 
 }  // namespace calm

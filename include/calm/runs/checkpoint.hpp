@@ -56,6 +56,7 @@ inline std::string state_text(checkpoint_record const& r) {
                                 {"score", nullptr},
                                 {"recipe", recipe}};
     if (r.score) json["score"] = *r.score;
+    if (r.state.first_phase_steps > 0) json["first_phase_steps"] = r.state.first_phase_steps;
     return json.dump(1) + "\n";
 }
 
@@ -72,6 +73,8 @@ public:
         r.state.step = number<index_t>("step", limits::steps);
         r.state.updates = number<index_t>("updates", limits::steps);
         r.state.skipped = number<index_t>("skipped", limits::steps);
+        if (simdjson::dom::element two; !root_["first_phase_steps"].get(two))
+            r.state.first_phase_steps = number<index_t>("first_phase_steps", limits::steps);
         if (root_["seconds"].get(r.state.seconds) || r.state.seconds < 0) fail("seconds", "expected a time");
         r.seed = number<std::uint64_t>("seed");
         r.data = {number<std::uint64_t>("epoch"), number<std::uint64_t>("block")};
@@ -163,6 +166,7 @@ inline void restore_training(std::string const& directory, training_state& state
     for (auto const& m : state.moments) std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
     state.step = record.state.step;
     state.updates = record.state.updates;
+    state.first_phase_steps = record.state.first_phase_steps;
     state.skipped = record.state.skipped;
     state.seconds = record.state.seconds;
 }

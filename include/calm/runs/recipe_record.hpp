@@ -78,6 +78,22 @@ inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_
     return all;
 }
 
+// The same for an autoregressive model. How long a run of two phases is decides where the second begins.
+inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t seed) {
+    recipe_record all{{"seed", std::to_string(seed)},
+                      {"batch", std::to_string(r.sequences)},
+                      {"block", std::to_string(r.block_tokens)}};
+    if (r.level.first_phase() > 0) {
+        all.push_back({"patch-level", r.level.text()});
+        if (r.schedule != rate_schedule::cosine) {
+            all.push_back({"steps", std::to_string(r.steps)});
+            all.push_back({"seconds", detail::shortest(r.seconds)});
+        }
+    }
+    record(all, r);
+    return all;
+}
+
 // The same for a head that is known.
 template <head_objective Objective> recipe_record record_of(calm_recipe<Objective> const& r, std::uint64_t seed) {
     return record_of(calm_recipe<any_objective>{r, r.sequences, r.block_tokens, r.objective}, seed);

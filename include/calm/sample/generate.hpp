@@ -14,14 +14,15 @@
 #include "calm/model/limits.hpp"
 #include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_next.hpp"
+#include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
 
-// What decides the text, beside the model and the prompt.
-struct generation_settings {
-    calm::sampler sampler = {};       // adaptive at T = 1/2
+// What decides the text, beside the model and the prompt; Rule is how its next tokens are chosen.
+template <class Rule> struct settings_of_generation {
+    Rule sampler = {};                // of a CALM adaptive at T = 1/2, of an autoregressive model T = 1
     index_t max_tokens = 256;         // new tokens, exactly, unless EOS comes first
     bool pad_left = true;             // right: as the published code does
     std::uint64_t seed = 1;           // of all draws
@@ -29,6 +30,8 @@ struct generation_settings {
     index_t at_once = 16;             // texts that are written at the same time: memory and speed, not results
     std::int64_t round = 0;           // draws a text at a time; 0: by the machine. Speed, not results
 };
+using generation_settings = settings_of_generation<sampler>;              // of a CALM
+using token_generation_settings = settings_of_generation<token_sampler>;  // of an autoregressive model
 
 // What became of one prompt.
 struct generation_result {
@@ -76,8 +79,10 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 // Texts on the rows of a session; where one ends, the next prompt begins.
 template <class Model, class Backend, class OnTokens> class texts_in_turn {
 public:
+    using settings_type = settings_of_generation<rule_of<Model>>;
+
     texts_in_turn(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
-                  special_tokens const& special, generation_settings const& settings, OnTokens& on_tokens) :
+                  special_tokens const& special, settings_type const& settings, OnTokens& on_tokens) :
         ctx_(ctx),
         model_(model), prompts_(prompts), special_(special), settings_(settings), on_tokens_(on_tokens),
         session_(ctx, model, std::min(settings.at_once, static_cast<index_t>(prompts.size())),
@@ -107,7 +112,7 @@ private:
     static constexpr auto K = static_cast<std::size_t>(Model::K);
 
     // With BOS, and what is written but for the last patch, which nothing follows.
-    static index_t patches_of_longest(std::span<std::vector<token_id> const> prompts, generation_settings const& s) {
+    static index_t patches_of_longest(std::span<std::vector<token_id> const> prompts, settings_type const& s) {
         std::size_t longest = 0;
         for (auto const& prompt : prompts) longest = std::max(longest, prompt.size() + 1);
         return static_cast<index_t>((longest + K - 1) / K) + (s.max_tokens + Model::K - 1) / Model::K - 1;
@@ -158,7 +163,7 @@ private:
     Model const& model_;
     std::span<std::vector<token_id> const> prompts_;
     special_tokens const& special_;
-    generation_settings const& settings_;
+    settings_type const& settings_;
     OnTokens& on_tokens_;
     generation_session<Model, Backend> session_;
     separate_contexts<Backend> separate_;
@@ -183,7 +188,7 @@ private:
 template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
-                                        generation_settings const& settings, OnTokens&& on_tokens) {
+                                        settings_of_generation<rule_of<Model>> const& settings, OnTokens&& on_tokens) {
     require(settings.max_tokens >= 0 && settings.max_tokens <= limits::text_tokens && settings.at_once >= 1,
             errc::usage, "calm::generate: expected max_tokens from 0 to ", limits::text_tokens,
             " and at least 1 text at once, found ", settings.max_tokens, " and ", settings.at_once);
@@ -197,14 +202,15 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
 template <class Model, class Backend>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
-                                        generation_settings const& settings) {
+                                        settings_of_generation<rule_of<Model>> const& settings) {
     return generate(ctx, model, prompts, special, settings, [](std::size_t, std::span<token_id const>) {});
 }
 
 // One prompt, with on_tokens(new tokens).
 template <class Model, class Backend, std::invocable<std::span<token_id const>> OnTokens>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
-                           special_tokens const& special, generation_settings const& settings, OnTokens&& on_tokens) {
+                           special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings,
+                           OnTokens&& on_tokens) {
     std::vector<std::vector<token_id>> const prompts{{prompt.begin(), prompt.end()}};
     return generate(ctx, model, std::span(prompts), special, settings,
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
@@ -213,7 +219,7 @@ generation_result generate(context<Backend>& ctx, Model const& model, std::span<
 // The same without on_tokens.
 template <class Model, class Backend>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
-                           special_tokens const& special, generation_settings const& settings) {
+                           special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings) {
     return generate(ctx, model, prompt, special, settings, [](std::span<token_id const>) {});
 }
 

@@ -35,8 +35,7 @@ public:
 
     // B empty texts of at most `capacity` patches each; memory follows what they have.
     generation_session(context<Backend>& ctx, Model const& model, index_t texts, index_t capacity) :
-        ctx_(ctx), model_(model), cache_(model.transformer.make_cache(texts, capacity)),
-        hidden_(extents<dyn, D>(texts)) {}
+        ctx_(ctx), model_(model), cache_(model.make_cache(texts, capacity)), hidden_(extents<dyn, D>(texts)) {}
 
     // One text that begins with at least one whole patch; `more` patches can follow. Throws errc::usage for tokens that
     // are no whole patches, errc::tokenizer for an id outside the vocabulary.
@@ -68,7 +67,7 @@ public:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const tokens = view_of<Backend>(patches);
-        auto const states = model_.transformer.extend(ctx_, model_.backbone_input(ctx_, tokens), cache_, texts);
+        auto const states = model_.extend(ctx_, tokens, cache_, texts);
         index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i)
             copy(ctx_, rows(hidden_.view(), texts[i], 1), rows(states, (static_cast<index_t>(i) + 1) * each - 1, 1));
@@ -82,7 +81,7 @@ public:
 private:
     context<Backend>& ctx_;
     Model const& model_;
-    typename Model::backbone_type::cache cache_;
+    typename Model::cache cache_;
     tensor<T, extents<dyn, D>, Backend> hidden_;
 };
 

@@ -52,6 +52,8 @@ struct sampler {
         std::int64_t const n = integer_inverse(T);
         return {sampling_rule::batch, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
     }
+    // T = 1: the model as it is.
+    static sampler unchanged() { return adaptive({}); }
     // 0 < T <= 1; throws errc::usage for another T. After `cap` draws the batch rule answers.
     static sampler exact(temperature T, std::int64_t cap = default_cap) {
         require(T.value > 0.0 && (T.value <= 1.0 || T.n == 1), errc::usage, [&] {

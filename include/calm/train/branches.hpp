@@ -20,7 +20,7 @@ public:
 
     // For texts of at most `positions` patches and branches of at most `depth` patches.
     branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth) :
-        ctx_(ctx), model_(model), cache_(model.transformer.make_cache(1, positions + depth)) {}
+        ctx_(ctx), model_(model), cache_(model.make_cache(1, positions + depth)) {}
 
     // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
     void set_text(std::span<token_id const> text) {
@@ -34,23 +34,24 @@ public:
     // text and then `prefix`, at least one patch, of which all but the last were a prefix just before.
     void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, noise_place const& place,
               sampler const& rule, sampled_together& total) {
-        auto const deep = static_cast<index_t>(prefix.size()) / K;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        cache_.truncate(position + deep);
-        auto const hidden = extend(prefix.last(static_cast<std::size_t>(K)));
-        sample_many(ctx_, model_, out, matrix_view<T const, Model::D, Backend>(hidden),
-                    static_cast<index_t>(out.size()) / K, rule, std::span(&place, 1), total);
+        sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K, rule,
+                    std::span(&place, 1), total);
+    }
+
+    // The hidden state (1, D) after the same, in ctx.saved.
+    matrix_view<T const, Model::D, Backend> hidden_after(index_t position, std::span<token_id const> prefix) {
+        cache_.truncate(position + static_cast<index_t>(prefix.size()) / K);
+        return extend(prefix.last(static_cast<std::size_t>(K)));
     }
 
 private:
-    auto extend(std::span<token_id const> tokens) {
-        return model_.transformer.extend(ctx_, model_.backbone_input(ctx_, view_of<Backend>(tokens)), cache_);
-    }
+    auto extend(std::span<token_id const> tokens) { return model_.extend(ctx_, view_of<Backend>(tokens), cache_); }
 
     context<Backend>& ctx_;
     Model const& model_;
-    typename Model::backbone_type::cache cache_;
+    typename Model::cache cache_;
 };
 
 }  // namespace calm

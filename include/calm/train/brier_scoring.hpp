@@ -18,18 +18,9 @@
 #include "calm/text/bigram.hpp"
 #include "calm/train/branches.hpp"
 #include "calm/train/evaluation.hpp"
+#include "calm/train/evaluation_settings.hpp"
 
 namespace calm {
-
-// How a text is cut, how much of it is scored, and with which samples.
-struct evaluation_settings {
-    index_t block_tokens = 256;                           // P K; BrierLM depends on it
-    index_t samples = 8;                                  // N, at least 2
-    std::uint64_t seed = 1;                               // of all noise
-    index_t positions = 0;                                // score a random subset of so many positions; 0: all
-    index_t batch = 8;                                    // blocks computed at once: memory, not results
-    calm::sampler sampler = calm::sampler::adaptive({});  // of the samples: T = 1, the model as it is
-};
 
 namespace detail {
 
@@ -140,7 +131,7 @@ private:
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
         auto const tokens = view_of<Backend>(std::span<token_id const>(tokens_));
-        auto const t = model_.shift(ctx_, tokens, P_);
+        auto const t = shift_tokens(ctx_, tokens, P_, K);
         auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
         auto const ids = view_of<Backend>(std::span<row_id const>(rows));

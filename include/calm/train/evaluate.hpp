@@ -15,6 +15,7 @@
 #include "calm/train/brier_scoring.hpp"
 #include "calm/train/evaluate_autoencoder.hpp"
 #include "calm/train/evaluation.hpp"
+#include "calm/train/likelihood_scoring.hpp"
 #include "calm/train/random_subset.hpp"
 
 namespace calm {
@@ -41,20 +42,19 @@ private:
     std::uint32_t step_;
 };
 
-// Calls f(number, block) for all blocks of a source. Throws errc::config for blocks that are no whole patches,
-// errc::data for blocks of another length and where there is none.
-template <class F>
-void for_each_block(block_source const& blocks, evaluation_settings const& s, index_t K, F const& f) {
-    require(s.block_tokens >= 2 * K && s.block_tokens % K == 0, errc::config, "calm::evaluate_model: a block of ",
-            s.block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
+// Calls f(number, block) for all blocks of a source, of so many tokens each. Throws errc::config for blocks that are no
+// whole patches, errc::data for blocks of another length and where there is none.
+template <class F> void for_each_block(block_source const& blocks, index_t block_tokens, index_t K, F const& f) {
+    require(block_tokens >= 2 * K && block_tokens % K == 0, errc::config, "calm::evaluate_model: a block of ",
+            block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
     index_t number = 0;
     blocks([&](std::span<token_id const> block) {
-        require(static_cast<index_t>(block.size()) == s.block_tokens, errc::data,
-                "calm::evaluate_model: expected whole blocks of ", s.block_tokens, " tokens, found ", block.size(),
+        require(static_cast<index_t>(block.size()) == block_tokens, errc::data,
+                "calm::evaluate_model: expected whole blocks of ", block_tokens, " tokens, found ", block.size(),
                 " tokens; give more text or shorter blocks");
         f(number++, block);
     });
-    require(number > 0, errc::data, "calm::evaluate_model: expected whole blocks of ", s.block_tokens,
+    require(number > 0, errc::data, "calm::evaluate_model: expected whole blocks of ", block_tokens,
             " tokens, found none; give more text or shorter blocks");
 }
 
@@ -77,10 +77,12 @@ inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K,
 // step 0) and of as many patches for the autoencoder (step 1). A first pass counts them only where there is a choice.
 class chosen_parts {
 public:
-    chosen_parts(block_source const& blocks, evaluation_settings const& s, index_t K, token_id pad) : K_(K), pad_(pad) {
+    template <class Rule>
+    chosen_parts(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, token_id pad) :
+        K_(K), pad_(pad) {
         if (s.positions == 0) return;
         std::uint64_t positions = 0, patches = 0;
-        for_each_block(blocks, s, K, [&](index_t, std::span<token_id const> block) {
+        for_each_block(blocks, s.block_tokens, K, [&](index_t, std::span<token_id const> block) {
             index_t skipped = 0;
             positions += scorable(block, K, pad, skipped).size();
             patches += block.size() / static_cast<std::size_t>(K);
@@ -118,6 +120,22 @@ void add_patches(Scoring& scores, chosen_parts& chosen, index_t number, std::spa
         if (chosen.takes_patch()) scores.add(number * patches + p, block.subspan(static_cast<std::size_t>(p) * k, k));
 }
 
+// An evaluation with nothing scored. Throws where the settings cannot be, or the table is of another vocabulary.
+template <class Rule>
+evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* table, index_t vocabulary) {
+    require(s.samples >= 2 && s.samples <= limits::samples && s.batch >= 1 && s.positions >= 0, errc::usage,
+            "calm::evaluate_model: expected from 2 to ", limits::samples,
+            " samples a position and at least 1 block at a time, found ", s.samples, " and ", s.batch);
+    require(table == nullptr || table->vocabulary_size() == vocabulary, errc::data, [&] {
+        return sentence("calm::evaluate_model: expected a bigram table of the model's vocabulary of ", vocabulary,
+                        ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");
+    });
+    evaluation e;
+    e.block = s.block_tokens;
+    e.seed = s.seed;
+    return e;
+}
+
 inline void add_autoencoder(evaluation& e, autoencoder_evaluation const& a) {
     e.token_accuracy = a.token_accuracy;
     e.token_accuracy_posterior = a.token_accuracy_posterior;
@@ -138,9 +156,9 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     e.seed = settings.seed;
     detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
     autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed);
-    detail::for_each_block(blocks, settings, C.patch_size, [&](index_t number, std::span<token_id const> block) {
-        detail::add_patches(scores, chosen, number, block);
-    });
+    detail::for_each_block(
+        blocks, settings.block_tokens, C.patch_size,
+        [&](index_t number, std::span<token_id const> block) { detail::add_patches(scores, chosen, number, block); });
     detail::add_autoencoder(e, scores.result());
     return e;
 }
@@ -160,29 +178,36 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
                           std::optional<typename Model::objective> const& objective = {}) {
     constexpr index_t K = Model::K;
-    require(settings.samples >= 2 && settings.samples <= limits::samples && settings.batch >= 1 &&
-                settings.positions >= 0,
-            errc::usage, "calm::evaluate_model: expected from 2 to ", limits::samples,
-            " samples a position and at least 1 block at a time, found ", settings.samples, " and ", settings.batch);
-    require(table == nullptr || table->vocabulary_size() == model.vocabulary(), errc::data, [&] {
-        return sentence("calm::evaluate_model: expected a bigram table of the model's vocabulary of ",
-                        model.vocabulary(), ", found one of ", table->vocabulary_size(),
-                        "; count the model's training tokens again");
-    });
-    evaluation e;
-    e.block = settings.block_tokens;
-    e.seed = settings.seed;
+    evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     detail::chosen_parts chosen(blocks, settings, K, special.pad);
     brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective);
     autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed);
-    detail::for_each_block(blocks, settings, K, [&](index_t number, std::span<token_id const> block) {
+    detail::for_each_block(blocks, settings.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));
         detail::add_patches(patches, chosen, number, block);
     });
     scores.tell(e);
     e.skipped_pad = chosen.skipped_pad();
     detail::add_autoencoder(e, patches.result());
+    return e;
+}
+
+// The same for a model that knows the probabilities of the next token: they are exact but for the collision term, whose
+// prefixes agree as often as those of N samples (likelihood_scoring). Beside BrierLM it has cross-entropy, perplexity
+// and, with the bytes of every token of the vocabulary, bits a byte, of the model as it is, at T = 1.
+template <gives_logits Model, class Backend>
+evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
+                          special_tokens const& special, bigram_table const* table,
+                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {}) {
+    evaluation e = detail::begun(settings, table, model.vocabulary());
+    detail::chosen_parts chosen(blocks, settings, 1, special.pad);
+    likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens);
+    detail::for_each_block(blocks, settings.block_tokens, 1, [&](index_t number, std::span<token_id const> block) {
+        scores.add(number, block, chosen.positions(block));
+    });
+    scores.tell(e);
+    e.skipped_pad = chosen.skipped_pad();
     return e;
 }
 
@@ -196,11 +221,21 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 }
 // The same for a language model.
 template <class Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
-                          special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
-                          std::optional<typename Model::objective> const& objective = {}) {
+requires(!gives_logits<Model>) evaluation
+    evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
+                   bigram_table const* table, evaluation_settings const& settings,
+                   std::optional<typename Model::objective> const& objective = {}) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           table, settings, objective);
+}
+
+// The same for a model that knows probabilities.
+template <gives_logits Model, class Backend>
+evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
+                          special_tokens const& special, bigram_table const* table,
+                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {}) {
+    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
+                          table, settings, bytes_of_tokens);
 }
 
 }  // namespace calm

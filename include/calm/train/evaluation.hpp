@@ -44,6 +44,10 @@ struct evaluation {
     std::optional<brier_scores> optimal_brier;       // where the source is known
     std::optional<double> optimal_brier_lm;          // in 0 .. 100
     std::optional<double> head_loss;                 // mean over all predictions, where an objective was given
+    std::optional<double> cross_entropy;             // of a model that knows probabilities: nats a token
+    std::optional<double> perplexity;                // exp of that
+    std::optional<double> bits_per_byte;             // of the text, where tokens are bytes of one
+    std::optional<double> bits_per_byte_se;          // one standard error; nothing with a single sequence
     std::optional<double> token_accuracy;            // as autoencoder_evaluation
     std::optional<double> token_accuracy_posterior;  // as autoencoder_evaluation
     std::optional<double> posterior_std;             // as autoencoder_evaluation
@@ -93,6 +97,10 @@ inline std::string to_json(evaluation const& e) {
                              metric{"optimal_brier", four(e.optimal_brier)},
                              metric{"optimal_brier_lm", one(e.optimal_brier_lm)},
                              metric{"head_loss", one(e.head_loss)},
+                             metric{"cross_entropy", one(e.cross_entropy)},
+                             metric{"perplexity", one(e.perplexity)},
+                             metric{"bits_per_byte", one(e.bits_per_byte)},
+                             metric{"bits_per_byte_se", one(e.bits_per_byte_se)},
                              metric{"token_accuracy", one(e.token_accuracy)},
                              metric{"token_accuracy_posterior", one(e.token_accuracy_posterior)},
                              metric{"posterior_std", one(e.posterior_std)},
@@ -135,6 +143,11 @@ inline std::string to_table(evaluation const& e) {
         say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
             *e.draws_per_patch, static_cast<long long>(e.capped));
     if (e.head_loss) say("loss of the head %.5f\n", *e.head_loss);
+    if (e.cross_entropy && e.perplexity)
+        say("cross-entropy %.5f nats a token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
+    if (e.bits_per_byte)
+        say("%.5f bits a byte%s\n", *e.bits_per_byte,
+            e.bits_per_byte_se ? (" +- " + detail::six_digits(*e.bits_per_byte_se)).c_str() : "");
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
         say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
             static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,

@@ -5,6 +5,7 @@
 // were.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
@@ -45,17 +47,26 @@ inline bool is_due(index_t every, progress const& now, double done_before) {
     return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
 }
 
+// What a step takes.
+struct step_size {
+    index_t tokens;                  // of the only phase, or of the second
+    double flops;                    // of either phase
+    index_t first_phase_tokens = 0;  // where there are two
+};
+
 // Runs steps of `micro(losses)`, which adds the gradients of ctx.micro_batch of the step, and its share of the losses.
 // It knows parameters and no model: it is compiled once for all of a scalar.
 template <class T> class training {
 public:
-    // A step takes `tokens` tokens and `flops` FLOPs. What it refers to outlives it.
+    // What it refers to outlives it.
     training(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
-             training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
+             training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
              std::function<void(progress&)> const& micro) :
         ctx_(ctx),
-        recipe_(r), tell_(tell), tokens_(tokens), flops_(flops), weights_(bytes_of_parameters(parameters)),
-        frozen_bytes_(frozen_bytes), micro_(micro), rate_(schedule_of(r)), optimizer_(parameters, r.optimizer) {}
+        recipe_(r), tell_(tell), size_(size), weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
+        micro_(micro), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
+                              r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
+        optimizer_(parameters, r.optimizer) {}
 
     void run() {
         rehearse();
@@ -67,6 +78,7 @@ public:
         throughput speed;
         double done = share_done(recipe_, state_.step, used_);
         for (bool last = done >= 1; !last;) {
+            if (in_first_phase() && done >= recipe_.first_phase) state_.first_phase_steps = state_.step;
             std::optional<error> left_out;
             auto const now = one_of_the_run(speed, left_out);
             if (left_out && tell_.skipped) tell_.skipped(now, *left_out);
@@ -81,8 +93,18 @@ private:
     void rehearse() {
         ctx_.step = 0;
         ctx_.rehearse(true);
-        step(0);
+        step(false, 0);
+        if (in_first_phase()) step(true, 0);
         ctx_.rehearse(false);
+    }
+
+    [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
+    // Of the next step.
+    [[nodiscard]] double rate() const { return rates_[in_first_phase()](state_.step - state_.first_phase_steps); }
+    // Of all steps that are done.
+    [[nodiscard]] index_t tokens() const {
+        index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
+        return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
     }
 
     [[nodiscard]] memory_plan plan() const {
@@ -96,14 +118,18 @@ private:
     void resume() {
         state_.moments = optimizer_.tensors();
         if (tell_.resume) tell_.resume(state_);
-        require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0,
+        require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0 &&
+                    state_.first_phase_steps >= 0 && state_.first_phase_steps <= state_.step,
                 errc::usage, "training: expected a state to go on from without negative numbers, of at most ",
                 limits::steps, " steps");
+        require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
+                "training: expected a recipe of two phases to go on with a run of two, found one of one");
         optimizer_.resume_after(state_.updates);
     }
 
-    progress step(double rate) {
+    progress step(bool first_phase, double rate) {
         progress now;
+        now.first_phase = first_phase;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
@@ -117,7 +143,7 @@ private:
     // A step with bad numbers has changed nothing: it can be left out.
     progress step_or_skip(std::optional<error>& why) {
         try {
-            return step(rate_(state_.step));
+            return step(in_first_phase(), rate());
         } catch (error const& problem) {
             if (problem.code() != errc::non_finite || state_.skipped >= recipe_.skip_nonfinite) throw;
             why = problem;
@@ -125,7 +151,8 @@ private:
         optimizer_.discard();
         ++state_.skipped;
         progress now;
-        now.rate = rate_(state_.step);
+        now.first_phase = in_first_phase();
+        now.rate = rate();
         return now;
     }
 
@@ -136,11 +163,11 @@ private:
         index_t const number = state_.step;
         ctx_.step = static_cast<std::uint32_t>(number);
         auto now = step_or_skip(left_out);
-        speed.add(tokens_);
+        speed.add(now.first_phase ? size_.first_phase_tokens : size_.tokens);
         now.step = number;
         now.skipped = state_.skipped;
         now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(flops_, speed.seconds_per_step(), recipe_.machine_peak);
+        now.share_of_peak = share_of_peak(size_.flops, speed.seconds_per_step(), recipe_.machine_peak);
         now.memory = memory_;
         now.seconds = used_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - number - 1 : any,
@@ -148,6 +175,7 @@ private:
         now.done = share_done(recipe_, number + 1, now.seconds);
         state_.step = number + 1;
         state_.updates = optimizer_.updates();
+        now.tokens = tokens();
         return now;
     }
 
@@ -170,12 +198,11 @@ private:
     context<cpu>& ctx_;
     training_recipe const& recipe_;
     training_callbacks const& tell_;
-    index_t tokens_;
-    double flops_;
+    step_size size_;
     std::size_t weights_;  // bytes
     std::size_t frozen_bytes_;
     std::function<void(progress&)> const& micro_;
-    schedule rate_;
+    std::array<schedule, 2> rates_;  // of the only or second phase, of the first
     adamw<space<cpu, T>> optimizer_;
     training_state state_;
     std::size_t memory_ = 0;  // bytes of the plan
@@ -185,9 +212,9 @@ private:
 // A whole run.
 template <class T>
 void train(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
-           training_callbacks const& tell, index_t tokens, double flops, std::size_t frozen_bytes,
+           training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            std::function<void(progress&)> const& micro) {
-    training<T>(ctx, parameters, r, tell, tokens, flops, frozen_bytes, micro).run();
+    training<T>(ctx, parameters, r, tell, size, frozen_bytes, micro).run();
 }
 
 // The micro-batches of a step are equal parts of it. A step has `tokens` tokens in each of the batch's sequences.
@@ -260,7 +287,7 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, space<cpu, T>>& model, 
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
-    detail::train(ctx, parameters_of(model), recipe, tell, recipe.batch_tokens, work, 0, micro);
+    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
@@ -288,8 +315,40 @@ void train_calm(context<cpu>& ctx, calm_model<C, T>& model, Source&& source,
     double const work =
         flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
         static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(ctx, parameters_of(model), recipe, tell, recipe.sequences * recipe.block_tokens, work,
+    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.sequences * recipe.block_tokens, work},
                   detail::bytes_of_parameters(parameters_of(model.ae_model)), micro);
+}
+
+// Trains an autoregressive model with memory for values and gradients, token level or first patch level (Autoregressive
+// model in docs/mathematics.md). The source is asked for sequences of P tokens, of K P in the first phase, in which
+// neighbouring blocks go on where they follow one another in a text. Throws as train_autoencoder.
+template <autoregressive_configuration C, class T, token_source Source>
+void train_autoregressive(context<cpu>& ctx, autoregressive_model<C, space<cpu, T>>& model, Source&& source,
+                          autoregressive_recipe const& given, training_callbacks const& tell = {}) {
+    auto recipe = given;
+    index_t const P = recipe.block_tokens, K = recipe.level.patch;
+    require(P >= 2, errc::usage, "training: expected blocks of at least 2 tokens, found ", P);
+    require(K >= 1 && K <= limits::step_tokens / P && recipe.level.share >= 0 && recipe.level.share < 1, errc::usage,
+            "training: expected a patch level of at least 1 token and a share of the tokens from 0 to below 1, found ",
+            K, " and ", recipe.level.share);
+    recipe.first_phase = recipe.level.first_phase();
+    detail::check(recipe);
+    bool const two_phases = recipe.first_phase > 0;
+    index_t const sequences =
+        detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences", (two_phases ? K : 1) * P);
+    detail::batch_place const place(sequences * (two_phases ? K : 1) * P);
+    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    auto const micro = [&](progress& now) {
+        index_t const patch = now.first_phase ? K : 1;
+        index_t const count = sequences * patch * P;
+        if (!ctx.rehearsing()) source(place.ids().first(static_cast<std::size_t>(count)));
+        auto const tokens = rows(place.view(), 0, count);
+        now.loss += share * model.loss_and_gradient(ctx, tokens, P, patch, share);
+        now.cross_entropy = now.kl = now.posterior_std = progress::none;
+    };
+    index_t const step = recipe.sequences * P;
+    double const work = flops::train_autoregressive(C.llama, model.vocabulary(), P) * static_cast<double>(step);
+    detail::train(ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro);
 }
 
 }  // namespace calm

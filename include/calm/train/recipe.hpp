@@ -2,8 +2,12 @@
 // How a run trains: how long, how fast, on what batches.
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
+#include <string_view>
 
+#include "calm/base/number_text.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/limits.hpp"
@@ -27,6 +31,9 @@ struct training_recipe {
     index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
     index_t save_every = 0;                            // steps; 0: every tenth of the run
     double machine_peak = 0;                           // FLOP/s, from measure_peak; 0: unknown
+    // The share of the run, in [0, 1), that is a phase before the other, each with a warm-up and a decay of its own; 0:
+    // there is one phase.
+    double first_phase = 0;
     // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
     index_t skip_nonfinite = 0;
 };
@@ -46,6 +53,48 @@ template <class Objective> struct calm_recipe : training_recipe {
     Objective objective;         // of the head's loss
 };
 
+// How patch-level training (Shao et al. 2024) begins: positions of K tokens for a share of the data, then of one.
+struct patch_level {
+    index_t patch = 1;  // K of the first phase; 1: all is token level
+    double share = 0;   // lambda, in [0, 1): of all tokens
+
+    // Reads "4:0.67", K and lambda. Throws errc::usage for anything else.
+    static patch_level parse(std::string_view text) {
+        patch_level level;
+        auto const end = text.data() + text.size();
+        auto const [colon, bad_patch] = std::from_chars(text.data(), end, level.patch);
+        bool good = bad_patch == std::errc{} && colon != end && *colon == ':';
+        if (good) {
+            auto const [last, bad_share] = std::from_chars(colon + 1, end, level.share);
+            good = bad_share == std::errc{} && last == end;
+        }
+        require(good && level.patch >= 2 && level.share > 0 && level.share < 1, errc::usage, [&] {
+            return "patch level: expected K:SHARE, such as 4:0.67, positions of at least 2 tokens for a share of the "
+                   "tokens above 0 and below 1; found '" +
+                   std::string(text) + "'";
+        });
+        return level;
+    }
+    // As parse reads it.
+    [[nodiscard]] std::string text() const { return std::to_string(patch) + ":" + detail::shortest(share); }
+
+    // What a token costs, by the one of token-level training: lambda / K + 1 - lambda.
+    [[nodiscard]] double cost() const { return first_cost() + 1 - share; }
+    // The share of the run's steps, and of its time, that the first phase takes.
+    [[nodiscard]] double first_phase() const { return patch > 1 ? first_cost() / cost() : 0; }
+
+private:
+    [[nodiscard]] double first_cost() const { return share / static_cast<double>(patch); }
+};
+
+// How an autoregressive model is trained: batches of B sequences of P positions; of K tokens each in the first phase of
+// patch-level training, whose sequences are K times longer.
+struct autoregressive_recipe : training_recipe {
+    index_t sequences = 16;      // B of a step
+    index_t block_tokens = 256;  // P
+    patch_level level;           // all token level by default
+};
+
 // The same recipe with the objective of a head that is known.
 template <head_objective Objective> calm_recipe<Objective> with_objective(calm_recipe<any_objective> const& r) {
     return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
@@ -53,9 +102,15 @@ template <head_objective Objective> calm_recipe<Objective> with_objective(calm_r
 
 namespace detail {
 
-inline schedule schedule_of(training_recipe const& r) {
-    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, r.steps)
+// Of a phase of so many steps.
+inline schedule schedule_of(training_recipe const& r, index_t steps) {
+    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, steps)
                                                : schedule::constant(r.rate, r.warmup);
+}
+
+// The steps of the first phase of a run that steps limit.
+inline index_t first_phase_steps(training_recipe const& r) {
+    return static_cast<index_t>(std::ceil(r.first_phase * static_cast<double>(r.steps)));
 }
 
 inline void check(training_recipe const& r) {
@@ -67,6 +122,8 @@ inline void check(training_recipe const& r) {
             "training: the cosine schedule falls towards the last step, so it needs a number of steps");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
     require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
+    require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,
+            "training: expected a first phase of a share of the run from 0 to below 1, found ", r.first_phase);
 }
 
 // Of the run, by steps or by time, whichever is further: 0 .. 1.

@@ -18,6 +18,7 @@ struct training_state {
     index_t step = 0;                       // steps done: the number of the next one, and of its random numbers
     index_t updates = 0;                    // of the weights
     index_t skipped = 0;                    // steps left out: step = updates + skipped
+    index_t first_phase_steps = 0;          // of the first of two phases; 0 as long as it lasts
     double seconds = 0;                     // that the run has taken
     std::vector<optimizer_tensor> moments;  // of the optimizer, which owns the bytes
 };
@@ -46,6 +47,8 @@ struct progress {
     static constexpr double none = std::numeric_limits<double>::quiet_NaN();  // of a part that there is not
 
     index_t step = 0;                 // from 0
+    bool first_phase = false;         // whether it belongs to the first of two phases
+    index_t tokens = 0;               // of the run so far
     double loss = none;               // of the step, a mean over its positions or patches
     double cross_entropy = none;      // of an autoencoder, as autoencoder_losses
     double kl = none;                 // of an autoencoder

@@ -26,6 +26,20 @@ template <class T> struct running_sum {
     [[nodiscard]] CALM_HD T log_sum() const { return static_cast<T>(highest) + math::log(total); }
 };
 
+// The targets of rows, as many of each: (R, each).
+struct row_targets {
+    token_id const* ids;
+    index_t each;
+    // The logits of a row's targets that are in the chunk, over `each`.
+    template <class T> CALM_HD T mean(index_t row, vocabulary_part<T> const& z) const {
+        T sum{};
+        for (index_t m = 0; m < each; ++m)
+            if (index_t const t = ids[row * each + m] - z.first; t >= 0 && t < z.width)
+                sum += z.logits[row * z.width + t];
+        return sum / number<T>(each);
+    }
+};
+
 // sums and loss of a row, with the chunk added.
 template <class T> struct add_chunk_kernel {
     static constexpr int threads = 256;
@@ -36,7 +50,7 @@ template <class T> struct add_chunk_kernel {
     running_sum<T>* sums;
     T* loss;
     vocabulary_part<T> z;
-    token_id const* targets;
+    row_targets targets;
 
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
         constexpr double lowest = -std::numeric_limits<double>::infinity();
@@ -61,27 +75,30 @@ template <class T> struct add_chunk_kernel {
             running_sum<T>& sum = sums[row];
             sum.total = sum.total * math::exp(static_cast<T>(sum.highest) - s.highest) + s.partial[0];
             sum.highest = static_cast<double>(s.highest);
-            if (index_t const at = targets[row] - z.first; at >= 0 && at < z.width) sum.target = logits[at];
+            sum.target += targets.mean(row, z);
             loss[row] = sum.log_sum() - sum.target;
         });
     }
 };
 
-// Logits become scale * (softmax - [the target's]).
+// Logits become scale * (softmax - the share of the targets that are the token).
 template <class T> struct chunk_slopes_kernel {
     static constexpr int threads = 256;
     struct shared {};
     running_sum<T> const* sums;
     vocabulary_part<T> z;
-    token_id const* targets;
+    row_targets targets;
     T scale;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         b.phase([&](int t) {
             T* const logits = z.logits + row * z.width;
             T const shift = sums[row].log_sum();
-            index_t const target = targets[row] - z.first;
-            for (index_t j = t; j < z.width; j += threads)
-                logits[j] = math::exp(logits[j] - shift) * scale - (j == target ? scale : T{});
+            T const share = scale / number<T>(targets.each);
+            for (index_t j = t; j < z.width; j += threads) {
+                logits[j] = math::exp(logits[j] - shift) * scale;
+                for (index_t m = 0; m < targets.each; ++m)
+                    if (targets.ids[row * targets.each + m] == z.first + j) logits[j] -= share;
+            }
         });
     }
 };
@@ -127,12 +144,12 @@ template <class T> struct best_of_chunk_kernel {
 
 template <block_executor Backend, class T>
 void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
-                   token_id const* targets) {
+                   row_targets const& targets) {
     launch(ctx, z.rows, add_chunk_kernel<T>{sums, loss, z, targets});
 }
 template <block_executor Backend, class T>
 void run_chunk_slopes(context<Backend> const& ctx, running_sum<T> const* sums, vocabulary_part<T> const& z,
-                      token_id const* targets, double scale) {
+                      row_targets const& targets, double scale) {
     launch(ctx, z.rows, chunk_slopes_kernel<T>{sums, z, targets, static_cast<T>(scale)});
 }
 template <block_executor Backend, class T>

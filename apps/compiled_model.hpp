@@ -1,0 +1,184 @@
+#pragma once
+// What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/io/model_directory.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/sample/streamed_text.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "calm/train/evaluate.hpp"
+#include "calm/train/loop.hpp"
+#include "calm/train/peak.hpp"
+#include "calm/train/session.hpp"
+#include "calm/train/throughput.hpp"
+#include "products.hpp"
+#include "program.hpp"
+#include "run/initial_weights.hpp"
+#include "run/run_plan.hpp"
+#include "run/run_record.hpp"
+#include "run/training_run.hpp"
+#include "text/batch.hpp"
+#include "text/prompt.hpp"
+#include "text/text_output.hpp"
+#include "text/writing.hpp"
+
+namespace calm::apps {
+
+// A configuration's name and defaults, and what its work is made of.
+class compiled_model {
+protected:
+    compiled_model(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
+
+    // Where a loop takes its blocks from: one type, so that the loop is compiled once.
+    using next_blocks = std::function<void(std::span<token_id>)>;
+    static next_blocks next_of(text_blocks& blocks) {
+        return [&blocks](std::span<token_id> tokens) { blocks(tokens); };
+    }
+    // Of a run that ends before its first step.
+    static next_blocks no_blocks() {
+        return [](std::span<token_id>) {};
+    }
+
+    static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
+        return {{words.file_name(), tokenizer_bytes}};
+    }
+
+    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {
+        report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
+                             name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
+                             text.tokens()));
+    }
+
+    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
+                     std::size_t heldout, index_t tokens_per_step) const {
+        return {.configuration = name_,
+                .parameters = parameters,
+                .vocabulary = words.vocabulary_size(),
+                .documents = text.documents,
+                .tokens = text.tokens,
+                .heldout_tokens = heldout,
+                .tokens_per_step = tokens_per_step,
+                .recipe = recipe};
+    }
+    static int tell(run_plan const& plan, train_options const& o) {
+        text_output().put(to_text(plan, o));
+        return 0;
+    }
+
+    // Throws where a model to go on from is of another configuration.
+    static void require_fit(auto const& configuration, tokenizer const& words,
+                            std::optional<stored_model> const& start) {
+        if (start) detail::require_match(configuration, words.vocabulary_size(), *start);
+    }
+
+    // An evaluation with what only the program knows: how the text was packed, and the best that its source allows.
+    static evaluation complete(evaluation e, packing mode, data_options const& data, std::uint64_t data_seed) {
+        e.mode = mode_name(mode);
+        add_optimum(e, data, data_seed);
+        return e;
+    }
+    // The counts beside a language model, where it has some.
+    static std::optional<bigram_table> counts_beside(stored_model const& model) {
+        auto const path = model.path(bigram_file);
+        return detail::is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
+    }
+    // The length of blocks to evaluate a language model on: as asked for, else as in training, else 256.
+    static index_t evaluation_block(evaluate_options const& o, model_description const& d, index_t K) {
+        index_t const trained_on =
+            d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
+        return o.block > 0 ? o.block : trained_on;
+    }
+
+    // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
+    static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words,
+                                                                index_t K) {
+        bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
+        model_description const usual;
+        auto prompt = needs_one ? std::vector<token_id>(static_cast<std::size_t>(K), 0)
+                                : prompt_tokens(o.sample_prompt, words, K, usual.max_position_embeddings);
+        return {std::move(prompt)};
+    }
+    // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
+    template <class Model>
+    static std::string sample(context<>& ctx, Model const& model, tokenizer const& words,
+                              std::vector<std::vector<token_id>> const& prompt) {
+        auto const made = calm::generate(ctx, model, std::span(prompt), words.specials(),
+                                         {.sampler = sampler_of_samples<Model>(), .max_tokens = 32});
+        return words.decode(made.front().tokens);
+    }
+
+    // Writes what is asked for: lines of a file of prompts, or texts.
+    template <class Model>
+    static int write(generate_options const& o, stored_model const& stored, tokenizer const& words, Model const& model,
+                     settings_of_generation<rule_of<Model>> const& settings) {
+        constexpr index_t K = Model::K;
+        context<> ctx(o.seed, o.threads);
+        index_t const positions = stored.description.max_position_embeddings;
+        if (!o.jsonl.empty())
+            return answer_batch(
+                o, words, K,
+                [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+                    auto of_batch = settings;
+                    of_batch.prompt_number = first;
+                    return calm::generate(ctx, model, prompts, words.specials(), of_batch);
+                },
+                positions);
+        text_output out;
+        auto const put = [&](std::string const& complete) { out.put(complete); };
+        auto const prompts = prompts_of(o);
+        std::vector<std::vector<token_id>> begun;
+        begun.reserve(prompts.size());
+        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
+        bool const streaming = prompts.size() == 1;
+        streamed_text stream(words);
+        if (streaming) put(prompts[0]);
+        double const start = steady_seconds();
+        auto const made = calm::generate(ctx, model, std::span<std::vector<token_id> const>(begun), words.specials(),
+                                         settings, [&](std::size_t, std::span<token_id const> fresh) {
+                                             if (streaming) put(stream.push(fresh));
+                                         });
+        double const seconds = steady_seconds() - start;
+        if (streaming) put(stream.flush() + "\n");
+        for (std::size_t i = 0; i < made.size() && !streaming; ++i)
+            put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
+        apps::tell(statistics(written(made), seconds));
+        return 0;
+    }
+
+    // Seconds a patch of writing one text, a draw a patch.
+    template <class Model>
+    static double seconds_of_writing(Model const& model, tokenizer const& words, std::uint64_t seed, int threads) {
+        constexpr index_t patches = 64;
+        context<> ctx(seed, threads);
+        special_tokens never = words.specials();
+        never.eos = -1;  // so that no text ends early
+        std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(static_cast<std::size_t>(Model::K), 0)};
+        double const start = steady_seconds();
+        auto const made =
+            calm::generate(ctx, model, std::span(prompt), never,
+                           {.sampler = rule_of<Model>::unchanged(), .max_tokens = patches * Model::K, .seed = seed});
+        return (steady_seconds() - start) / static_cast<double>(made.front().patches);
+    }
+
+    std::string name_;
+    recipes defaults_;
+
+private:
+    // T = 1/2, whatever the rule.
+    template <class Model> static rule_of<Model> sampler_of_samples() {
+        if constexpr (gives_logits<Model>)
+            return token_sampler{.T = 0.5};
+        else
+            return {};
+    }
+};
+
+}  // namespace calm::apps

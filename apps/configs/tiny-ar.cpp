@@ -1,0 +1,12 @@
+// The autoregressive model of the sizes of tiny, to compare with.
+
+#include "compiled_autoregressive.hpp"
+#include "sizes.hpp"
+#include "tiny.hpp"
+
+namespace {
+
+bool const registered = calm::apps::compile_autoregressive<calm::apps::sizes::tiny_ar>(
+    "tiny-ar", calm::apps::tiny_autoregressive_recipes());
+
+}  // namespace

@@ -1,0 +1,155 @@
+#pragma once
+// The autoregressive language model that a CALM is compared with (Autoregressive model in docs/mathematics.md): the
+// backbone's stack on tokens, the next token by a softmax over the vocabulary. Sizes: B
+// sequences, P positions, K tokens a position, R = B (P - 1) predictions, V vocabulary.
+
+#include <span>
+
+#include "calm/loss/cross_entropy.hpp"
+#include "calm/model/config.hpp"
+#include "calm/model/llama.hpp"
+#include "calm/model/tokens.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/tensor/repeat.hpp"
+
+namespace calm {
+
+// A Llama language model of one configuration, with the names of LlamaForCausalLM.
+template <autoregressive_configuration C, class Space = space<>> struct autoregressive_model {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    static_assert(check::sizes_are_positive(C.llama),
+                  "calm::autoregressive_model: every size of the configuration must be positive");
+    static_assert(check::heads_divide_width(C.llama),
+                  "calm::autoregressive_model: num_attention_heads must divide hidden_size");
+    static_assert(check::key_value_heads_divide_heads(C.llama),
+                  "calm::autoregressive_model: num_key_value_heads must divide num_attention_heads");
+    static_assert(check::head_size_is_even(C.llama),
+                  "calm::autoregressive_model: rotary embeddings need an even hidden_size / num_attention_heads");
+    using scalar = T;
+    using backend = Backend;
+    static constexpr index_t K = 1;  // tokens a position, where text is written or scored
+    static constexpr index_t D = C.llama.hidden_size;
+    static constexpr bool is_tied = C.tie_word_embeddings;         // one table for embeddings and logits
+    using llama_type = llama_stack<C.llama, Space>;                // over positions
+    using cache = typename llama_type::cache;                      // of B sequences
+    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
+    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
+    using table_view = matrix_view<T const, D, Backend>;           // (V, D)
+
+    embedding<D, Space> embed_tokens;  // (V, D)
+    llama_type llama;                  // over positions
+    embedding<D, Space> lm_head;       // (V, D), a row a token's logit; without memory where it is tied
+
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    explicit autoregressive_model(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary), lm_head(vocabulary) {}
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: ids are 0 .. V - 1
+
+    struct saved {
+        typename embedding<D, Space>::saved embedded;  // y: (R K, D)
+        typename llama_type::saved llama;              // y: (R, D), the result
+        hidden_view y;                                 // (R, D): position p has seen positions 0 .. p
+    };
+
+    // Hidden states of tokens (B, P, K) flat: a position reads the mean of the embeddings of its K tokens. Throws
+    // errc::usage where tokens are no whole sequences, errc::tokenizer for an id outside the vocabulary.
+    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions, index_t patch = K) const {
+        require(tokens.size() % patch == 0, errc::usage, "calm::autoregressive_model: expected whole positions of ",
+                patch, " tokens, found ", tokens.size(), " tokens");
+        saved s{};
+        s.embedded = embed_tokens.forward(ctx, tokens);
+        auto x = s.embedded.y;
+        if (patch > 1) {
+            x = ctx.saved.template take<T>(extents<dyn, D>(tokens.size() / patch));
+            sum_repeated_rows(ctx, x, s.embedded.y);
+            evaluate(ctx, x, x * (1.0 / static_cast<double>(patch)));
+        }
+        s.llama = llama.forward(ctx, x, positions);
+        s.y = s.llama.y;
+        return s;
+    }
+
+    // From dy (R, D): the parameters' gradients accumulate; consumes what was saved.
+    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
+        arena_scope const scope(ctx.scratch);
+        auto dx = ctx.scratch.template take<T>(dy.extents());
+        llama.backward(ctx, s.llama, dy, dx);
+        if (index_t const count = s.embedded.y.extent(0); count > dx.extent(0)) {
+            evaluate(ctx, dx, dx * (static_cast<double>(dx.extent(0)) / static_cast<double>(count)));
+            auto const each = ctx.scratch.template take<T>(s.embedded.y.extents());
+            repeat_rows(ctx, each, dx);
+            dx = each;
+        }
+        embed_tokens.backward(ctx, s.embedded, dx);
+    }
+
+    // The mean cross-entropy, in nats, of what follows the P - 1 first positions of tokens (B, P, K), and weight times
+    // its gradient, added to the parameters'. With K > 1, phase 1 of patch-level training (Shao et al. 2024): one
+    // softmax a position, scored by each of the next position's K tokens. Uses ctx.saved and gives it back. Throws
+    // errc::usage where tokens are no whole sequences of at least 2 positions, errc::tokenizer for an id outside the
+    // vocabulary.
+    double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t positions, index_t patch = K,
+                             double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        arena_scope const scope(ctx.scratch);
+        auto const t = shift_tokens(ctx, tokens, positions, patch);
+        auto const s = forward(ctx, t.inputs, positions - 1, patch);
+        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
+        double const loss = loss_sum(ctx, s.y, t.labels, dhidden, weight);
+        backward(ctx, s, dhidden);
+        return loss / static_cast<double>(s.y.extent(0));
+    }
+
+    // The sum over hidden states (R, D) of the mean cross-entropy of the K `labels` (R K) of each. If dhidden (R, D) is
+    // not null it is overwritten, and the output table's gradient accumulates, with weight times the gradients of the
+    // mean over rows.
+    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_view const& labels,
+                    hidden_view const& dhidden = {nullptr, extents<dyn, D>(0)}, double weight = 1) {
+        arena_scope const scope(ctx.scratch);
+        auto const losses = ctx.scratch.template take<T>(extents<dyn>(hidden.extent(0)));
+        bool const trains = dhidden.data() != nullptr;
+        cross_entropy(ctx, losses, dhidden, trains ? output().gradient() : hidden_view(nullptr, extents<dyn, D>(0)),
+                      hidden, output_table(), labels, weight / static_cast<double>(hidden.extent(0)));
+        return detail::real_part(sum(ctx, losses));
+    }
+
+    // logits (R, V) of hidden states (R, D), of the next token.
+    void logits(context<Backend>& ctx, matrix_view<T, dyn, Backend> const& y,
+                matrix_view<T const, D, Backend> const& hidden) const {
+        matmul(ctx, y, hidden, transposed(output_table()));
+    }
+
+    // An empty cache for B sequences of at most `capacity` tokens.
+    [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
+        return llama_type::make_cache(sequences, capacity);
+    }
+    // Hidden states (S T, D) of new tokens (S, T), flat, each behind those of its sequence in the cache; the S
+    // sequences are named once each. In ctx.saved.
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
+                       std::span<index_t const> sequences) const {
+        return llama.extend(ctx, embed_tokens.forward(ctx, tokens).y, c, sequences);
+    }
+    // The same for every sequence of the cache: tokens (B, T).
+    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+        return extend(ctx, tokens, c, c.all());
+    }
+
+    // Published names, as in LlamaForCausalLM.
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("model.embed_tokens", embed_tokens, visitor);
+        visit_as("model", llama, visitor);
+        if constexpr (!is_tied) visit_as("lm_head", lm_head, visitor);
+    }
+
+private:
+    auto& output() {
+        if constexpr (is_tied)
+            return embed_tokens.weight;
+        else
+            return lm_head.weight;
+    }
+    [[nodiscard]] table_view output_table() const { return const_cast<autoregressive_model*>(this)->output().read(); }
+};
+
+}  // namespace calm

@@ -1,0 +1,75 @@
+#pragma once
+// Tokens of models that know the probabilities of the next one, beside sample_next of models that only draw. Sizes: R
+// rows, D hidden, V vocabulary.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "calm/sample/sample_next.hpp"
+#include "calm/sample/token_sampler.hpp"
+
+namespace calm {
+
+// A model of one token a position whose logits are known.
+template <class Model>
+concept gives_logits =
+    requires(Model const& model, context<typename Model::backend>& ctx,
+             matrix_view<typename Model::scalar, dyn, typename Model::backend> const& y,
+             matrix_view<typename Model::scalar const, Model::D, typename Model::backend> const& hidden) {
+    model.logits(ctx, y, hidden);
+};
+
+// How a model's next tokens are chosen.
+template <class Model> using rule_of = std::conditional_t<gives_logits<Model>, token_sampler, sampler>;
+
+// Calls f(row, logits (V)) for hidden states (R, D), in their order; some are computed at once. Of an executor whose
+// memory the host reads.
+template <gives_logits Model, class Backend, class F>
+void for_each_logits(context<Backend>& ctx, Model const& model,
+                     matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, F const& f) {
+    using T = typename Model::scalar;
+    constexpr index_t most = index_t{1} << 22;  // numbers at once
+    index_t const V = model.vocabulary();
+    index_t const chunk = std::min(hidden.extent(0), std::max<index_t>(1, most / V));
+    arena_scope const scope(ctx.scratch);
+    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(chunk, V));
+    for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
+        index_t const n = std::min(chunk, hidden.extent(0) - r0);
+        model.logits(ctx, {logits.data(), extents<dyn, dyn>(n, V)}, rows(hidden, r0, n));
+        for (index_t r = 0; r < n; ++r)
+            f(r0 + r, std::span<T const>(logits.data() + r * V, static_cast<std::size_t>(V)));
+    }
+}
+
+// Fills tokens (R) with the next ones of R places, by the rule, from the hidden states (any, D) of their rows; one draw
+// each. A token follows from its row and its place alone: key and number of its noise. Throws errc::usage unless there
+// is room for a token a place, errc::non_finite where a logit is not a number.
+template <gives_logits Model, class Backend>
+std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
+                                 token_sampler const& rule, std::span<patch_place const> places, std::int64_t = 0,
+                                 separate_contexts<Backend>* = nullptr) {
+    require(tokens.size() == places.size(), errc::usage, "calm::sample_next: expected room for ", places.size(),
+            " tokens, found room for ", tokens.size());
+    arena_scope const scope(ctx.scratch);
+    auto const states =
+        ctx.scratch.template take<typename Model::scalar>(extents<dyn, Model::D>(static_cast<index_t>(places.size())));
+    for (std::size_t i = 0; i < places.size(); ++i)
+        copy(ctx, rows(states, static_cast<index_t>(i), 1), rows(hidden, places[i].row, 1));
+    token_law law;
+    for_each_logits(ctx, model, matrix_view<typename Model::scalar const, Model::D, Backend>(states),
+                    [&](index_t row, auto logits) {
+                        auto const& [draws, first] = places[static_cast<std::size_t>(row)].noise;
+                        random_sequence choice(draws, static_cast<std::uint64_t>(first));
+                        law.set(logits, rule);
+                        tokens[static_cast<std::size_t>(row)] = law.draw(detail::uniform53(choice));
+                    });
+    return std::vector<sampled>(places.size(), sampled{1, false});
+}
+
+}  // namespace calm

@@ -1,0 +1,108 @@
+#pragma once
+// The next token from exact probabilities, of an autoregressive model: temperature, top-k, top-p. Sizes: V vocabulary.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "calm/base/token.hpp"
+#include "calm/sample/batch_rule.hpp"
+#include "calm/sample/temperature.hpp"
+
+namespace calm {
+
+// What is made of the probabilities, in this order: P^(1/T), the k likeliest tokens alone, of those the fewest
+// likeliest ones that have a share p; then they are normalised. Of equally likely tokens the lower id comes first.
+struct token_sampler {
+    static constexpr double coldest = 1e-100;  // the smallest T but 0
+    static constexpr double hottest = 1000;    // the largest T
+
+    double T = 1;       // 0: always the likeliest token
+    index_t top_k = 0;  // 0: all
+    double top_p = 1;   // in (0, 1]; 1: all
+
+    // Throws errc::usage for a T that is neither 0 nor between the coldest and the hottest, a k below 0 or a p outside
+    // of (0, 1].
+    static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {
+        require(top_k >= 0, errc::usage, "token_sampler: expected top-k of at least 1, or 0 for all tokens, found ",
+                top_k);
+        require(
+            top_p > 0 && top_p <= 1, errc::usage,
+            "token_sampler: expected top-p above 0 and at most 1, the share of the probability to draw from, found ",
+            top_p);
+        require(T.value == 0 || (T.value >= coldest && T.value <= hottest), errc::usage, [&] {
+            return "temperature: exact probabilities need T = 0, or from " + detail::shortest(coldest) + " to " +
+                   detail::shortest(hottest) + ", found " + detail::shortest(T.value);
+        });
+        return {T.value, top_k, top_p};
+    }
+    // T = 1 of all tokens: the model as it is.
+    static token_sampler unchanged() { return {}; }
+    // As command lines name what draws from exact probabilities.
+    [[nodiscard]] static constexpr std::string_view name() { return "exact"; }
+};
+
+// A law over tokens that a rule makes of one row of logits: some tokens in an order, the others have probability 0.
+// It keeps its memory from one row to the next.
+class token_law {
+public:
+    // Of logits (V), by the rule. O(V), and O(V log V) with top-k or top-p. Throws errc::non_finite where a logit is
+    // not a number.
+    template <class T> void set(std::span<T const> logits, token_sampler const& rule) {
+        require(!logits.empty(), errc::usage, "calm::token_law: expected logits, found none");
+        double const highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+        odds_.resize(logits.size());
+        double total = 0;
+        for (std::size_t i = 0; i < logits.size(); ++i) {
+            double const below = static_cast<double>(logits[i]) - highest;
+            require(below <= 0, errc::non_finite,
+                    "calm::token_law: expected finite logits, found one that is not: the weights are too large");
+            total += odds_[i] = below == 0 ? 1.0 : rule.T > 0 ? std::exp(below / rule.T) : 0.0;
+        }
+        bool const all =
+            rule.T > 0 && rule.top_p >= 1 && (rule.top_k == 0 || rule.top_k >= static_cast<index_t>(logits.size()));
+        if (!all) total = keep(rule, total);
+        for (double& one : odds_) one /= total;
+    }
+
+    // Of a token, under the rule; 0 for what it leaves out.
+    [[nodiscard]] double probability(token_id id) const { return odds_[static_cast<std::size_t>(id)]; }
+    // The sum of the squares of all probabilities: how often two draws are equal.
+    [[nodiscard]] double collision() const {
+        return std::inner_product(odds_.begin(), odds_.end(), odds_.begin(), 0.0);
+    }
+    // The token that a point of [0, 1) falls on; never one of probability 0.
+    [[nodiscard]] token_id draw(double point) const { return static_cast<token_id>(detail::pick(odds_, point)); }
+
+private:
+    // Leaves the likeliest ones; returns what they sum to.
+    double keep(token_sampler const& rule, double total) {
+        order_.resize(odds_.size());
+        std::iota(order_.begin(), order_.end(), std::size_t{0});
+        std::size_t const most = rule.T == 0      ? 1
+                                 : rule.top_k > 0 ? std::min(order_.size(), static_cast<std::size_t>(rule.top_k))
+                                                  : order_.size();
+        auto const middle = order_.begin() + static_cast<std::ptrdiff_t>(most);
+        std::partial_sort(order_.begin(), middle, order_.end(), [&](std::size_t a, std::size_t b) {
+            return odds_[a] != odds_[b] ? odds_[a] > odds_[b] : a < b;
+        });
+        if (most < order_.size())
+            total =
+                std::accumulate(order_.begin(), middle, 0.0, [&](double sum, std::size_t i) { return sum + odds_[i]; });
+        std::size_t kept = 0;
+        double sum = 0;
+        while (kept < most && (kept == 0 || sum < rule.top_p * total)) sum += odds_[order_[kept++]];
+        if (rule.top_p >= 1) kept = most, sum = total;
+        for (std::size_t i = kept; i < order_.size(); ++i) odds_[order_[i]] = 0;
+        return sum;
+    }
+
+    std::vector<double> odds_;        // (V)
+    std::vector<std::size_t> order_;  // of tokens, the likeliest first
+};
+
+}  // namespace calm

@@ -1,0 +1,231 @@
+#pragma once
+// The predictions of a model that knows the probabilities of the next token, scored (BrierLM of an autoregressive model
+// in docs/mathematics.md). Sizes: P tokens a block, N samples, D hidden, V vocabulary.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numbers>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "calm/loss/brier.hpp"
+#include "calm/sample/sample_token.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/train/branches.hpp"
+#include "calm/train/evaluation.hpp"
+#include "calm/train/evaluation_settings.hpp"
+
+namespace calm {
+
+// Scores blocks that come one after another. Of a position P(y_1 .. y_n) is the product of the probabilities of its n
+// next tokens after the true text; the sum of the squares of all P(x_1 .. x_n) is, for n = 1, exact, and else the share
+// of the pairs of N samples whose first n - 1 tokens agree, each with the exact sum of the squares of what follows.
+// Context, model and table outlive it; the context has the seed of the evaluation and step 0.
+template <gives_logits Model, class Backend> class likelihood_scoring {
+public:
+    using T = typename Model::scalar;  // of the model's numbers
+
+    // Without a table the references are not scored, without the bytes of tokens there are no bits a byte. PAD is no
+    // part of the text.
+    likelihood_scoring(context<Backend>& ctx, Model& model, bigram_table const* table,
+                       token_evaluation_settings const& settings, token_id pad,
+                       std::span<index_t const> bytes_of_tokens) :
+        ctx_(ctx),
+        model_(model), table_(table), settings_(settings), pad_(pad), bytes_(bytes_of_tokens),
+        branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1) {
+        require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
+                "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
+                ", found those of ", bytes_.size());
+    }
+
+    // Block `number` of all, and which of its predictions, 0 .. P - 2 ascending, are scored. Without
+    // settings.positions all count for the cross-entropy, else those that are scored.
+    void add(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
+        if (positions.empty() && settings_.positions > 0) return;
+        read(number, block, positions);
+        if (positions.empty()) return;
+        brier_sequence sum;
+        branches_.set_text(block.first(block.size() - 1));
+        for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
+            auto const first = static_cast<std::size_t>(*at + 1);
+            sum.add(score(number, *at));
+            if (table_ == nullptr) continue;
+            auto const target = brier_target(block, first, 1).template first<brier_orders>();
+            unigram_.add(table_->unigram_brier(target));
+            bigram_.add(table_->bigram_brier(block[first - 1], target));
+        }
+        sequences_.push_back(sum);
+    }
+
+    // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
+    void tell(evaluation& e) {
+        auto const report = report_brier(sequences_);
+        e.brier = report.brier;
+        e.brier_se = report.brier_error;
+        e.brier_lm = report.brier_lm;
+        e.brier_lm_se = report.brier_lm_error;
+        e.positions = report.positions;
+        e.sequences = report.sequences;
+        e.samples = settings_.samples;
+        e.temperature = settings_.sampler.T;
+        e.sampler = settings_.sampler.name();
+        tell_likelihood(e);
+        if (table_ == nullptr) return;
+        e.unigram_brier = report_brier(std::span(&unigram_, 1)).brier;
+        e.bigram_brier = report_brier(std::span(&bigram_, 1)).brier;
+        e.bigram_brier_lm = brier_lm(*e.bigram_brier);
+    }
+
+private:
+    // What is known of a prediction of the block at hand.
+    struct prediction {
+        double probability = 0;       // of the true token, by the rule
+        double collision = 0;         // sum of squares, by the rule
+        std::vector<token_id> drawn;  // N tokens, of those that are scored
+    };
+    // Of a block.
+    struct likelihood {
+        double nats = 0;
+        index_t tokens = 0;
+        index_t bytes = 0;
+    };
+
+    // Among the predictions of all blocks.
+    [[nodiscard]] std::uint64_t number_of(index_t block, index_t p) const {
+        return static_cast<std::uint64_t>(block * (settings_.block_tokens - 1) + p);
+    }
+    // For what prediction p draws: at step 0 its N tokens, at step 1 how they go on.
+    [[nodiscard]] random_sequence choices(std::uint32_t step, index_t block, index_t p) const {
+        auto const blocks_of_words = static_cast<std::uint64_t>(settings_.samples);
+        return random_sequence({settings_.seed, stream::evaluation, step}, number_of(block, p) * blocks_of_words);
+    }
+
+    // Probabilities of all predictions of a block, and samples of those that are scored.
+    void read(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        predictions_.assign(block.size() - 1, {});
+        for (index_t const p : positions)
+            predictions_[static_cast<std::size_t>(p)].drawn.resize(static_cast<std::size_t>(settings_.samples));
+        auto const tokens = view_of<Backend>(block.first(block.size() - 1));
+        auto const hidden = model_.forward(ctx_, tokens, tokens.size()).y;
+        likelihood sum;
+        for_each_logits(ctx_, model_, matrix_view<T const, Model::D, Backend>(hidden), [&](index_t p, auto logits) {
+            auto& one = predictions_[static_cast<std::size_t>(p)];
+            token_id const next = block[static_cast<std::size_t>(p) + 1];
+            require(next >= 0 && next < model_.vocabulary(), errc::tokenizer, "calm::evaluate_model: token ", next,
+                    " is outside a vocabulary of ", model_.vocabulary(),
+                    "; was the text encoded with another tokenizer?");
+            if (next != pad_ && (settings_.positions == 0 || !one.drawn.empty())) count(sum, logits, next);
+            auto& law = laws_[0];
+            law.set(logits, settings_.sampler);
+            one.probability = law.probability(next);
+            one.collision = law.collision();
+            auto random = choices(0, number, p);
+            for (auto& token : one.drawn) token = law.draw(detail::uniform53(random));
+        });
+        if (sum.tokens > 0) likelihoods_.push_back(sum);
+    }
+
+    void count(likelihood& sum, std::span<T const> logits, token_id next) const {
+        auto const highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+        double total = 0;
+        for (T const one : logits) total += std::exp(static_cast<double>(one) - highest);
+        sum.nats += highest + std::log(total) - static_cast<double>(logits[static_cast<std::size_t>(next)]);
+        ++sum.tokens;
+        if (!bytes_.empty()) sum.bytes += bytes_[static_cast<std::size_t>(next)];
+    }
+
+    brier_scores score(index_t number, index_t p) {
+        auto& own = predictions_[static_cast<std::size_t>(p)];
+        brier_scores collisions{own.collision};
+        auto random = choices(1, number, p);
+        prefix_.clear();
+        count_collisions(p, own.drawn, random, collisions);
+        brier_scores scores{};
+        double probability = 1;
+        for (std::size_t n = 0; n < brier_orders; ++n) {
+            probability *= predictions_[static_cast<std::size_t>(p) + n].probability;
+            scores[n] = 2 * probability - collisions[n];
+        }
+        return scores;
+    }
+
+    // Adds what the pairs among tokens that were drawn after the prefix give to the collisions of longer ones.
+    void count_collisions(index_t p, std::vector<token_id>& drawn, random_sequence& random, brier_scores& collisions) {
+        auto const N = static_cast<double>(settings_.samples);
+        std::size_t const depth = prefix_.size() + 1;
+        std::sort(drawn.begin(), drawn.end());
+        for (auto first = drawn.begin(); first != drawn.end();) {
+            auto const last = std::upper_bound(first, drawn.end(), *first);
+            auto const equal = static_cast<double>(last - first);
+            if (equal > 1) {
+                prefix_.push_back(*first);
+                auto& law = laws_[depth - 1];
+                set_law_after(p, law);
+                collisions[depth] += equal * (equal - 1) / (N * (N - 1)) * law.collision();
+                if (depth + 1 < brier_orders) {
+                    std::vector<token_id> next(static_cast<std::size_t>(last - first));
+                    for (auto& token : next) token = law.draw(detail::uniform53(random));
+                    count_collisions(p, next, random, collisions);
+                }
+                prefix_.pop_back();
+            }
+            first = last;
+        }
+    }
+
+    // The law after the text to position p and then the prefix.
+    void set_law_after(index_t p, token_law& law) {
+        arena_scope const saved(ctx_.saved);
+        arena_scope const scratch(ctx_.scratch);
+        for_each_logits(ctx_, model_, branches_.hidden_after(p, prefix_),
+                        [&](index_t, auto logits) { law.set(logits, settings_.sampler); });
+    }
+
+    void tell_likelihood(evaluation& e) const {
+        likelihood all;
+        for (auto const& one : likelihoods_) {
+            all.nats += one.nats;
+            all.tokens += one.tokens;
+            all.bytes += one.bytes;
+        }
+        e.cross_entropy = all.nats / static_cast<double>(all.tokens);
+        e.perplexity = std::exp(*e.cross_entropy);
+        if (all.bytes == 0) return;
+        auto const bits = [](double nats, index_t bytes) {
+            return nats / std::numbers::ln2 / static_cast<double>(bytes);
+        };
+        e.bits_per_byte = bits(all.nats, all.bytes);
+        // By the jackknife, one block left out at a time.
+        auto const S = static_cast<double>(likelihoods_.size());
+        double mean = 0, squares = 0;
+        for (auto const& one : likelihoods_) {
+            if (one.bytes == all.bytes) return;
+            mean += bits(all.nats - one.nats, all.bytes - one.bytes) / S;
+        }
+        for (auto const& one : likelihoods_)
+            squares += std::pow(bits(all.nats - one.nats, all.bytes - one.bytes) - mean, 2);
+        e.bits_per_byte_se = std::sqrt((S - 1) / S * squares);
+    }
+
+    context<Backend>& ctx_;
+    Model& model_;
+    bigram_table const* table_;
+    token_evaluation_settings settings_;
+    token_id pad_;
+    std::span<index_t const> bytes_;  // (V)
+    branches<Model, Backend> branches_;
+    std::vector<prediction> predictions_;           // (P - 1), of the block at hand
+    std::array<token_law, brier_orders - 1> laws_;  // one a depth of the prefix
+    std::vector<token_id> prefix_;                  // of samples, behind the position at hand
+    std::vector<brier_sequence> sequences_;         // of blocks with a scored position
+    std::vector<likelihood> likelihoods_;           // of blocks
+    brier_sequence unigram_, bigram_;               // the references' scores at the same positions
+};
+
+}  // namespace calm

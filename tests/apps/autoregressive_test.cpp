@@ -1,0 +1,182 @@
+// An autoregressive model by the programs: trained, gone on with, written with, measured and compared.
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include <simdjson.h>
+
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace {
+
+std::string const training =
+    "train ar --config tiny-ar --tokenizer tokenizer.model --data stories:4000 --batch 2 --block "
+    "32 --warmup 2 --threads 1 --seed 3 ";
+
+// A folder with a tokenizer and a model of a few steps, made once.
+class workshop {
+public:
+    workshop() {
+        good("train tokenizer --vocabulary 300 --data stories:4000 --out tokenizer.model");
+        said_ = good(training + "--steps 6 --evaluate-every 3 --out ar").err;
+    }
+    ran run(std::string const& line) const { return run_in(folder_, line); }
+    ran good(std::string const& line) const {
+        auto made = run(line);
+        BOOST_REQUIRE_MESSAGE(made.status == 0, line + ": " + made.err);
+        return made;
+    }
+    // What is wrong with a line, which has to be a mistake of the command line.
+    std::string refused(std::string const& line, int status = 2) const {
+        auto const made = run(line);
+        BOOST_TEST(made.status == status, line << ": " << made.err);
+        return made.err;
+    }
+    std::string content(std::string const& name) const { return folder_.content(name); }
+    temporary_folder const& folder() const { return folder_; }
+    std::string const& said() const { return said_; }
+
+private:
+    temporary_folder folder_;
+    std::string said_;
+};
+
+workshop const& shop() {
+    static workshop const one;
+    return one;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
+    for (auto const* const part : {"tiny-ar: ", "held-out loss", "bits a byte", "perplexity", "BrierLM"})
+        BOOST_TEST(has(shop().said(), part), part << " is missing in " << shop().said());
+    for (auto const* const file : {"config.json", "model.safetensors", "tokenizer.model", "bigram.counts", "run.json",
+                                   "metrics.jsonl", "samples.jsonl", "options.toml"})
+        BOOST_TEST(std::filesystem::exists(shop().folder().path(std::string("ar/") + file)), file);
+    BOOST_TEST(has(shop().content("ar/metrics.jsonl"), "\"bits_per_byte\":"));
+
+    auto const e = shop().good("evaluate --model ar --data stories:1500 --samples 4");
+    simdjson::dom::parser parser;
+    simdjson::dom::object const object = parser.parse(e.out);
+    BOOST_TEST(object["block"].get_int64().value() == 32);
+    BOOST_TEST(object["perplexity"].get_double().value() > 1);
+    BOOST_TEST(object["bits_per_byte"].get_double().value() > 0);
+    BOOST_TEST(object["bits_per_byte_se"].get_double().value() > 0);
+    BOOST_TEST(object["head_loss"].is_null());
+    BOOST_TEST(object["token_accuracy"].is_null());
+    BOOST_TEST(has(e.err, "perplexity"));
+    BOOST_TEST(shop().good("evaluate --model ar --data stories:1500 --samples 4 --threads 2").out == e.out);
+
+    auto const write =
+        std::string("generate --model ar --prompt One --max-tokens 20 --temperature 0.8 --top-k 40 --top-p 0.9");
+    auto const text = shop().good(write);
+    BOOST_TEST(text.out.starts_with("One"));
+    BOOST_TEST(has(text.err, "1.00 draws"));
+    BOOST_TEST(shop().good(write).out == text.out);
+    BOOST_TEST(shop().good(write + " --seed 2").out != text.out);
+    auto const greedy = shop().good("generate --model ar --prompt One --max-tokens 20 --temperature 0");
+    BOOST_TEST(shop().good("generate --model ar --prompt One --max-tokens 20 --temperature 0 --seed 9").out ==
+               greedy.out);
+    BOOST_TEST(shop().good("generate --model ar --prompt One --max-tokens 20 --top-k 1").out == greedy.out);
+
+    // Lines of JSON: a text has the number of its line, whatever stands beside it.
+    auto const lines = shop().good("printf '{\"id\": 1, \"prompt\": \"A\"}\\n{\"id\": 2, \"prompt\": \"One\"}\\n' "
+                                   ">prompts.jsonl; generate --model ar "
+                                   "--jsonl prompts.jsonl --max-tokens 9");
+    auto const one_by_one = shop().good("generate --model ar --jsonl prompts.jsonl --max-tokens 9 --at-once 1");
+    BOOST_TEST(lines.out == one_by_one.out);
+    BOOST_TEST(has(lines.out, "{\"id\":2,"));
+
+    auto const told = shop().good("inspect --model ar").out;
+    for (auto const* const part :
+         {"autoregressive model", "tiny-ar, compiled into this program", "lm_head", "stories:4000"})
+        BOOST_TEST(has(told, part), part);
+    shop().good("convert --model ar --out ar.bf16 --dtype bf16");
+    shop().good("evaluate --model ar.bf16 --data stories:1500 --positions 50");
+}
+
+// Patch level first: stopped in either phase, it goes on to the bytes of the undisturbed run.
+BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
+    auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";
+    auto const whole = shop().good(run + "--out whole");
+    BOOST_TEST(has(whole.err,
+                   "patch level: positions of 2 tokens for 0.5 of the tokens, the first 0.333 of the run: 0.75 of "
+                   "the cost"),
+               whole.err);
+    for (std::string const last : {"02", "04", "08"}) {
+        auto const parts = "parts" + last;
+        shop().good("cp -r whole " + parts + "; rm -r $(ls -d " + parts + "/checkpoints/step-* | awk -F- '$NF > " +
+                    last + "') " + parts + "/best; true");
+        auto const again = shop().good(run + "--out " + parts);
+        BOOST_TEST(has(again.err, "goes on after step " + std::to_string(std::stoi(last))), again.err);
+        for (auto const* const file : {"/model.safetensors", "/checkpoints/step-00000012/training.safetensors",
+                                       "/checkpoints/step-00000012/state.json"}) {
+            auto const same = [&](std::string const& of) {
+                auto text = shop().content(of + file);
+                if (auto const at = text.find("\"seconds\""); at != std::string::npos)
+                    text.erase(at, text.find('\n', at) - at);
+                if (auto const at = text.find("\"log_bytes\""); at != std::string::npos)
+                    text.erase(at, text.find('\n', at) - at);
+                return text;
+            };
+            BOOST_TEST((same(parts) == same("whole")), parts << file);
+        }
+    }
+    BOOST_TEST(has(shop().content("whole/checkpoints/step-00000012/state.json"), "\"first_phase_steps\": 4"));
+    // Where the second phase begins depends on how long the run is.
+    BOOST_TEST(has(shop().refused(training + "--patch-level 2:0.5 --steps 16 --out whole"), "  steps   12   16"));
+    auto const plan = shop().good(training + "--patch-level 4:0.5 --steps 300 --dry-run --out none").out;
+    BOOST_TEST(has(plan, "0.625 of the cost"), plan);
+    // 300 steps of 64 tokens, and three times as many more in the 60 of the first phase.
+    BOOST_TEST(has(plan, "tokens          3.072e+04"), plan);
+}
+
+BOOST_AUTO_TEST_CASE(models_are_compared) {
+    shop().good("train tokenizer --vocabulary 280 --data stories:4000 --out other.model");
+    shop().good(
+        "train ar --config tiny-ar --tokenizer other.model --data stories:4000 --batch 2 --block 32 --steps 2 --out "
+        "other");
+    auto const compared = shop().good("evaluate --model ar --model other --data stories:1500 --positions 60");
+    BOOST_TEST(std::count(compared.out.begin(), compared.out.end(), '\n') == 2);
+    auto const table = compared.err.substr(compared.err.find("model  "));
+    BOOST_TEST(has(table, "ar     autoregressive"), table);
+    BOOST_TEST(has(table, "other  autoregressive                        -                - "), table);
+    BOOST_TEST(has(table, "compare models of one tokenizer"), table);
+
+    auto const swept =
+        shop().good("sweep --configs tiny-ar --tokenizer markov --data markov:4000 --teraflops 0.01 --block 64 "
+                    "--samples 2 --positions 100 --out swept");
+    BOOST_TEST(has(swept.out, "softmax"), swept.out);
+    auto const tsv = shop().content("swept/sweep.tsv");
+    BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
+    BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_of_another_model_is_refused) {
+    auto const text = std::string(" --data stories:400 --out no");
+    BOOST_TEST(
+        has(shop().refused("train autoencoder --config tiny-ar --tokenizer tokenizer.model" + text),
+            "'tiny-ar' is of an autoregressive model, found where one of a CALM is expected: train ar takes it"));
+    BOOST_TEST(has(shop().refused("train ar --config tiny --tokenizer tokenizer.model" + text),
+                   "'tiny' is of a CALM, found where one of an autoregressive model is expected"));
+    BOOST_TEST(has(shop().refused("train ar --config tiny-ar --tokenizer tokenizer.model --patch-level 1:0.5" + text),
+                   "expected K:SHARE, such as 4:0.67"));
+    BOOST_TEST(has(shop().refused("train ar --config tiny-ar --tokenizer tokenizer.model --patch-level 4" + text),
+                   "expected K:SHARE, such as 4:0.67"));
+    BOOST_TEST(has(shop().refused("generate --model ar --sampler batch"),
+                   "expected exact, the rule of an autoregressive model, found 'batch'"));
+    BOOST_TEST(has(shop().refused("generate --model ar --temperature -1"), "expected a decimal of at least 0"));
+    BOOST_TEST(has(shop().refused("generate --model ar --top-p 1.5"), "--top-p"));
+    BOOST_TEST(has(shop().refused("train calm --config tiny --autoencoder ar" + text, 3), "an autoregressive model"));
+}

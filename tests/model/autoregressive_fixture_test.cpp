@@ -1,0 +1,84 @@
+// The autoregressive model and phase 1 of patch-level training against the oracle.
+#include "calm/model/autoregressive.hpp"
+#include "support/models.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr index_t fixture_patch = 4;  // of patch_level, whatever the configuration's
+
+// On an executor, with the parameters of a fixture. Blocks sum in another order than the oracle: in double, so that
+// rounding is no part of what is compared.
+template <class Variant> struct loaded {
+    using backend = typename Variant::backend;
+    using T = std::conditional_t<block_executor<backend>, double, float>;
+    static constexpr autoregressive_configuration C{.llama = llama_sizes_of(Variant::value)};
+    fixture f;
+    context<backend> ctx{1, 2};
+    arena<backend> values{"values"};
+    arena<backend> gradients{"gradients"};
+    autoregressive_model<C, space<backend, T>> model;
+    std::vector<token_id> tokens;
+    index_t sequences, length;
+
+    explicit loaded(char const* name) :
+        f(variant_name<Variant::value>(), name), model(f.size("vocab_size")), tokens(f.integers<token_id>("in/tokens")),
+        sequences(f.shape("in/tokens")[0]), length(f.shape("in/tokens")[1]) {
+        allocate(model, values, &gradients);
+        load_parameters(parameters_of(model), f);
+    }
+    auto ids() const { return seen_by<backend>(as_vector(tokens)); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, variant, variants_on_executors) {
+    if (!fixtures_present()) return;
+    loaded<variant> m("autoregressive");
+    using T = typename loaded<variant>::T;
+    constexpr index_t D = loaded<variant>::C.llama.hidden_size;
+    auto const hidden = m.model.forward(m.ctx, m.ids(), m.length).y;
+    std::vector<T> logits(static_cast<std::size_t>(m.tokens.size()) * static_cast<std::size_t>(m.model.vocabulary()));
+    extents<dyn, dyn> const shape(static_cast<index_t>(m.tokens.size()), m.model.vocabulary());
+    m.model.logits(m.ctx, {logits.data(), shape}, hidden);
+    BOOST_TEST(close(std::span<T const>(logits), m.f.floats("out/logits"), kind::output));
+
+    double const loss = m.model.loss_and_gradient(m.ctx, m.ids(), m.length);
+    BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
+    check_gradients(parameters_of(m.model), m.f);
+
+    // Token by token through the cache: the same hidden states.
+    auto cache = m.model.make_cache(m.sequences, m.length);
+    std::vector<T> stepwise(static_cast<std::size_t>(hidden.size()));
+    for (index_t p = 0; p < m.length; ++p) {
+        std::vector<token_id> column;
+        for (index_t b = 0; b < m.sequences; ++b)
+            column.push_back(m.tokens[static_cast<std::size_t>(b * m.length + p)]);
+        auto const h = m.model.extend(m.ctx, seen_by<typename loaded<variant>::backend>(as_vector(column)), cache);
+        for (index_t b = 0; b < m.sequences; ++b)
+            std::copy_n(h.data() + b * D, D, stepwise.begin() + (b * m.length + p) * D);
+    }
+    auto const again = m.model.forward(m.ctx, m.ids(), m.length).y;
+    BOOST_TEST(close(std::span<T const>(stepwise), span_of(again), kind::output));
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_oracle, variant, variants_on_executors) {
+    if (!fixtures_present()) return;
+    loaded<variant> m("patch_level");
+    double const loss = m.model.loss_and_gradient(m.ctx, m.ids(), m.length / fixture_patch, fixture_patch);
+    BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
+    check_gradients(parameters_of(m.model), m.f);
+}
+
+// Half of a step twice is the step: gradients add up with their weights.
+BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
+    if (!fixtures_present()) return;
+    loaded<variant_on<base_variant, cpu>> once("autoregressive"), twice("autoregressive");
+    once.model.loss_and_gradient(once.ctx, once.ids(), once.length);
+    for (int i = 0; i < 2; ++i) twice.model.loss_and_gradient(twice.ctx, twice.ids(), twice.length, 1, 0.5);
+    auto const a = parameters_of(once.model), b = parameters_of(twice.model);
+    for (std::size_t i = 0; i < a.size(); ++i)
+        BOOST_TEST(close(span_of(b[i].grad), span_of(a[i].grad), kind::gradient), a[i].name);
+}
