@@ -18,6 +18,7 @@
 #include "registry.hpp"
 #include "run/gnuplot.hpp"
 #include "run/report.hpp"
+#include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
@@ -143,7 +144,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, std::string 
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
-            level.first_phase() > 0 ? "softmax " + level.text() : "softmax",
+            level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax",
             1,
             0,
             flops,

@@ -19,6 +19,7 @@
 #include "command/suggest.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
@@ -166,7 +167,7 @@ std::string default_text(calm_recipe<any_objective> const& r) {
 std::string default_text(autoregressive_recipe const& r) {
     return "batch " + std::to_string(r.sequences) + ", block " + std::to_string(r.block_tokens) + ", " +
            default_text(static_cast<training_recipe const&>(r)) +
-           (r.level.first_phase() > 0 ? ", patch-level " + r.level.text() : "");
+           (r.level.first_phase() > 0 ? ", patch-level " + short_text(r.level) : "");
 }
 
 // What is trained, and which configurations it is trained with.

@@ -42,6 +42,10 @@ std::string patch_level_text(patch_level const& level) {
                      static_cast<long long>(level.patch), level.share, level.first_phase(), level.cost());
 }
 
+std::string short_text(patch_level const& level) {
+    return formatted("%lld:%.4g", static_cast<long long>(level.patch), level.share);
+}
+
 std::string to_text(run_plan const& p, train_options const& o) {
     std::string text;
     auto const line = [&](char const* name, std::string const& value) {

@@ -25,6 +25,8 @@ struct run_plan {
 
 // "positions of 4 tokens for 0.67 of the tokens, the first 0.336 of the run: 0.498 of the cost"
 std::string patch_level_text(patch_level const& level);
+// "4:0.6667", for tables
+std::string short_text(patch_level const& level);
 
 // The plan as lines of text, with the disk that the checkpoints of the options need and have.
 std::string to_text(run_plan const& plan, train_options const& o);

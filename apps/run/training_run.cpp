@@ -350,8 +350,8 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
                          "BrierLM %.2f (bigram %.2f)",
                          static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "", loss_of(e),
                          brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
-               (e.bits_per_byte ? formatted(", %.4f bits a byte", *e.bits_per_byte) : "") +
-               (why_0.empty() ? "" : ", 0 because " + why_0));
+               (why_0.empty() ? "" : ", 0 because " + why_0) +
+               (e.bits_per_byte ? formatted("; %.4f bits a byte", *e.bits_per_byte) : ""));
     // Said once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
         report.say(no_context_sentence(brier_1, unigram, recipe.rate));

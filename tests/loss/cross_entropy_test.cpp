@@ -166,6 +166,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
     }
 }
 
+// Several targets a row: the mean of as many runs with one each, losses and gradients alike; one chunk and two.
+BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    constexpr index_t M = 3;
+    for (auto const& [R, V] : {std::pair(5, 7), std::pair(2, 4100), std::pair(258, 5)}) {
+        context<backend> ctx(1, 2);
+        problem<T, backend> all(R, V);
+        std::vector<double> loss(all.loss.size()), dx(all.dx.size()), dtable(all.dtable.size());
+        all.targets.resize(static_cast<std::size_t>(R * M));
+        for (std::size_t m = 0; m < M; ++m) {
+            problem<T, backend> one(R, V);
+            for (std::size_t r = 0; r < one.targets.size(); ++r) {
+                one.targets[r] = static_cast<token_id>((r * 31 + m * (r % 2) * 4097) % static_cast<std::size_t>(V));
+                all.targets[r * M + m] = one.targets[r];
+            }
+            one.run(ctx, true, 0.5);
+            auto const add = [](std::vector<double>& sum, std::vector<T> const& part) {
+                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(part[i]) / M;
+            };
+            add(loss, one.loss);
+            add(dx, one.dx);
+            add(dtable, one.dtable);
+        }
+        all.run(ctx, true, 0.5);
+        BOOST_TEST(close(all.loss, loss, kind::output));
+        BOOST_TEST(close(all.dx, dx, kind::gradient));
+        BOOST_TEST(close(all.dtable, dtable, kind::gradient));
+    }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;

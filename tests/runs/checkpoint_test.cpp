@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(time_that_was_used_counts) {
 BOOST_AUTO_TEST_CASE(a_record_comes_back_with_all_that_was_said) {
     temporary_folder const folder;
     checkpoint_record r;
-    r.state = {.step = 40, .updates = 38, .skipped = 2, .seconds = 0.1 + 0.2, .moments = {}};
+    r.state = {.step = 40, .updates = 38, .skipped = 2, .first_phase_steps = 13, .seconds = 0.1 + 0.2, .moments = {}};
     r.seed = 18446744073709551615U;
     r.data = {3, 7};
     r.log_bytes = 12345;
@@ -261,6 +261,7 @@ BOOST_AUTO_TEST_CASE(a_record_comes_back_with_all_that_was_said) {
     BOOST_TEST(back.state.step == 40);
     BOOST_TEST(back.state.updates == 38);
     BOOST_TEST(back.state.skipped == 2);
+    BOOST_TEST(back.state.first_phase_steps == 13);
     BOOST_TEST(back.state.seconds == r.state.seconds);
     BOOST_TEST(back.seed == r.seed);
     BOOST_TEST((back.data == r.data));
