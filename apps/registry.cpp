@@ -113,85 +113,85 @@ std::string autoregressive_unit(stored_model const& model, std::string const& na
     std::string const tied = c.tie_word_embeddings ? ",\n    .tie_word_embeddings = true" : "";
     return "#include \"compiled_autoregressive.hpp\"\n\nnamespace {\n\n"
            "constexpr calm::autoregressive_configuration sizes{\n    .llama = {" +
-               llama_members(c.llama, ",\n              ") + "}" + tied + ",\n    " +
-               member("vocab_size", model.vocabulary()) +
-               "};\n\nbool const registered = calm::apps::compile_autoregressive<sizes>(\"" + name +
-               "\", calm::apps::recipes());\n\n}  // namespace
+           llama_members(c.llama, ",\n              ") + "}" + tied + ",\n    " +
+           member("vocab_size", model.vocabulary()) +
+           "};\n\nbool const registered = calm::apps::compile_autoregressive<sizes>(\"" + name +
+           "\", calm::apps::recipes());\n\n}  // namespace\n";
+}
 
-               std::vector<entry> const &
-           compiled_configurations() {
-        return registered();
-    }
+}  // namespace
 
-    bool register_configuration(entry one) {
-        auto& all = registered();
-        auto const place =
-            std::find_if(all.begin(), all.end(), [&](entry const& other) { return other.name > one.name; });
-        all.insert(place, std::move(one));
-        return true;
-    }
+std::vector<entry> const& compiled_configurations() {
+    return registered();
+}
 
-    entry const& configuration_named(std::string const& name) {
-        for (auto const& one : registered())
-            if (one.name == name) return one;
-        auto const near = did_you_mean(name, names());
-        throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " +
-                                      listed(names()) + (registered().size() == 1 ? " is" : " are") +
-                                      (near.empty() ? "." : near) + " If apps/configs/" + name +
-                                      ".cpp is there, this compiles it: " + line_that_compiles(name));
-    }
+bool register_configuration(entry one) {
+    auto& all = registered();
+    auto const place = std::find_if(all.begin(), all.end(), [&](entry const& other) { return other.name > one.name; });
+    all.insert(place, std::move(one));
+    return true;
+}
 
-    entry const& configuration_of(stored_model const& model) {
-        auto const& all = registered();
-        std::string const stated = model.description.calm ? model.description.calm->configuration : "";
-        for (auto const& one : all)
-            if (one.name == stated && differences_from(one, model).empty()) return one;
-        for (auto const& one : all)
-            if (differences_from(one, model).empty()) return one;
-        if (auto const lines = obstacles(model); !lines.empty())
-            throw error(errc::config, model.directory, "",
-                        "expected a model that some configuration can have, found one that none can: " + joined(lines));
-        std::string sentence =
-            "expected the sizes of a configuration that is compiled into this program, found others:";
-        for (auto const& one : all) sentence += " not " + one.name + " (" + joined(differences_from(one, model)) + ").";
-        auto const name = name_for(model);
-        throw error(errc::config, model.directory, "", sentence + " Write this as apps/configs/" + name + ".cpp:",
-                    lines_of("\n" + unit_of(model, name) + "\nand compile it: " + line_that_compiles(name)));
-    }
+entry const& configuration_named(std::string const& name) {
+    for (auto const& one : registered())
+        if (one.name == name) return one;
+    auto const near = did_you_mean(name, names());
+    throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +
+                                  (registered().size() == 1 ? " is" : " are") + (near.empty() ? "." : near) +
+                                  " If apps/configs/" + name +
+                                  ".cpp is there, this compiles it: " + line_that_compiles(name));
+}
 
-    entry const& calm_named(std::string const& name) {
-        return named(name, false);
-    }
+entry const& configuration_of(stored_model const& model) {
+    auto const& all = registered();
+    std::string const stated = model.description.calm ? model.description.calm->configuration : "";
+    for (auto const& one : all)
+        if (one.name == stated && differences_from(one, model).empty()) return one;
+    for (auto const& one : all)
+        if (differences_from(one, model).empty()) return one;
+    if (auto const lines = obstacles(model); !lines.empty())
+        throw error(errc::config, model.directory, "",
+                    "expected a model that some configuration can have, found one that none can: " + joined(lines));
+    std::string sentence = "expected the sizes of a configuration that is compiled into this program, found others:";
+    for (auto const& one : all) sentence += " not " + one.name + " (" + joined(differences_from(one, model)) + ").";
+    auto const name = name_for(model);
+    throw error(errc::config, model.directory, "", sentence + " Write this as apps/configs/" + name + ".cpp:",
+                lines_of("\n" + unit_of(model, name) + "\nand compile it: " + line_that_compiles(name)));
+}
 
-    entry const& autoregressive_named(std::string const& name) {
-        return named(name, true);
-    }
+entry const& calm_named(std::string const& name) {
+    return named(name, false);
+}
 
-    std::string unit_of(stored_model const& model, std::string const& name) {
-        if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
-        auto const& ae = model.sizes.autoencoder;
-        std::string const inner = ",\n                    ";
-        std::string text =
-            "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
-            "constexpr calm::configuration<" +
-            head_type(model) + "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) + inner +
-            member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) + inner +
-            member("intermediate_size", ae.intermediate_size) + inner +
-            member("num_encoder_layers", ae.num_encoder_layers) + inner +
-            member("num_decoder_layers", ae.num_decoder_layers) + inner + member("latent_size", ae.latent_size) + "}";
-        if (model.description.kind == model_kind::calm) {
-            auto const& c = model.sizes;
-            std::string const outer = ",\n    ";
-            text += outer + llama_members(llama_sizes_of(c), outer);
-            std::string head;
-            for (auto const& size : c.head.sizes)
-                head += (head.empty() ? "" : ", ") + ("." + std::string(size.field.key)) + " = " + text_of(size);
-            if (!head.empty()) text += outer + ".head = {" + head + "}";
-            if (c.input != input_kind::tokens)
-                text += outer + ".input = calm::input_kind::" + (c.input == input_kind::latents ? "latents" : "both");
-        }
-        return text + "};\n\nbool const registered = calm::apps::compile_configuration<sizes>(\"" + name +
-               "\", calm::apps::recipes());\n\n}  // namespace\n";
+entry const& autoregressive_named(std::string const& name) {
+    return named(name, true);
+}
+
+std::string unit_of(stored_model const& model, std::string const& name) {
+    if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
+    auto const& ae = model.sizes.autoencoder;
+    std::string const inner = ",\n                    ";
+    std::string text = "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
+                       "constexpr calm::configuration<" +
+                       head_type(model) + "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) +
+                       inner + member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) +
+                       inner + member("intermediate_size", ae.intermediate_size) + inner +
+                       member("num_encoder_layers", ae.num_encoder_layers) + inner +
+                       member("num_decoder_layers", ae.num_decoder_layers) + inner +
+                       member("latent_size", ae.latent_size) + "}";
+    if (model.description.kind == model_kind::calm) {
+        auto const& c = model.sizes;
+        std::string const outer = ",\n    ";
+        text += outer + llama_members(llama_sizes_of(c), outer);
+        std::string head;
+        for (auto const& size : c.head.sizes)
+            head += (head.empty() ? "" : ", ") + ("." + std::string(size.field.key)) + " = " + text_of(size);
+        if (!head.empty()) text += outer + ".head = {" + head + "}";
+        if (c.input != input_kind::tokens)
+            text += outer + ".input = calm::input_kind::" + (c.input == input_kind::latents ? "latents" : "both");
     }
+    return text + "};\n\nbool const registered = calm::apps::compile_configuration<sizes>(\"" + name +
+           "\", calm::apps::recipes());\n\n}  // namespace\n";
+}
 
 }  // namespace calm::apps
