@@ -1,6 +1,6 @@
 #pragma once
 // The configurations that the benchmarks run, those of the programs and of the oracle's configs.json, with the batch of
-// one step.
+// one step. Of each the autoregressive model of its sizes is timed too.
 
 #include "../apps/configs/sizes.hpp"
 #include "calm/model/heads/energy.hpp"
@@ -12,11 +12,13 @@ struct batch {
     calm::index_t sequences;           // B of a language model's step
     calm::index_t patches;             // P
     calm::energy_objective objective;
+    calm::index_t ar_sequences;  // B of an autoregressive model's step
+    calm::index_t ar_tokens;     // P of a sequence
 };
 
 using calm::apps::sizes::text;
 using calm::apps::sizes::tiny;
-inline constexpr batch tiny_batch{4096, 16, 64, {.samples = 8, .targets = 32}};
-inline constexpr batch text_batch{4096, 4, 128, {.samples = 8, .targets = 32}};
+inline constexpr batch tiny_batch{4096, 16, 64, {.samples = 8, .targets = 32}, 4, 256};
+inline constexpr batch text_batch{4096, 4, 128, {.samples = 8, .targets = 32}, 4, 256};
 
 }  // namespace bench

@@ -1,7 +1,7 @@
 // Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
-//     steps [--config tiny text] [--work autoencoder_step calm_step] [--threads 2] [--repeats 20] [--json]
+//     steps [--config tiny text] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20] [--json]
 //
 // --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak
 // added.
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/train/optimizer.hpp"
@@ -27,7 +28,7 @@ using calm::index_t;
 
 struct options {
     std::vector<std::string> configurations{"tiny"};
-    std::vector<std::string> work{"autoencoder_step", "calm_step"};
+    std::vector<std::string> work{"autoencoder_step", "calm_step", "ar_step"};
     int threads = 2;
     int repeats = 20;
     bool json = false;
@@ -123,11 +124,32 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     report(o, name, "calm_step", seconds, count, flops, peak);
 }
 
+// The model of C's backbone on tokens.
+template <calm::model_configuration auto C>
+void ar_step(options const& o, char const* name, bench::batch const& b, double peak) {
+    calm::context<> ctx(1, o.threads);
+    calm::arena<> values("values");
+    calm::arena<> gradients("gradients");
+    constexpr calm::autoregressive_configuration A{.llama = calm::llama_sizes_of(C)};
+    calm::autoregressive_model<A> model(C.autoencoder.vocab_size);
+    calm::allocate(model, values, &gradients);
+    calm::initialise(ctx, model);
+    auto const tokens = random_tokens(b.ar_sequences * b.ar_tokens, model.vocabulary());
+    auto const count = static_cast<index_t>(tokens.size());
+    calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
+    double const seconds =
+        median_step(ctx, model, o.repeats, [&] { return model.loss_and_gradient(ctx, blocks, b.ar_tokens); });
+    double const flops =
+        calm::flops::train_autoregressive(A.llama, model.vocabulary(), b.ar_tokens) * static_cast<double>(count);
+    report(o, name, "ar_step", seconds, count, flops, peak);
+}
+
 template <calm::model_configuration auto C>
 void run(options const& o, char const* name, bench::batch const& b, double peak) {
     if (!contains(o.configurations, name)) return;
     if (contains(o.work, "autoencoder_step")) autoencoder_step<C>(o, name, b, peak);
     if (contains(o.work, "calm_step")) calm_step<C>(o, name, b, peak);
+    if (contains(o.work, "ar_step")) ar_step<C>(o, name, b, peak);
 }
 
 // False where an option or a value is unknown.
@@ -152,7 +174,7 @@ bool read(options& o, int argc, char** argv) {
     for (auto const& name : o.configurations)
         if (name != "tiny" && name != "text") return false;
     for (auto const& name : o.work)
-        if (name != "autoencoder_step" && name != "calm_step") return false;
+        if (name != "autoencoder_step" && name != "calm_step" && name != "ar_step") return false;
     return o.threads >= 1 && o.repeats >= 1 && !o.configurations.empty() && !o.work.empty();
 }
 
@@ -161,8 +183,8 @@ bool read(options& o, int argc, char** argv) {
 int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
-        std::fputs("usage: steps [--config tiny text] [--work autoencoder_step calm_step] [--threads 2] [--repeats 20] "
-                   "[--json]\n",
+        std::fputs("usage: steps [--config tiny text] [--work autoencoder_step calm_step ar_step] [--threads 2] "
+                   "[--repeats 20] [--json]\n",
                    stderr);
         return 2;
     }

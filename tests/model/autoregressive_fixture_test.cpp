@@ -82,3 +82,22 @@ BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
     for (std::size_t i = 0; i < a.size(); ++i)
         BOOST_TEST(close(span_of(b[i].grad), span_of(a[i].grad), kind::gradient), a[i].name);
 }
+
+// A tied model is the untied one with equal tables: its table has the gradient of both.
+BOOST_AUTO_TEST_CASE(a_tied_table_has_the_gradients_of_both_places) {
+    if (!fixtures_present()) return;
+    loaded<variant_on<base_variant, cpu>> untied("autoregressive");
+    constexpr autoregressive_configuration C{.llama = llama_sizes_of(base), .tie_word_embeddings = true};
+    resident<autoregressive_model<C>> tied(untied.model.vocabulary());
+    load_parameters(parameters_of(tied.model), untied.f);
+    auto const& table = untied.model.embed_tokens.weight;
+    auto const& head = untied.model.lm_head.weight;
+    std::copy_n(table.value.data(), table.value.size(), head.value.data());
+    double const want = untied.model.loss_and_gradient(untied.ctx, untied.ids(), untied.length);
+    double const loss = tied.model.loss_and_gradient(untied.ctx, untied.ids(), untied.length);
+    BOOST_TEST(loss == want, boost::test_tools::tolerance(1e-6));
+    std::vector<float> both(table.grad.data(), table.grad.data() + table.grad.size());
+    for (std::size_t i = 0; i < both.size(); ++i) both[i] += head.grad.data()[i];
+    BOOST_TEST(close(span_of(tied.model.embed_tokens.weight.grad), both, kind::gradient));
+    BOOST_TEST(count_parameters(tied.model) + table.value.size() == count_parameters(untied.model));
+}

@@ -36,7 +36,6 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     using cache = typename llama_type::cache;                      // of B sequences
     using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
     using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
-    using table_view = matrix_view<T const, D, Backend>;           // (V, D)
 
     embedding<D, Space> embed_tokens;  // (V, D)
     llama_type llama;                  // over positions
@@ -109,15 +108,16 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         arena_scope const scope(ctx.scratch);
         auto const losses = ctx.scratch.template take<T>(extents<dyn>(hidden.extent(0)));
         bool const trains = dhidden.data() != nullptr;
-        cross_entropy(ctx, losses, dhidden, trains ? output().gradient() : hidden_view(nullptr, extents<dyn, D>(0)),
-                      hidden, output_table(), labels, weight / static_cast<double>(hidden.extent(0)));
+        cross_entropy(ctx, losses, dhidden,
+                      trains ? output().weight.gradient() : hidden_view(nullptr, extents<dyn, D>(0)), hidden,
+                      output().weight.read(), labels, weight / static_cast<double>(hidden.extent(0)));
         return detail::real_part(sum(ctx, losses));
     }
 
     // logits (R, V) of hidden states (R, D), of the next token.
     void logits(context<Backend>& ctx, matrix_view<T, dyn, Backend> const& y,
                 matrix_view<T const, D, Backend> const& hidden) const {
-        matmul(ctx, y, hidden, transposed(output_table()));
+        matmul(ctx, y, hidden, transposed(output().weight.read()));
     }
 
     // An empty cache for B sequences of at most `capacity` tokens.
@@ -143,13 +143,19 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     }
 
 private:
-    auto& output() {
+    // Whose rows give the logits.
+    embedding<D, Space>& output() {
         if constexpr (is_tied)
-            return embed_tokens.weight;
+            return embed_tokens;
         else
-            return lm_head.weight;
+            return lm_head;
     }
-    [[nodiscard]] table_view output_table() const { return const_cast<autoregressive_model*>(this)->output().read(); }
+    [[nodiscard]] embedding<D, Space> const& output() const {
+        if constexpr (is_tied)
+            return embed_tokens;
+        else
+            return lm_head;
+    }
 };
 
 }  // namespace calm
