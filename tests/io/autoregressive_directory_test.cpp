@@ -64,7 +64,7 @@ template <autoregressive_configuration C> held<C> made(std::uint64_t seed = 3) {
 }
 template <autoregressive_configuration C> std::string written(temporary_folder const& folder, char const* name) {
     auto own = made<C>();
-    auto const path = folder.path(name);
+    auto path = folder.path(name);
     save_autoregressive(path, own.model, describe_autoregressive<C>(7, ours()), {{"tokenizer.model", "AA== 0\n"}});
     return path;
 }
