@@ -154,7 +154,6 @@ std::string default_text(any_objective const& objective) {
     return text;
 }
 
-// What holds where the command line says nothing.
 std::string default_text(autoencoder_recipe const& r) {
     return "batch " + std::to_string(r.batch_tokens) + ", " + default_text(static_cast<training_recipe const&>(r)) +
            ", kl-weight " + detail::six_digits(r.objective.kl_weight) + ", random-patches " +

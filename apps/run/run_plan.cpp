@@ -1,6 +1,5 @@
 #include "run/run_plan.hpp"
 
-#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -60,8 +59,9 @@ std::string to_text(run_plan const& p, train_options const& o) {
     line("steps", limit_of(p.recipe) + ", of " + grouped(p.tokens_per_step) + " tokens in " +
                       grouped(p.recipe.accumulation) + (p.recipe.accumulation > 1 ? " micro-batches" : " batch"));
     if (p.recipe.steps > 0) {
-        auto const first = static_cast<double>(p.level.patch - 1) *
-                           std::ceil(p.level.first_phase() * static_cast<double>(p.recipe.steps));
+        auto recipe = p.recipe;
+        recipe.first_phase = p.level.first_phase();
+        auto const first = static_cast<double>((p.level.patch - 1) * calm::detail::first_phase_steps(recipe));
         auto const all = (static_cast<double>(p.recipe.steps) + first) * static_cast<double>(p.tokens_per_step);
         line("tokens", formatted("%s%.4g, %.2f times the text", p.recipe.seconds > 0 ? "at most " : "", all,
                                  all / static_cast<double>(p.tokens)));

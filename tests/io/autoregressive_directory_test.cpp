@@ -11,6 +11,7 @@
 #include "calm/io/model_directory.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
+#include "support/stored.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/torch_file.hpp"
 
@@ -87,9 +88,6 @@ std::string refusal_to_read(std::string const& directory) {
     return sentence_of<error>([&] { static_cast<void>(read_model_description(directory)); });
 }
 
-nlohmann::json configuration_in(std::string const& directory) {
-    return nlohmann::json::parse(std::ifstream(directory + "/config.json"));
-}
 // Writes config.json with one key of another value; null takes the key out.
 void set(std::string const& directory, std::string const& key, nlohmann::json const& value) {
     auto json = configuration_in(directory);
@@ -98,16 +96,6 @@ void set(std::string const& directory, std::string const& key, nlohmann::json co
     else
         json[key] = value;
     std::ofstream(directory + "/config.json") << json.dump();
-}
-
-void check_same(tensor_table const& x, tensor_table const& y) {
-    BOOST_TEST(x.tensors().size() == y.tensors().size());
-    for (auto const& tensor : x.tensors()) {
-        auto const& other = y.at(tensor.name);
-        BOOST_TEST((tensor.type == other.type), tensor.name);
-        BOOST_TEST(tensor.shape == other.shape);
-        BOOST_TEST(std::ranges::equal(tensor.bytes, other.bytes), tensor.name);
-    }
 }
 
 // The weights of a directory, written anew with other tensors.

@@ -12,28 +12,13 @@
 #include "support/fixtures.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
+#include "support/stored.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace calm;
 using namespace calm::test;
 
-namespace {
-
-// Equal names, types, shapes and bytes, in any order.
-void check_same(tensor_table const& x, tensor_table const& y) {
-    BOOST_TEST(x.tensors().size() == y.tensors().size());
-    for (auto const& tensor : x.tensors()) {
-        auto const& other = y.at(tensor.name);
-        BOOST_TEST((tensor.type == other.type), tensor.name);
-        BOOST_TEST(tensor.shape == other.shape);
-        BOOST_TEST(std::ranges::equal(tensor.bytes, other.bytes), tensor.name);
-    }
-}
-nlohmann::json configuration_in(std::string const& directory) {
-    return nlohmann::json::parse(std::ifstream(directory + "/config.json"));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file, *with_fixtures) {
     temporary_folder const folder;

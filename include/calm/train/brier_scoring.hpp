@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -15,8 +14,8 @@
 #include "calm/loss/brier.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/sample/sample_next.hpp"
-#include "calm/text/bigram.hpp"
 #include "calm/train/branches.hpp"
+#include "calm/train/brier_tally.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
 
@@ -64,8 +63,8 @@ public:
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
                   std::optional<objective> const& loss) :
         ctx_(ctx),
-        model_(model), table_(table), settings_(settings), loss_(loss), P_(settings.block_tokens / K),
-        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1) {}
+        model_(model), settings_(settings), loss_(loss), P_(settings.block_tokens / K),
+        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1), tally_(table) {}
 
     // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
     // too, for the loss.
@@ -79,23 +78,10 @@ public:
     // Scores what waits, and puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
         score();
-        auto const report = report_brier(sequences_);
-        e.brier = report.brier;
-        e.brier_se = report.brier_error;
-        e.brier_lm = report.brier_lm;
-        e.brier_lm_se = report.brier_lm_error;
-        e.positions = report.positions;
-        e.sequences = report.sequences;
-        e.samples = settings_.samples;
-        e.temperature = settings_.sampler.T;
-        e.sampler = settings_.sampler.name();
+        tally_.tell(e, settings_);
         e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
         if (loss_) e.head_loss = loss_sum_ / static_cast<double>(drawn_);
-        if (table_ == nullptr) return;
-        e.unigram_brier = report_brier(std::span(&unigram_, 1)).brier;
-        e.bigram_brier = report_brier(std::span(&bigram_, 1)).brier;
-        e.bigram_brier_lm = brier_lm(*e.bigram_brier);
     }
 
 private:
@@ -119,8 +105,7 @@ private:
                                                                   patches * size);
             });
         }
-        std::copy_if(sums.begin(), sums.end(), std::back_inserter(sequences_),
-                     [](brier_sequence const& one) { return one.count > 0; });
+        for (auto const& one : sums) tally_.add(one);
         blocks_.clear();
         tokens_.clear();
     }
@@ -167,10 +152,7 @@ private:
             auto const first = static_cast<std::size_t>(*at + 1) * k;
             auto const target = brier_target(block.tokens, first, k);
             sum.add(score_of(block, *at, samples_of(*at), target));
-            if (table_ == nullptr) continue;
-            auto const next = target.template first<brier_orders>();
-            unigram_.add(table_->unigram_brier(next));
-            bigram_.add(table_->bigram_brier(block.tokens[first - 1], next));
+            tally_.add_references(block.tokens[first - 1], target);
         }
     }
 
@@ -193,17 +175,15 @@ private:
 
     context<Backend>& ctx_;
     Model& model_;
-    bigram_table const* table_;
     evaluation_settings settings_;
     std::optional<objective> loss_;
     index_t P_;
     branches<Model, Backend> on_;
     std::vector<token_id> tokens_;              // (blocks, P K)
     std::vector<detail::scored_block> blocks_;  // that wait
-    std::vector<brier_sequence> sequences_;     // of blocks with a scored position
-    brier_sequence unigram_, bigram_;           // the references' scores at the same positions
-    double loss_sum_ = 0;                       // of all that were drawn:
-    index_t drawn_ = 0;                         // predictions
+    brier_tally tally_;
+    double loss_sum_ = 0;  // of all that were drawn:
+    index_t drawn_ = 0;    // predictions
     sampled_together took_;
 };
 

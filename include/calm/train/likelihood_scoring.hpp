@@ -14,8 +14,8 @@
 
 #include "calm/loss/brier.hpp"
 #include "calm/sample/sample_token.hpp"
-#include "calm/text/bigram.hpp"
 #include "calm/train/branches.hpp"
+#include "calm/train/brier_tally.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
 
@@ -35,8 +35,8 @@ public:
                        token_evaluation_settings const& settings, token_id pad,
                        std::span<index_t const> bytes_of_tokens) :
         ctx_(ctx),
-        model_(model), table_(table), settings_(settings), pad_(pad), bytes_(bytes_of_tokens),
-        branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1) {
+        model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens),
+        branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table) {
         require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
                 "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
                 ", found those of ", bytes_.size());
@@ -53,31 +53,15 @@ public:
         for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
             auto const first = static_cast<std::size_t>(*at + 1);
             sum.add(score(number, *at));
-            if (table_ == nullptr) continue;
-            auto const target = brier_target(block, first, 1).template first<brier_orders>();
-            unigram_.add(table_->unigram_brier(target));
-            bigram_.add(table_->bigram_brier(block[first - 1], target));
+            tally_.add_references(block[first - 1], brier_target(block, first, 1));
         }
-        sequences_.push_back(sum);
+        tally_.add(sum);
     }
 
     // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
-        auto const report = report_brier(sequences_);
-        e.brier = report.brier;
-        e.brier_se = report.brier_error;
-        e.brier_lm = report.brier_lm;
-        e.brier_lm_se = report.brier_lm_error;
-        e.positions = report.positions;
-        e.sequences = report.sequences;
-        e.samples = settings_.samples;
-        e.temperature = settings_.sampler.T;
-        e.sampler = settings_.sampler.name();
+        tally_.tell(e, settings_);
         tell_likelihood(e);
-        if (table_ == nullptr) return;
-        e.unigram_brier = report_brier(std::span(&unigram_, 1)).brier;
-        e.bigram_brier = report_brier(std::span(&bigram_, 1)).brier;
-        e.bigram_brier_lm = brier_lm(*e.bigram_brier);
     }
 
 private:
@@ -215,7 +199,6 @@ private:
 
     context<Backend>& ctx_;
     Model& model_;
-    bigram_table const* table_;
     token_evaluation_settings settings_;
     token_id pad_;
     std::span<index_t const> bytes_;  // (V)
@@ -223,9 +206,8 @@ private:
     std::vector<prediction> predictions_;           // (P - 1), of the block at hand
     std::array<token_law, brier_orders - 1> laws_;  // one a depth of the prefix
     std::vector<token_id> prefix_;                  // of samples, behind the position at hand
-    std::vector<brier_sequence> sequences_;         // of blocks with a scored position
-    std::vector<likelihood> likelihoods_;           // of blocks
-    brier_sequence unigram_, bigram_;               // the references' scores at the same positions
+    brier_tally tally_;
+    std::vector<likelihood> likelihoods_;  // of blocks
 };
 
 }  // namespace calm
