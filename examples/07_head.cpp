@@ -21,8 +21,8 @@ struct guess {
     };
     template <calm::model_configuration auto C, class Space> using layer = guessing_head<C>;
 
-    [[nodiscard]] constexpr calm::head_flops flops(calm::index_t D, calm::index_t L) const {
-        double const all = calm::flops::product(1, D, inner_size) + calm::flops::product(1, inner_size, L);
+    [[nodiscard]] constexpr calm::head_flops flops(calm::head_surroundings const& at) const {
+        double const all = calm::flops::product(1, at.D, inner_size) + calm::flops::product(1, inner_size, at.L);
         return {.shared = all, .trained = 0, .drawn = 0};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {

@@ -15,7 +15,7 @@ namespace {
 template <class Head> struct model_with { static constexpr configuration<Head> value = with_head(uneven, Head{}); };
 // Another number of blocks than that of an aggregate by default.
 template <> struct model_with<flow> { static constexpr configuration<flow> value = with_head(uneven, flow{3}); };
-using heads = boost::mpl::list<flow, diffusion, margin>;
+using heads = boost::mpl::list<flow, diffusion, margin, drafted>;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
     BOOST_TEST((from.sizes.head == any_head(C.head)));
     BOOST_TEST(from.description.model_type == head::name);
     BOOST_TEST(from.description.architectures[0] == head::architecture);
-    BOOST_TEST(static_cast<paired_objective>(head_objective_of(from.description)).samples == 5);
+    BOOST_TEST(static_cast<typename head::objective>(head_objective_of(from.description)).samples == 5);
     load_calm(from, other.model);
     BOOST_TEST((weights_of(other.model) == weights_of(w.model)));
     auto const file = safetensors_file::open(folder.path("model/model.safetensors"));
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_is_found_by_its_names, head, heads) {
     BOOST_REQUIRE(find_head(head::name) != nullptr);
     BOOST_TEST(find_head(head::name) == find_head(head::architecture));
     BOOST_TEST((any_head(*find_head(head::name)) == any_head(head{})));
-    auto const flops = any_head(head{}).flops(12, 4);
-    BOOST_TEST(flops.shared == head{}.flops(12, 4).shared);
-    BOOST_TEST(flops.drawn == head{}.flops(12, 4).drawn);
+    auto const flops = any_head(head{}).flops({12, 4});
+    BOOST_TEST(flops.shared == head{}.flops({12, 4}).shared);
+    BOOST_TEST(flops.drawn == head{}.flops({12, 4}).drawn);
 }

@@ -34,8 +34,8 @@ template <int Number> struct own_head {
     static constexpr std::string_view name = Number == 0 ? "energy" : "own";
     static constexpr std::string_view architecture = Number == 1 ? "EnergyTransformer" : "OwnTransformer";
     using objective = own_objective;
-    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
-        return {static_cast<double>(D), static_cast<double>(L), static_cast<double>(width)};
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+        return {static_cast<double>(at.D), static_cast<double>(at.L), static_cast<double>(width)};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(head_field{.key = "width", .what = "width", .least = 2, .most = 8}, self.width);
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_keeps_its_sizes_with_another_head) {
 }
 
 BOOST_AUTO_TEST_CASE(a_head_is_known_once_under_names_of_its_own) {
-    for (auto const* const name : {"energy", "flow", "diffusion", "margin"}) {
+    for (auto const* const name : {"energy", "flow", "diffusion", "margin", "drafted"}) {
         BOOST_TEST(head_named(name).name == name);
         BOOST_TEST(find_head(head_named(name).architecture) == &head_named(name));
     }

@@ -282,7 +282,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_are_those_of_its_matrices) {
     for (auto const& p : parameters_of(head))
         if (p.shape.size() == 2)
             (p.name == "net.cond_embed.weight" ? shared : sample) += 2.0 * static_cast<double>(p.value.size());
-    auto const counted = small_diffusion.head.flops(head.D, head.L);
+    auto const counted = small_diffusion.head.flops({head.D, head.L});
     BOOST_TEST(counted.shared == shared);
     BOOST_TEST(counted.trained == sample);
     BOOST_TEST(counted.drawn == 100 * sample);

@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_margin_head_are_those_of_its_matrices) {
     double shared = 0;
     for (auto const& p : parameters_of(head))
         if (p.shape.size() == 2) shared += 2.0 * static_cast<double>(p.value.size());
-    auto const counted = margin{}.flops(head.D, head.L);
+    auto const counted = margin{}.flops({head.D, head.L});
     BOOST_TEST(counted.shared == shared);
     BOOST_TEST(counted.trained == 0);
     BOOST_TEST(counted.drawn == 0);

@@ -73,6 +73,28 @@ void check_slopes(std::string const& name, double const* gradient, index_t n, Sl
     }
 }
 
+// Gradients of `loss` with respect to some elements of every parameter: relative error 1e-6.
+template <class F> void check_central_differences(std::vector<flat_param<double>> const& params, F const& loss) {
+    std::vector<std::vector<double>> gradients;
+    for (auto const& p : params) gradients.push_back(copied(p.grad, p.size));
+    for (std::size_t k = 0; k < params.size(); ++k)
+        check_slopes(
+            params[k].name, gradients[k].data(), params[k].size,
+            [&](index_t i) {
+                double& element = params[k].value[i];
+                double const before = element;
+                auto const at = [&](double step) {
+                    element = before + step;
+                    return loss();
+                };
+                constexpr double h = 1e-3;  // the error of the five-point rule is h^4
+                double const slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+                element = before;
+                return slope;
+            },
+            3, 1e-6);
+}
+
 // Im f(element + ih) / h, leaving the element as it was.
 template <class F> double complex_slope(complex& element, F const& f) {
     complex const before = element;

@@ -97,8 +97,9 @@ template <class E> void require_shape_of(char const* gradient, E const& found, c
 }  // namespace detail
 
 // The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
-// If dx (R, D) is not null it is overwritten, and dtable (V, D) accumulates, with the gradients of scale * sum of the
-// rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes that do not fit.
+// If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
+// scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
+// that do not fit.
 template <class T, index_t D, class Backend>
 void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
                    matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
@@ -113,7 +114,8 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
     detail::require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
     if (backward) {
         detail::require_shape_of("dx", dx.extents(), "x", x.extents());
-        detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
+        if (dtable.data() != nullptr)
+            detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
     }
     index_t const outside = detail::run_first_outside(ctx, targets.data(), targets.size(), vocabulary);
     require(ctx.rehearsing() || outside == targets.size(), errc::tokenizer, [&] {
@@ -146,7 +148,8 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
             detail::run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
             matmul(ctx, rows(dx, r0, n), detail::logits_of<Backend>(z), e,
                    v0 == 0 ? into::overwrite : into::accumulate);
-            matmul(ctx, rows(dtable, v0, z.width), transposed(detail::logits_of<Backend>(z)), xr, into::accumulate);
+            if (dtable.data() != nullptr)
+                matmul(ctx, rows(dtable, v0, z.width), transposed(detail::logits_of<Backend>(z)), xr, into::accumulate);
         }
     }
 }

@@ -99,6 +99,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
+        token_view tokens;                             // (R K): what it is the posterior of
         vector_view<row_id, dyn, Backend> places;      // (R K): which of the distinct ids stands there
         typename embedding<D, Space>::saved embedded;  // y: (U, D)
         typename encoder_tokens::saved token_layers;   // y: (U, D)
@@ -116,6 +117,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                 " tokens, found ", tokens.size(), " tokens");
         index_t const patches = tokens.size() / K;
         encoded s{};
+        s.tokens = tokens;
         s.places = ctx.saved.template take<row_id>(tokens.extents());
         s.embedded = embed_tokens.forward(ctx, distinct_rows(ctx, tokens, vocabulary(), s.places));
         s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);

@@ -38,7 +38,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
-        ae_model(vocabulary), transformer(vocabulary) {}
+        ae_model(vocabulary), transformer(vocabulary), generator(generator_of(vocabulary)) {}
     [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: ids are 0 .. V - 1
 
     // What is trained, under the published names.
@@ -82,9 +82,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return loss_and_gradient_of(
             ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
                 auto const positions = static_cast<double>(hidden.extent(0));
-                return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, dhidden, o, first,
-                                                   weight / positions) /
-                       positions;
+                return head_loss(ctx, hidden, posterior, dhidden, o, first, weight / positions) / positions;
             });
     }
 
@@ -108,7 +106,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                     objective const& o, index_t first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
-        return generator.loss_and_gradient(ctx, hidden, posterior.mean, posterior.log_std, {}, o, first, 1);
+        return head_loss(ctx, hidden, posterior, {}, o, first, 1);
     }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
@@ -123,8 +121,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, 0, n * samples);
-            generator.sample(ctx, zr, rows(hidden, r0, n),
-                             places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
+            sample_latents(ctx, zr, rows(hidden, r0, n),
+                           places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
             require_finite(ctx, zr);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
         }
@@ -148,14 +146,39 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, r0 * samples, n * samples);
-            generator.sample(ctx, zr, rows(hidden, r0, n),
-                             places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
+            sample_latents(ctx, zr, rows(hidden, r0, n),
+                           places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
             require_finite(ctx, zr);
             ae_model.decode_alike(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, groups);
         }
     }
 
 private:
+    static head_type generator_of(index_t vocabulary) {
+        if constexpr (drafting_head<head>)
+            return head_type(vocabulary);
+        else
+            return {};
+    }
+    // The head's loss of the patches of a posterior; see its loss_and_gradient.
+    double head_loss(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
+                     typename autoencoder_type::encoded const& next, hidden_view const& dhidden, objective const& o,
+                     index_t first, double scale) {
+        if constexpr (drafting_head<head>)
+            return generator.loss_and_gradient(ctx, ae_model, next.tokens, hidden, next.mean, next.log_std, dhidden, o,
+                                               first, scale);
+        else
+            return generator.loss_and_gradient(ctx, hidden, next.mean, next.log_std, dhidden, o, first, scale);
+    }
+    // The head's samples.
+    void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
+                        matrix_view<T const, D, Backend> const& hidden, std::span<noise_place const> places,
+                        double noise_scale = 1) const {
+        if constexpr (drafting_head<head>)
+            generator.sample(ctx, ae_model, z, hidden, places, noise_scale);
+        else
+            generator.sample(ctx, z, hidden, places, noise_scale);
+    }
     // Hidden states whose samples are drawn together: a working set of bounded size.
     static index_t rows_at_once(index_t samples) {
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);

@@ -63,8 +63,19 @@ template <class Head> constexpr double backbone(configuration<Head> const& c, do
            llama(llama_sizes_of(c), attended);
 }
 // The head's (CALM, appendix on the generative head).
-template <class Head> constexpr head_flops head(configuration<Head> const& c) {
-    return c.head.flops(c.hidden_size, c.autoencoder.latent_size);
+template <class Head> head_flops head(configuration<Head> const& c, index_t V) {
+    constexpr index_t many = 2048;  // patches that a head encodes at once
+    return c.head.flops({.D = c.hidden_size,
+                         .L = c.autoencoder.latent_size,
+                         .K = c.autoencoder.patch_size,
+                         .V = V,
+                         .table_width = c.autoencoder.hidden_size,
+                         .encoding = encoder(c.autoencoder),
+                         .encoding_at_once = encoder_at_once(c.autoencoder, V, many)});
+}
+// The same with the vocabulary that the configuration names.
+template <class Head> head_flops head(configuration<Head> const& c) {
+    return head(c, c.autoencoder.vocab_size);
 }
 
 // Of an autoregressive model, a token, with the product by the vocabulary of V; `attended` as above.
@@ -81,9 +92,9 @@ inline double train_autoencoder(autoencoder_configuration const& c, index_t V, i
 // Of `sequences` sequences of P positions at once, with N samples a position; the frozen encoder runs forward only.
 template <class Head>
 double train_calm(configuration<Head> const& c, index_t V, index_t sequences, index_t P, index_t N) {
-    auto const of_head = head(c);
+    auto const of_head = head(c, V);
     return (c.input != input_kind::tokens ? 2 : 1) * encoder_at_once(c.autoencoder, V, sequences * P) +
-           3 * (backbone(c, static_cast<double>(P + 1) / 2) + of_head.shared +
+           3 * (backbone(c, static_cast<double>(P + 1) / 2) + of_head.shared + of_head.scored +
                 static_cast<double>(N) * of_head.trained);
 }
 
@@ -103,8 +114,8 @@ constexpr double train_autoregressive(llama_sizes const& c, index_t V, index_t b
 
 // ---- generation, a patch with so many draws, after `past` positions
 
-template <class Head> constexpr double generate(configuration<Head> const& c, index_t V, double past, double draws) {
-    auto const of_head = head(c);
+template <class Head> double generate(configuration<Head> const& c, index_t V, double past, double draws) {
+    auto const of_head = head(c, V);
     return backbone(c, past + 1) + of_head.shared + draws * (of_head.drawn + decoder(c.autoencoder, V));
 }
 // A token of an autoregressive model, after `past` tokens.

@@ -32,11 +32,23 @@ struct head_field {
 };
 
 // Floating-point operations of a head's products, forward, as `flops` counts them. In training a position takes the
-// shared part once and a sample's part N times.
+// shared and the scored part once and a sample's part N times.
 struct head_flops {
-    double shared;   // what depends on the hidden state alone
-    double trained;  // one sample in training
-    double drawn;    // one sample in generation
+    double shared;      // what depends on the hidden state alone
+    double trained;     // one sample in training
+    double drawn;       // one sample in generation
+    double scored = 0;  // what the loss takes of a position besides
+};
+
+// What a head stands between, as far as its operations depend on it.
+struct head_surroundings {
+    index_t D;                    // numbers of a hidden state
+    index_t L;                    // of a latent
+    index_t K = 1;                // tokens a patch
+    index_t V = 0;                // ids of the vocabulary
+    index_t table_width = 0;      // numbers of a row of the autoencoder's table
+    double encoding = 0;          // operations of the autoencoder's posterior of a patch alone
+    double encoding_at_once = 0;  // of one among many
 };
 
 namespace detail {
@@ -61,14 +73,21 @@ concept head_objective = std::default_initializable<Objective> &&
 //   architecture                the first of `architectures` in files
 //   objective                   the settings of its loss
 //   layer<C, Space>             its network, see head_network
-//   flops(D, L)                 of hidden states of D numbers and latents of L
+//   flops(surroundings)         of its products
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&
     head_objective<typename Head::objective> && requires(Head const& head, detail::some_visitor const& visitor) {
     { Head::name } -> std::convertible_to<std::string_view>;
     { Head::architecture } -> std::convertible_to<std::string_view>;
-    { head.flops(index_t{}, index_t{}) } -> std::same_as<head_flops>;
+    { head.flops(head_surroundings{}) } -> std::same_as<head_flops>;
     Head::visit_fields(head, visitor);
+};
+
+// A head that drafts tokens: its network is made for a vocabulary, and its verbs read the frozen autoencoder, the loss
+// the tokens of the next patches too (heads/drafted.hpp).
+template <class Head>
+concept drafting_head = generative_head<Head> && requires {
+    requires Head::drafts;
 };
 
 // A field and its number; whole numbers are exact.
@@ -139,15 +158,15 @@ struct head_facts {
     std::string_view architecture;  // as the type names itself
     field_values sizes;             // with their defaults
     field_values objective;         // with their defaults
-    // Of a head of those sizes, for hidden states of D numbers and latents of L.
-    head_flops (*flops)(field_values const& sizes, index_t D, index_t L);
+    // Of a head of those sizes.
+    head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
 };
 
 // Those of a head; one object a head.
 template <generative_head Head> head_facts const& head_facts_of() {
     static head_facts const facts{
         Head::name, Head::architecture, field_values::of(Head{}), field_values::of(typename Head::objective{}),
-        [](field_values const& sizes, index_t D, index_t L) { return sizes.as<Head>().flops(D, L); }};
+        [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); }};
     return facts;
 }
 
@@ -165,9 +184,9 @@ struct any_head {
 
     // "" where there is none.
     [[nodiscard]] constexpr std::string_view name() const { return facts == nullptr ? "" : facts->name; }
-    // Of hidden states of D numbers and latents of L; 0 where there is none.
-    [[nodiscard]] head_flops flops(index_t D, index_t L) const {
-        return facts == nullptr ? head_flops{0, 0, 0} : facts->flops(sizes, D, L);
+    // Of its products; 0 where there is none.
+    [[nodiscard]] head_flops flops(head_surroundings const& at) const {
+        return facts == nullptr ? head_flops{0, 0, 0} : facts->flops(sizes, at);
     }
     // Heads of one type and of equal sizes are equal.
     friend constexpr bool operator==(any_head const& a, any_head const& b) {

@@ -8,6 +8,7 @@
 #include "calm/base/error.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/heads/diffusion.hpp"
+#include "calm/model/heads/drafted.hpp"
 #include "calm/model/heads/energy.hpp"
 #include "calm/model/heads/flow.hpp"
 #include "calm/model/heads/margin.hpp"
@@ -17,7 +18,8 @@ namespace calm {
 namespace detail {
 inline std::vector<head_facts const*>& all_heads() {
     static std::vector<head_facts const*> all{&head_facts_of<energy>(), &head_facts_of<flow>(),
-                                              &head_facts_of<diffusion>(), &head_facts_of<margin>()};
+                                              &head_facts_of<diffusion>(), &head_facts_of<margin>(),
+                                              &head_facts_of<drafted>()};
     return all;
 }
 }  // namespace detail

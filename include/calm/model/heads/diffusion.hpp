@@ -171,9 +171,9 @@ struct diffusion {
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
     // Of the products; of a sample that is drawn alone: others of its position share its modulation.
-    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
-        double const once = flops::adaln_sample(L, D, 2, num_mlp_layers);
-        return {.shared = flops::adaln_shared(D),
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+        double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
+        return {.shared = flops::adaln_shared(at.D),
                 .trained = once,
                 .drawn = static_cast<double>(diffusion_sampling{}.steps) * once};
     }

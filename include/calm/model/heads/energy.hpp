@@ -151,6 +151,34 @@ struct energy_objective {
     }
 };
 
+// Samples whose activations are alive at once.
+inline constexpr index_t energy_chunk_rows = 2048;
+
+// Throws errc::usage where an objective asks for more than limits allow.
+inline void require_allowed(energy_objective const& o) {
+    require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
+            "calm::energy_objective: expected at most ", limits::samples, " samples and ", limits::targets,
+            " targets a position, found ", o.samples, " and ", o.targets);
+}
+
+// The sum of the losses of R positions, whose samples are y (R N, L), against posteriors (R, L): the energy score,
+// negative. Where it `differentiates`, backward(dy) is given the gradients of scale * sum.
+template <class T, index_t L, class Backend, class Targets, class Back>
+double energy_loss(context<Backend>& ctx, matrix_view<T, L, Backend> const& y,
+                   matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
+                   energy_objective const& o, Targets const& targets, bool differentiates, double scale,
+                   Back const& backward) {
+    arena_scope const scope(ctx.scratch);
+    index_t const positions = mean.extent(0);
+    extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
+    auto const score = ctx.scratch.template take<T>(extents<dyn>(positions));
+    view<T, extents<dyn, dyn, dyn>, Backend> dy(nullptr, shape);
+    if (differentiates) dy = ctx.scratch.template take<T>(shape);
+    energy_score(ctx, score, dy, reshape(y, shape), mean, log_std, targets, o.beta, o.targets, scale);
+    if (differentiates) backward(reshape(dy, extents<dyn, L>(positions * o.samples)));
+    return -detail::real_part(sum(ctx, score));
+}
+
 template <model_configuration auto C, class Space> struct energy_head;
 
 // The energy head: its sizes, and its names.
@@ -165,10 +193,10 @@ struct energy {
     template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;
 
     // Of the products.
-    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
-        double const sample =
-            flops::product(1, noise_size, D) + flops::product(5 * num_mlp_layers + 1, D, D) + flops::product(1, D, L);
-        return {.shared = flops::product(1 + num_mlp_layers, D, D), .trained = sample, .drawn = sample};
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+        double const sample = flops::product(1, noise_size, at.D) + flops::product(5 * num_mlp_layers + 1, at.D, at.D) +
+                              flops::product(1, at.D, at.L);
+        return {.shared = flops::product(1 + num_mlp_layers, at.D, at.D), .trained = sample, .drawn = sample};
     }
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
@@ -280,12 +308,10 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
                              matrix_view<T const, L, Backend> const& mean,
                              matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                              objective const& o, index_t first, double scale) {
-        require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
-                "calm::energy_head: expected at most ", limits::samples, " samples and ", limits::targets,
-                " targets a position, found ", o.samples, " and ", o.targets);
+        require_allowed(o);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
-        index_t const chunk = std::max<index_t>(1, chunk_rows / std::max<index_t>(1, o.samples));
+        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max<index_t>(1, o.samples));
         double total = 0;
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
@@ -320,8 +346,6 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     }
 
 private:
-    static constexpr index_t chunk_rows = 2048;  // samples whose activations are alive at once
-
     noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, index_t first) const {
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(count));
         fill_uniform(ctx, noise, draws, static_cast<std::uint64_t>(first * S), static_cast<T>(-0.5));
@@ -333,16 +357,8 @@ private:
                               matrix_view<T const, L, Backend> const& log_std,
                               matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
                               double scale) {
-        arena_scope const scope(ctx.scratch);
-        index_t const positions = mean.extent(0);
-        bool const differentiates = dhidden.data() != nullptr;
-        extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
-        auto const score = ctx.scratch.template take<T>(extents<dyn>(positions));
-        view<T, extents<dyn, dyn, dyn>, Backend> dx(nullptr, shape);
-        if (differentiates) dx = ctx.scratch.template take<T>(shape);
-        energy_score(ctx, score, dx, reshape(s.y, shape), mean, log_std, targets, o.beta, o.targets, scale);
-        if (differentiates) backward(ctx, s, reshape(dx, extents<dyn, L>(positions * o.samples)), dhidden);
-        return -detail::real_part(sum(ctx, score));
+        return energy_loss(ctx, s.y, mean, log_std, o, targets, dhidden.data() != nullptr, scale,
+                           [&](matrix_view<T const, L, Backend> const& dy) { backward(ctx, s, dy, dhidden); });
     }
 };
 

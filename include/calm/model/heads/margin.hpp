@@ -26,8 +26,8 @@ struct margin {
     template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
 
     // Of the products: the samples of a position have one guess.
-    [[nodiscard]] constexpr head_flops flops(index_t D, index_t L) const {
-        return {.shared = flops::product(1, D, D) + flops::product(1, D, L), .trained = 0, .drawn = 0};
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+        return {.shared = flops::product(1, at.D, at.D) + flops::product(1, at.D, at.L), .trained = 0, .drawn = 0};
     }
     // Names every size: none.
     template <class Self, class Visitor> static constexpr void visit_fields(Self&, Visitor&&) {}

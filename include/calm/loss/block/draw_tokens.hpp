@@ -1,0 +1,129 @@
+#pragma once
+// Running sums of the probabilities of a chunk of the vocabulary, in portable block form: a block a row.
+
+#include "calm/loss/block/cross_entropy.hpp"
+#include "calm/tensor/kernel.hpp"
+
+namespace calm::detail {
+
+// What the probabilities of a row's chunk add up to, times exp(highest), the largest logit of the chunk.
+template <class T> struct chunk_total {
+    T highest;
+    T total;
+};
+
+// Logits of a row become the running sums of exp(logit - highest). A thread adds neighbouring ones, then all that came
+// before them.
+template <class T> struct running_sums_kernel {
+    static constexpr int threads = 256;
+    struct shared {
+        T partial[threads];
+        T highest;
+    };
+    chunk_total<T>* totals;
+    index_t stride;  // of totals, from row to row
+    vocabulary_part<T> z;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+        T* const logits = z.logits + row * z.width;
+        index_t const each = blocks_for(z.width, threads);
+        auto const begin = [&](int t) { return t * each < z.width ? t * each : z.width; };
+        b.phase([&](int t) {
+            T most = -std::numeric_limits<T>::infinity();
+            for (index_t j = begin(t); j < begin(t + 1); ++j) most = math::max(most, logits[j]);
+            s.partial[t] = most;
+        });
+        fold_tree<threads>(b, s.partial, [](T x, T y) { return math::max(x, y); });
+        b.phase([&](int t) {
+            if (t == 0) s.highest = s.partial[0];
+        });
+        b.phase([&](int t) {
+            T sum{};
+            for (index_t j = begin(t); j < begin(t + 1); ++j) logits[j] = sum += math::exp(logits[j] - s.highest);
+            s.partial[t] = sum;
+        });
+        b.phase([&](int t) {
+            if (t > 0) return;
+            T before{};
+            for (T& partial : s.partial) {
+                T const own = partial;
+                partial = before;
+                before += own;
+            }
+            totals[row * stride] = {s.highest, before};
+        });
+        b.phase([&](int t) {
+            for (index_t j = begin(t); j < begin(t + 1); ++j) logits[j] += s.partial[t];
+        });
+    }
+};
+
+template <block_executor Backend, class T>
+void run_running_sums(context<Backend> const& ctx, chunk_total<T>* totals, index_t stride,
+                      vocabulary_part<T> const& z) {
+    launch(ctx, z.rows, running_sums_kernel<T>{totals, stride, z});
+}
+
+// Where a draw of a row falls: in a chunk of the vocabulary, at `rest` of its running sums.
+struct drawn_place {
+    index_t chunk;
+    double rest;
+};
+
+// Draw i of a block of rows is draw i % N of row i / N, for token k of a patch of K.
+struct draw_numbers {
+    index_t first;  // row of the block
+    index_t N;      // draws a row
+    index_t K;
+    index_t k;
+    // Where the draw stands among all: (R N, K).
+    [[nodiscard]] CALM_HD index_t place(index_t i) const { return (first * N + i) * K + k; }
+};
+
+template <class T> struct choose_chunk {
+    drawn_place* places;
+    T const* uniforms;
+    chunk_total<T> const* totals;
+    index_t chunks;
+    draw_numbers number;
+    CALM_HD void operator()(index_t i) const {
+        chunk_total<T> const* const row = totals + i / number.N * chunks;
+        double highest = static_cast<double>(row[0].highest);
+        for (index_t c = 1; c < chunks; ++c) highest = math::max(highest, static_cast<double>(row[c].highest));
+        auto const weight = [&](index_t c) { return std::exp(static_cast<double>(row[c].highest) - highest); };
+        double all = 0;
+        for (index_t c = 0; c < chunks; ++c) all += weight(c) * static_cast<double>(row[c].total);
+        double left = static_cast<double>(uniforms[number.place(i)]) * all;
+        index_t c = 0;
+        for (; c + 1 < chunks && left >= weight(c) * static_cast<double>(row[c].total); ++c)
+            left -= weight(c) * static_cast<double>(row[c].total);
+        places[i] = {c, left / weight(c)};
+    }
+};
+
+// The first token of the chunk whose running sum is above what is left.
+template <class T> struct choose_token {
+    token_id* tokens;
+    drawn_place const* places;
+    vocabulary_part<T> z;
+    index_t chunk;
+    draw_numbers number;
+    CALM_HD void operator()(index_t i) const {
+        if (places[i].chunk != chunk) return;
+        T const* const sums = z.logits + i / number.N * z.width;
+        // Rounding may leave as much as the whole: then the last token that has a probability.
+        auto const last = static_cast<double>(sums[z.width - 1]);
+        bool const within = places[i].rest < last;
+        index_t low = 0, high = z.width - 1;
+        while (low < high) {
+            index_t const middle = low + (high - low) / 2;
+            auto const sum = static_cast<double>(sums[middle]);
+            if (within ? sum > places[i].rest : sum >= last)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        tokens[number.place(i)] = static_cast<token_id>(z.first + low);
+    }
+};
+
+}  // namespace calm::detail

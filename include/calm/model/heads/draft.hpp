@@ -1,0 +1,155 @@
+#pragma once
+// Drafts of the next patch: a softmax for each of its K tokens, on the hidden state and, where asked for, on the tokens
+// of the patch that come before. Sizes: R positions, N drafts a position, D hidden, W width of a row of the table that
+// logits are made with, V vocabulary.
+
+#include <algorithm>
+
+#include "calm/loss/draw_tokens.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/embedding.hpp"
+#include "calm/nn/linear.hpp"
+#include "calm/tensor/for_each.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Ids (n, K - 1) of the tokens that come before token k of a patch, the nearest first, V where there is none. Row i is
+// of patch i, or, with k = every, of token i % K of patch i / K.
+struct tokens_before {
+    static constexpr index_t every = -1;
+    token_id* ids;
+    token_id const* tokens;  // (R, K)
+    index_t K;
+    index_t k;
+    token_id none;
+    CALM_HD void operator()(index_t i) const {
+        index_t const row = i / (K - 1), back = i % (K - 1) + 1;
+        index_t const at = k == every ? row % K : k;
+        ids[i] = at < back ? none : tokens[(k == every ? row - at : row * K) + at - back];
+    }
+};
+
+// y (n, width) = rows k, K + k, .. of x (R K, width), each n / R times.
+template <class T> struct take_token {
+    T* y;
+    T const* x;
+    index_t K;
+    index_t k;
+    index_t width;
+    index_t each;
+    CALM_HD void operator()(index_t i) const {
+        index_t const row = i / width;
+        y[i] = x[(row / each * K + k) * width + i % width];
+    }
+};
+
+}  // namespace detail
+
+// Rows whose products by the table are the logits: of token k of a patch a + W_o silu(a), a = P_k h + b_k + W_c
+// [e(t_(k-1)),
+// .., e(t_(k-K+1))]; without a look at the tokens before, the first two terms. Width W.
+template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>> struct draft_network {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    using scalar = T;
+    static constexpr bool looks_back = LooksBack && K > 1;
+    static constexpr index_t reach = looks_back ? K - 1 : 1;       // tokens that a token looks back to, at most
+    using hidden_view = matrix_view<T const, D, Backend>;          // (R, D)
+    using const_rows = matrix_view<T const, W, Backend>;           // (R K, W)
+    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
+
+    linear<D, K * W, with_bias::yes, Space> hidden_embd;      // P: (R, D) to (R, K W)
+    embedding<W, Space> context_table;                        // e: (V + 1, W), the last row of no token
+    linear<reach * W, W, with_bias::no, Space> context_embd;  // W_c
+    residual<chain<silu_layer<W, Space>, linear<W, W, with_bias::yes, Space>>> output_embd;  // a + W_o silu(a)
+
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    explicit draft_network(index_t vocabulary) : context_table(vocabulary + 1) {
+        hidden_embd.weight.starts = role::xavier;
+    }
+
+    // What the rows of some tokens take of those before.
+    struct context_rows {
+        typename embedding<W, Space>::saved table;                        // y: (n reach, W)
+        typename linear<reach * W, W, with_bias::no, Space>::saved embd;  // y: (n, W)
+    };
+    struct saved {
+        typename linear<D, K * W, with_bias::yes, Space>::saved hidden;  // y: (R, K W)
+        context_rows before;                                             // y: (R K, W)
+        typename decltype(output_embd)::saved output;                    // y: (R K, W)
+        const_rows y;                                                    // (R K, W)
+    };
+
+    // Of hidden states (R, D) whose next patches are `tokens` (R K).
+    saved forward(context<Backend>& ctx, hidden_view const& hidden, token_view const& tokens) const {
+        saved s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
+        auto const a = reshape(s.hidden.y, extents<dyn, W>(tokens.size()));
+        if constexpr (looks_back) {
+            s.before = look_back(ctx, tokens, tokens.size(), detail::tokens_before::every);
+            evaluate(ctx, a, a + s.before.embd.y);
+        }
+        s.output = output_embd.forward(ctx, a);
+        s.y = s.output.y;
+        return s;
+    }
+
+    // From dy (R K, W): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
+    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy,
+                  matrix_view<T, D, Backend> const& dhidden) {
+        arena_scope const scope(ctx.scratch);
+        auto const da = ctx.scratch.template take<T>(dy.extents());
+        output_embd.backward(ctx, s.output, dy, da);
+        if constexpr (looks_back) {
+            auto const dbefore = ctx.scratch.template take<T>(s.before.embd.x.extents());
+            context_embd.backward(ctx, s.before.embd, da, dbefore);
+            context_table.backward(ctx, s.before.table, reshape(dbefore, s.before.table.y.extents()));
+        }
+        hidden_embd.backward(ctx, s.hidden, reshape(da, s.hidden.y.extents()), dhidden);
+    }
+
+    // tokens (R N, K): N drafts of every hidden state (R, D), token after token, where their numbers among uniforms
+    // (R N, K), in [0, 1), fall; logits, by `table` (V, W), are times `sharpness`. What it needs of ctx.saved is given
+    // back.
+    void draw(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, hidden_view const& hidden,
+              const_rows const& table, matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
+        arena_scope const scope(ctx.saved);
+        auto const of_hidden = hidden_embd.forward(ctx, hidden).y;  // (R, K W)
+        index_t const N = uniforms.extent(0) / std::max<index_t>(1, hidden.extent(0));
+        for (index_t k = 0; k < K; ++k) {
+            arena_scope const of_token(ctx.saved);
+            // Nothing is seen before the first token: the drafts of a position share its logits.
+            index_t const each = looks_back && k > 0 ? N : 1;
+            auto const a = ctx.saved.template take<T>(extents<dyn, W>(hidden.extent(0) * each));
+            for_each(ctx, a.size(), detail::take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
+            if constexpr (looks_back) evaluate(ctx, a, a + look_back(ctx, tokens, a.extent(0), k).embd.y);
+            auto const y = output_embd.forward(ctx, a).y;
+            if (sharpness != 1) evaluate(ctx, y, y * sharpness);
+            draw_tokens(ctx, tokens, k, const_rows(y), table, uniforms);
+        }
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("hidden_embd", hidden_embd, visitor);
+        if constexpr (looks_back) {
+            visit_as("context_table", context_table, visitor);
+            visit_as("context_embd", context_embd, visitor);
+        }
+        visit_as("output_embd", output_embd, visitor);
+    }
+
+private:
+    // Of `count` rows, each for token k of its patch in tokens (., K); in ctx.saved.
+    context_rows look_back(context<Backend>& ctx, token_view const& tokens, index_t count, index_t k) const {
+        auto const ids = ctx.saved.template take<token_id>(extents<dyn>(count * reach));
+        auto const none = static_cast<token_id>(context_table.vocabulary() - 1);
+        for_each(ctx, ids.size(), detail::tokens_before{ids.data(), tokens.data(), K, k, none});
+        context_rows s{context_table.forward(ctx, ids), {}};
+        s.embd = context_embd.forward(ctx, reshape(s.table.y, extents<dyn, reach * W>(count)));
+        return s;
+    }
+};
+
+}  // namespace calm

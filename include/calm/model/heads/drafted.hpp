@@ -1,0 +1,276 @@
+#pragma once
+// The drafted head (ours, not the paper's; Drafted head in docs/mathematics.md): softmaxes on the hidden state draw K
+// tokens, and the latent of that draft is part of the energy head's noise. So the choice among tokens is learned by
+// cross-entropy, and the energy score trains what is left: how the tokens of a patch go together. Sizes: R positions, N
+// samples a position, K tokens a patch, S noise size, W width of a row of the table that logits are made with, V
+// vocabulary; samples of one position are neighbours: row r N + n.
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "calm/model/autoencoder.hpp"
+#include "calm/model/heads/draft.hpp"
+#include "calm/model/heads/energy.hpp"
+
+namespace calm {
+
+// Run-time settings of the loss.
+struct drafted_objective {
+    index_t samples = 8;      // N, at least 2 and at most limits::samples
+    index_t targets = 100;    // M, at least 1 and at most limits::targets
+    double beta = 1;          // in (0, 2)
+    double draft_weight = 1;  // what a token's cross-entropy counts beside the energy score
+
+    // The energy score's part.
+    [[nodiscard]] constexpr energy_objective energy() const { return {samples, targets, beta}; }
+
+    // Names every number.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        energy_objective::visit_fields(self, visitor);
+        visitor(head_field{.key = "draft_weight",
+                           .what = "weight of a drafted token's cross-entropy",
+                           .least = 0,
+                           .most = 1000,
+                           .option = "draft-weight"},
+                self.draft_weight);
+    }
+};
+
+template <model_configuration auto C, class Space> struct drafted_head;
+
+// The drafted head: its sizes, and its names.
+struct drafted {
+    index_t num_mlp_layers = 4;  // blocks of the energy network
+    index_t noise_size = 64;     // S, numbers of a sample's noise beside its draft
+    index_t looks_back = 1;      // 1: a drafted token sees those of its patch before it; 0: it does not
+    index_t own_table = 1;       // 1: logits by a table of its own, (V, D); 0: by the frozen autoencoder's, (V, its D)
+
+    static constexpr std::string_view name = "drafted";                     // on command lines and in files
+    static constexpr std::string_view architecture = "DraftedTransformer";  // in files
+    using objective = drafted_objective;                                    // N, M, beta, weight of the drafts
+    static constexpr bool drafts = true;                                    // reads the frozen autoencoder
+    // The network.
+    template <model_configuration auto C, class Space> using layer = drafted_head<C, Space>;
+
+    // The head that makes a sample of noise and draft.
+    [[nodiscard]] constexpr calm::energy network(index_t L) const { return {num_mlp_layers, noise_size + L}; }
+
+    // Of the products. What is done forward only, drafts and their latents, counts a third in training.
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+        index_t const W = own_table != 0 ? at.D : at.table_width;
+        bool const looks = looks_back != 0 && at.K > 1;
+        auto const sample = network(at.L).flops(at);
+        double const embd = flops::product(1, at.D, at.K * W);
+        double const token = flops::product(looks ? at.K : 1, W, W) + flops::product(1, W, at.V);
+        auto const K = static_cast<double>(at.K);
+        double const together = looks ? 1 : K;  // tokens whose logits the drafts of a position share
+        double const apart = (K - together) * token;
+        return {.shared = sample.shared + embd + together * token,
+                .trained = sample.trained + (at.encoding_at_once + apart) / 3,
+                .drawn = sample.drawn + at.encoding + apart,
+                .scored = embd / 3 + (K - together * 2 / 3) * token};
+    }
+    // Names every size.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        calm::energy::visit_fields(self, visitor);
+        visitor(head_field{.key = "looks_back", .what = "drafted tokens see those before", .least = 0, .most = 1},
+                self.looks_back);
+        visitor(head_field{.key = "own_table", .what = "table of logits of its own", .least = 0, .most = 1},
+                self.own_table);
+    }
+    friend constexpr bool operator==(drafted const&, drafted const&) = default;
+};
+
+namespace detail {
+// Row i of y (R, A + B) = row i of a (R, A), then row i of b (R, B).
+template <class T> struct put_beside {
+    T* y;
+    T const* a;
+    T const* b;
+    index_t A;
+    index_t B;
+    CALM_HD void operator()(index_t i) const {
+        index_t const row = i / (A + B), column = i % (A + B);
+        y[i] = column < A ? a[row * A + column] : b[row * B + column - A];
+    }
+};
+}  // namespace detail
+
+// N samples of the next latent of each of R hidden states: f(h, [u; x_0]) + g x_0, where x_0 is the posterior mean of a
+// drafted patch. f, the energy head, starts at zero and g at one: at first a sample is its draft.
+template <model_configuration auto C, class Space = space<>> struct drafted_head {
+    using space_type = Space;
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    using scalar = T;
+    using backend = Backend;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t K = C.autoencoder.patch_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+    static constexpr index_t S = C.head.noise_size;                          // numbers of a sample's noise
+    static constexpr bool has_table = C.head.own_table != 0;                 // or it is the autoencoder's
+    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // of a row of the table
+    using objective = drafted_objective;                                     // N, M, beta, draft weight
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;              // frozen
+    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;
+    using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
+    using hidden_view = matrix_view<T const, D, Backend>;                      // (R, D)
+    using latents = matrix_view<T, L, Backend>;                                // (R N, L)
+    using const_latents = matrix_view<T const, L, Backend>;                    // (R, L) or (R N, L)
+    using token_view = vector_view<token_id const, dyn, Backend>;              // ids, flat
+
+    draft_type draft;                 // draws tokens
+    embedding<W, Space> draft_table;  // (V, W); without memory where it is the autoencoder's
+    param<extents<L>, Space> gate = make_param<extents<L>, Space>(role::gain);  // g
+    network_type network;                                                       // f
+
+    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    explicit drafted_head(index_t vocabulary) : draft(vocabulary), draft_table(vocabulary) {}
+
+    // Samples with what backward needs of them; views of ctx.saved's memory.
+    struct saved {
+        typename network_type::saved network;  // y: (R N, L)
+        const_latents draft;                   // x_0: (R N, L)
+        latents y;                             // (R N, L)
+    };
+
+    // Samples of hidden states (R, D) from noise u (R N, S) uniform in [-1/2, 1/2) and latents of drafts (R N, L).
+    saved forward(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, S, Backend> const& u,
+                  const_latents const& x0) const {
+        auto const both = ctx.saved.template take<T>(extents<dyn, S + L>(u.extent(0)));
+        for_each(ctx, both.size(), detail::put_beside<T>{both.data(), u.data(), x0.data(), S, L});
+        auto const s = network.forward(ctx, hidden, both);
+        auto const y = ctx.saved.template take<T>(x0.extents());
+        evaluate(ctx, y, s.y + gate.read() * x0);
+        return {s, x0, y};
+    }
+
+    // From dy (R N, L): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
+    void backward(context<Backend>& ctx, saved const& s, const_latents const& dy,
+                  matrix_view<T, D, Backend> const& dhidden) {
+        differentiate(ctx, accumulate(gate.read(), gate.gradient()) * s.draft, dy);
+        network.backward(ctx, s.network, dy, dhidden);
+    }
+
+    // z (R N, L): N samples of every hidden state (R, D), with noise at their places (R): number i of a key has its
+    // elements i S .. of the noise u and, in a sequence of its own, i K .. of the drafts. Times `scale`, the root of a
+    // temperature: so is u, and the logits of the drafts are divided by its square. What it needs of ctx.saved is given
+    // back.
+    void sample(context<Backend>& ctx, autoencoder_type const& ae, latents const& z, hidden_view const& hidden,
+                std::span<noise_place const> places, double scale = 1) const {
+        arena_scope const scope(ctx.saved);
+        auto const u = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
+        auto const draws = ctx.saved.template take<T>(extents<dyn, K>(z.extent(0)));
+        fill_places(u, places, [&](auto const& samples, key own, std::uint64_t element) {
+            fill_uniform(ctx, samples, own, element, static_cast<T>(-0.5));
+        });
+        fill_places(draws, places, [&](auto const& samples, key own, std::uint64_t element) {
+            fill_uniform(ctx, samples, key_of_step(own, 0), element, T{});
+        });
+        if (scale != 1) evaluate(ctx, u, u * scale);
+        copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, 1 / (scale * scale))).y);
+    }
+
+    // Sum of the losses of R positions, whose next patches are `labels` (R K), with keyed noise: position r draws as
+    // position first + r of the step. A loss is the energy score's, and draft_weight times the cross-entropy of its K
+    // tokens. Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden
+    // asks for none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    double loss_and_gradient(context<Backend>& ctx, autoencoder_type const& ae, token_view const& labels,
+                             hidden_view const& hidden, const_latents const& mean, const_latents const& log_std,
+                             matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first,
+                             double scale) {
+        require_allowed(o.energy());
+        key const noise_key = ctx.random(stream::head_noise);
+        key const target_key = ctx.random(stream::target);
+        index_t const N = o.samples;
+        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max<index_t>(1, N));
+        double total = 0;
+        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
+            arena_scope const scope(ctx.saved);
+            index_t const n = std::min(chunk, hidden.extent(0) - r0);
+            auto const number = static_cast<std::uint64_t>((first + r0) * N);
+            auto const u = ctx.saved.template take<T>(extents<dyn, S>(n * N));
+            auto const draws = ctx.saved.template take<T>(extents<dyn, K>(n * N));
+            fill_uniform(ctx, u, noise_key, number * std::uint64_t{S}, static_cast<T>(-0.5));
+            fill_uniform(ctx, draws, key_of_step(noise_key, 0), number * std::uint64_t{K}, T{});
+            auto const h = rows(hidden, r0, n);
+            auto const dh = dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n);
+            total += loss_of_samples(ctx, forward(ctx, h, u, drafted_latents(ctx, ae, h, draws)), rows(mean, r0, n),
+                                     rows(log_std, r0, n), dh, o, drawn_targets{target_key, first + r0}, scale) +
+                     loss_of_drafts(ctx, ae, h, rows(labels, r0 * K, n * K), dh, o.draft_weight, scale);
+        }
+        return total;
+    }
+
+    // The same with given noise u (R N, S), latents of drafts (R N, L) and target draws eps (M, R, L).
+    double loss_and_gradient(context<Backend>& ctx, autoencoder_type const& ae, token_view const& labels,
+                             hidden_view const& hidden, const_latents const& mean, const_latents const& log_std,
+                             matrix_view<T, D, Backend> const& dhidden, objective const& o,
+                             matrix_view<T const, S, Backend> const& u, const_latents const& drafts,
+                             view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+        arena_scope const scope(ctx.saved);
+        double const of_samples = loss_of_samples(ctx, forward(ctx, hidden, u, drafts), mean, log_std, dhidden, o,
+                                                  given_targets<T, Backend>{eps}, scale);
+        return of_samples + loss_of_drafts(ctx, ae, hidden, labels, dhidden, o.draft_weight, scale);
+    }
+
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("draft", draft, visitor);
+        if constexpr (has_table) visit_as("draft_table", draft_table, visitor);
+        visitor("gate", gate);
+        visit_as("network", network, visitor);
+    }
+
+private:
+    [[nodiscard]] matrix_view<T const, W, Backend> table(autoencoder_type const& ae) const {
+        if constexpr (has_table)
+            return draft_table.weight.read();
+        else
+            return ae.embed_tokens.weight.read();
+    }
+
+    // Latents (R N, L) of drafts of hidden states (R, D), in ctx.saved.
+    const_latents drafted_latents(context<Backend>& ctx, autoencoder_type const& ae, hidden_view const& hidden,
+                                  matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
+        auto const z = ctx.saved.template take<T>(extents<dyn, L>(uniforms.extent(0)));
+        arena_scope const scope(ctx.saved);
+        auto const tokens = ctx.saved.template take<token_id>(extents<dyn>(uniforms.size()));
+        draft.draw(ctx, tokens, hidden, table(ae), uniforms, sharpness);
+        copy(ctx, z, ae.posterior(ctx, tokens).mean);
+        return z;
+    }
+
+    template <class Targets>
+    double loss_of_samples(context<Backend>& ctx, saved const& s, const_latents const& mean,
+                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
+                           Targets const& targets, double scale) {
+        return energy_loss(ctx, s.y, mean, log_std, o.energy(), targets, dhidden.data() != nullptr, scale,
+                           [&](const_latents const& dy) { backward(ctx, s, dy, dhidden); });
+    }
+
+    // Adds to dhidden (R, D), unless it is empty.
+    double loss_of_drafts(context<Backend>& ctx, autoencoder_type const& ae, hidden_view const& hidden,
+                          token_view const& labels, matrix_view<T, D, Backend> const& dhidden, double weight,
+                          double scale) {
+        arena_scope const scope(ctx.scratch);
+        auto const x = draft.forward(ctx, hidden, labels);
+        bool const differentiates = dhidden.data() != nullptr;
+        auto const losses = ctx.scratch.template take<T>(extents<dyn>(labels.size()));
+        matrix_view<T, W, Backend> dx(nullptr, x.y.extents());
+        matrix_view<T, W, Backend> dtable(nullptr, extents<dyn, W>(0));
+        if (differentiates) {
+            dx = ctx.scratch.template take<T>(dx.extents());
+            if constexpr (has_table) dtable = draft_table.weight.gradient();
+        }
+        cross_entropy(ctx, losses, dx, dtable, x.y, table(ae), labels, scale * weight);
+        if (differentiates) {
+            auto const dh = ctx.scratch.template take<T>(dhidden.extents());
+            draft.backward(ctx, x, dx, dh);
+            evaluate(ctx, dhidden, dhidden + dh);
+        }
+        return weight * detail::real_part(sum(ctx, losses));
+    }
+};
+
+}  // namespace calm

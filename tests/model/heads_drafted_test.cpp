@@ -1,0 +1,354 @@
+#include "calm/model/calm.hpp"
+#include "calm/model/heads/drafted.hpp"
+#include "support/heads.hpp"
+#include "support/statistics.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+// Patches of three, so that a token looks back to two.
+constexpr configuration<drafted> small_drafted{
+    .autoencoder = {.patch_size = 3, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
+    .hidden_size = 12,
+    .intermediate_size = 16,
+    .num_hidden_layers = 2,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .head = {.num_mlp_layers = 2, .noise_size = 6}};
+// Neither with a look back nor with a table of its own.
+constexpr auto plain_drafted =
+    with_head(small_drafted, drafted{.num_mlp_layers = 2, .noise_size = 6, .looks_back = 0, .own_table = 0});
+constexpr index_t V = 5, K = 3, D = 12, L = 4, S = 6;
+
+// A head and its frozen autoencoder, with all that its verbs are given besides: one model for the tests.
+template <auto C, class T, class Backend = cpu> struct with_autoencoder {
+    using head_type = drafted_head<C, space<Backend, T>>;
+    using space_type = space<Backend, T>;
+    using scalar = T;
+    using backend = Backend;
+    static constexpr index_t D = head_type::D;
+    static constexpr index_t L = head_type::L;
+    head_type head{V};
+    autoencoder<C.autoencoder, space<Backend, T>> ae{V};
+
+    void sample(context<Backend>& ctx, matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& h,
+                std::span<noise_place const> places, double scale) const {
+        head.sample(ctx, ae, z, h, places, scale);
+    }
+    template <class Visitor> void visit(Visitor& visitor) {
+        visit_as("head", head, visitor);
+        visit_as("ae", ae, visitor);
+    }
+};
+template <class On> using drafted_on = with_autoencoder<small_drafted, typename On::scalar, typename On::backend>;
+template <class T> using checked = with_autoencoder<small_drafted, T>;
+
+using both_kinds = boost::mpl::list<std::true_type, std::false_type>;
+
+std::vector<token_id> some_tokens(index_t n) {
+    std::vector<token_id> tokens;
+    for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>((3 * i + i / V) % V));
+    return tokens;
+}
+template <class Backend = cpu> vector_view<token_id const, dyn, Backend> seen(std::vector<token_id> const& v) {
+    return {v.data(), extents<dyn>(std::ssize(v))};
+}
+
+// p(token k | h, tokens before it) of one hidden state, by the head's own rows for `patch`, in double.
+template <class Prepared>
+std::vector<double> law_of_token(Prepared& p, std::vector<double> const& hidden, std::vector<token_id> const& patch,
+                                 index_t k) {
+    arena_scope const scope(p.ctx.saved);
+    auto const y = p.model.head.draft.forward(p.ctx, in_rows<cpu, D>(hidden), seen(patch)).y;
+    auto const& table = p.model.head.draft_table.weight.value;
+    std::vector<double> law;
+    double all = 0;
+    for (index_t v = 0; v < V; ++v) {
+        double logit = 0;
+        for (index_t d = 0; d < D; ++d) logit += y[k * D + d] * table[v * D + d];
+        law.push_back(std::exp(logit));
+        all += law.back();
+    }
+    for (double& q : law) q /= all;
+    return law;
+}
+
+}  // namespace
+
+// With given noise and drafts, hidden states among what is differentiated.
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differences, choice, both_kinds) {
+    constexpr auto C = choice::value ? small_drafted : plain_drafted;
+    using model_type = with_autoencoder<C, double>;
+    prepared<model_type, double> p({}, 1, 0.3);
+    constexpr index_t R = 4, N = 3, M = 5;
+    auto const labels = some_tokens(R * K);
+    auto hidden = draws<double>(R * D, 1);
+    std::vector<double> dhidden(hidden.size(), 777.0);  // to be overwritten
+    auto const mean = draws<double>(R * L, 2);
+    auto const log_std = draws<double>(R * L, 3, 0.3, -1);
+    auto const u = draws<double>(R * N * S, 4, 0.3);
+    auto const drafts = draws<double>(R * N * L, 5);
+    auto const eps = draws<double>(M * R * L, 6);
+    drafted_objective const o{.samples = N, .targets = M, .beta = 1, .draft_weight = 0.6};
+    auto const loss = [&] {
+        return 0.7 * p.model.head.loss_and_gradient(
+                         p.ctx, p.model.ae, seen(labels), in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
+                         in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), o, in_rows<cpu, S>(u),
+                         in_rows<cpu, L>(drafts), {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.7);
+    };
+    loss();
+    auto all = p.params;
+    std::erase_if(all, [](auto const& q) { return q.name.starts_with("ae."); });  // frozen
+    for (auto const& q : p.params)
+        if (q.name.starts_with("ae.")) BOOST_TEST(std::count(q.grad, q.grad + q.size, 0.0) == q.size, q.name);
+    all.push_back({"hidden", hidden.data(), dhidden.data(), std::ssize(hidden)});
+    check_central_differences(all, loss);
+}
+
+// Without a look at its draft it is the energy head, noise for noise.
+BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    constexpr auto C = with_head(small_drafted, energy{.num_mlp_layers = 2, .noise_size = S});
+    constexpr index_t R = 50, N = 4;
+    prepared<drafted_on<on>, T, backend> p({}, 2, 0.3);
+    prepared<energy_head<C, space<backend, T>>, T, backend> plain({}, 2, 0.3);
+    auto& head = p.model.head;
+    std::fill(head.gate.value.begin(), head.gate.value.end(), T{});
+    auto const same = parameters<T>(head.network);
+    for (std::size_t i = 0; i < same.size(); ++i) {
+        auto const& to = plain.params[i];
+        BOOST_REQUIRE(to.name == same[i].name);
+        if (to.name != "noise_embd.weight") {
+            std::copy_n(same[i].value, to.size, to.value);
+            continue;
+        }
+        for (index_t row = 0; row < D; ++row) {
+            std::copy_n(same[i].value + row * (S + L), S, to.value + row * S);
+            std::fill_n(same[i].value + row * (S + L) + S, L, T{});
+        }
+    }
+    auto const labels = some_tokens(R * K);
+    auto const hidden = draws<T>(R * D, 1), mean = draws<T>(R * L, 2), log_std = draws<T>(R * L, 3, 0.3, -1);
+    std::vector<T> dhidden(hidden.size()), want(hidden.size());
+    double const loss =
+        head.loss_and_gradient(p.ctx, p.model.ae, seen<backend>(labels), in_rows<backend, D>(hidden),
+                               in_rows<backend, L>(mean), in_rows<backend, L>(log_std), out_rows<backend, D>(dhidden),
+                               {.samples = N, .targets = 7, .draft_weight = 0}, 3, 0.5);
+    double const of_energy = plain.model.loss_and_gradient(
+        plain.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
+        out_rows<backend, D>(want), {.samples = N, .targets = 7}, 3, 0.5);
+    BOOST_TEST(near(loss, of_energy, 1e-5));
+    BOOST_TEST(close(dhidden, want, kind::gradient));
+    std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
+    std::vector<T> const two(hidden.begin(), hidden.begin() + 2 * D);
+    std::vector<T> z(2 * N * L);
+    plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(two), places, 0.7);
+    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, two, N, places, 0.7), z, kind::output));
+}
+
+// The cross-entropy of K tokens, each by the softmax of its own row, beside the same energy score.
+BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
+    prepared<checked<double>, double> p({}, 1, 0.5);
+    constexpr index_t R = 6, N = 3;
+    auto const labels = some_tokens(R * K);
+    auto const hidden = draws<double>(R * D, 1), mean = draws<double>(R * L, 2), log_std = draws<double>(R * L, 3);
+    auto const loss = [&](double weight) {
+        return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), in_rows<cpu, D>(hidden),
+                                              in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std), {},
+                                              {.samples = N, .targets = 4, .draft_weight = weight}, 0, 1.0);
+    };
+    double want = 0;
+    for (index_t r = 0; r < R; ++r) {
+        std::vector<double> const h(hidden.begin() + r * D, hidden.begin() + (r + 1) * D);
+        std::vector<token_id> const patch(labels.begin() + r * K, labels.begin() + (r + 1) * K);
+        for (index_t k = 0; k < K; ++k)
+            want -=
+                std::log(law_of_token(p, h, patch, k)[static_cast<std::size_t>(patch[static_cast<std::size_t>(k)])]);
+    }
+    BOOST_TEST(loss(2.5) - loss(0) == 2.5 * want, boost::test_tools::tolerance(1e-10));
+}
+
+// A token's row depends on the hidden state and on the tokens before it, and on nothing else of its patch.
+BOOST_AUTO_TEST_CASE(a_drafted_token_sees_those_before_it_alone) {
+    prepared<checked<double>, double> p({}, 1, 0.5);
+    auto const hidden = draws<double>(D, 1);
+    std::vector<token_id> const patch{1, 2, 3};
+    for (index_t k = 0; k < K; ++k) {
+        auto const before = law_of_token(p, hidden, patch, k);
+        for (index_t other = 0; other < K; ++other) {
+            auto changed = patch;
+            changed[static_cast<std::size_t>(other)] = 4;
+            BOOST_TEST((law_of_token(p, hidden, changed, k) == before) == (other >= k), k << " by " << other);
+        }
+    }
+}
+
+// 40,000 drafts of a hidden state: all V^K patches as often as the chain rule says. A right head fails once in a
+// million seeds; the seed is fixed.
+BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
+    prepared<checked<double>, double> p({}, 2, 0.5);
+    constexpr index_t N = 40000;
+    for (double const sharpness : {1.0, 4.0}) {
+        auto const hidden = draws<double>(D, 1);
+        std::vector<double> uniforms(N * K);
+        for (std::size_t i = 0; i < uniforms.size(); ++i)
+            uniforms[i] = static_cast<double>(uniform({9, stream::evaluation, 0}, i));
+        std::vector<token_id> tokens(N * K);
+        p.model.head.draft.draw(p.ctx, {tokens.data(), extents<dyn>(N * K)}, in_rows<cpu, D>(hidden),
+                                p.model.head.draft_table.weight.read(), in_rows<cpu, K>(uniforms), sharpness);
+        std::vector<double> odds;
+        std::vector<std::int64_t> counts(V * V * V);
+        for (std::size_t n = 0; n < N; ++n)
+            ++counts[static_cast<std::size_t>((tokens[n * K] * V + tokens[n * K + 1]) * V + tokens[n * K + 2])];
+        auto const sharpened = [&](std::vector<double> law) {
+            double all = 0;
+            for (double& q : law) all += q = std::pow(q, sharpness);
+            for (double& q : law) q /= all;
+            return law;
+        };
+        for (token_id a = 0; a < V; ++a)
+            for (token_id b = 0; b < V; ++b)
+                for (token_id c = 0; c < V; ++c) {
+                    double odd = 1;
+                    for (index_t k = 0; k < K; ++k)
+                        odd *= sharpened(law_of_token(p, hidden, {a, b, c}, k))[static_cast<std::size_t>(k == 0   ? a
+                                                                                                         : k == 1 ? b
+                                                                                                                  : c)];
+                    odds.push_back(odd);
+                }
+        BOOST_TEST(p_value(odds, counts) > 1e-6);
+    }
+}
+
+// As it starts, a sample is the posterior mean of a patch.
+BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
+    using T = typename on::scalar;
+    using backend = typename on::backend;
+    prepared<drafted_on<on>, T, backend> p({}, 2, 0.3);
+    initialise(p.ctx, p.model.head);
+    std::vector<token_id> patches;
+    for (token_id a = 0; a < V; ++a)
+        for (token_id b = 0; b < V; ++b)
+            for (token_id c = 0; c < V; ++c) patches.insert(patches.end(), {a, b, c});
+    auto const all = copied(p.model.ae.posterior(p.ctx, seen<backend>(patches)).mean);
+    p.ctx.saved.clear();
+    std::vector<noise_place> const places{{{17, stream::generation, 5}, 0}};
+    auto const z = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 20, places);
+    for (index_t n = 0; n < 20; ++n) {
+        double least = 1e9;
+        for (std::size_t i = 0; i < all.size(); i += L) {
+            double apart = 0;
+            for (index_t l = 0; l < L; ++l)
+                apart = std::max(apart, std::abs(static_cast<double>(z[static_cast<std::size_t>(n * L + l)]) -
+                                                 static_cast<double>(all[i + static_cast<std::size_t>(l)])));
+            least = std::min(least, apart);
+        }
+        BOOST_TEST(least < 1e-5);
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_places, on, executors) {
+    check_draws_by_place<drafted_on<on>>({}, block_executor<typename on::backend>);
+}
+
+// Micro-batches draw what the whole step does, whatever the threads; a rehearsal takes the memory of the step; an empty
+// dhidden asks for the loss alone.
+BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
+    constexpr index_t R = 600, N = 4;
+    auto const labels = some_tokens(R * K);
+    drafted_objective const o{.samples = N, .targets = 6};
+    using parts = std::vector<std::pair<index_t, index_t>>;
+    auto const step = [&](int threads, parts const& of, bool rehearse = false, bool trains = true) {
+        return step_of<checked<float>>(
+            R, threads,
+            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                double total = 0;
+                for (auto const& [r, n] : of)
+                    total += p.model.head.loss_and_gradient(
+                        p.ctx, p.model.ae, rows(seen(labels), r * K, n * K), rows(h, r, n), rows(mean, r, n),
+                        rows(log_std, r, n),
+                        trains ? rows(dh, r, n) : matrix_view<float, D>(nullptr, extents<dyn, D>(0)), o, 7 + r, 0.5);
+                return total;
+            },
+            rehearse);
+    };
+    auto const whole = step(1, {{0, R}});
+    BOOST_TEST(std::isfinite(whole.loss));
+    check_alike(step(2, {{0, R / 3}, {R / 3, R - R / 3}}), whole);
+    for (int const threads : {2, 3}) {
+        auto const more = step(threads, {{0, R}});
+        BOOST_TEST(more.loss == whole.loss);
+        BOOST_TEST((more.gradients == whole.gradients && more.dhidden == whole.dhidden));
+        auto const rehearsal = step(threads, {{0, R}}, true);
+        BOOST_TEST(rehearsal.saved == more.saved);
+        BOOST_TEST(rehearsal.scratch == more.scratch);
+    }
+    auto const alone = step(2, {{0, R}}, false, false);
+    BOOST_TEST(alone.loss == whole.loss);
+    for (auto const& g : alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == std::ssize(g));
+}
+
+// Executors agree on the same step.
+BOOST_AUTO_TEST_CASE(the_emulated_device_trains_as_the_cpu_does) {
+    constexpr index_t R = 40, N = 4;
+    auto const labels = some_tokens(R * K);
+    auto const on = [&]<class B>(B) {
+        return step_of<with_autoencoder<small_drafted, float, B>>(
+            R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen<B>(labels), h, mean, log_std, dh,
+                                                      {.samples = N, .targets = 6}, 7, 0.5);
+            });
+    };
+    check_alike(on(emulated{}), on(cpu{}));
+}
+
+// Whatever multiplies a matrix is counted: the parameters of the energy network and of the drafts say how much.
+BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
+    checked<float> m;
+    double network_shared = 0, network_sample = 0, embd = 0, token = 0, table = 0;
+    for (auto const& p : parameters_of(m.head)) {
+        if (p.shape.size() != 2 || p.name == "draft.context_table.weight") continue;
+        bool const of_network = p.name.starts_with("network.");
+        bool const of_hidden = p.name == "network.hidden_embd.weight";
+        bool const halved =
+            p.name.find("linears.0") != std::string::npos && p.name.find("mlp_blocks") != std::string::npos;
+        double const work = 2.0 * static_cast<double>(p.value.size());
+        if (of_network) {
+            network_shared += of_hidden ? work : halved ? work / 2 : 0;
+            network_sample += of_hidden ? 0 : halved ? work / 2 : work;
+        } else {
+            (p.name == "draft.hidden_embd.weight" ? embd : p.name == "draft_table.weight" ? table : token) += work;
+        }
+    }
+    token += table;
+    constexpr double encoding = 1000, at_once = 600;
+    auto const counted = small_drafted.head.flops(
+        {.D = D, .L = L, .K = K, .V = V, .table_width = 8, .encoding = encoding, .encoding_at_once = at_once});
+    // Once a position: what depends on it alone, and the first token. In training all tokens are scored too.
+    BOOST_TEST(counted.shared == network_shared + embd + token);
+    BOOST_TEST(counted.drawn == network_sample + encoding + 2 * token);
+    constexpr double N = 8;
+    double const backwards = 3 * (network_shared + N * network_sample + embd + K * token);
+    double const forward_only = embd + token + N * (at_once + 2 * token);
+    BOOST_TEST(3 * (counted.shared + counted.scored + N * counted.trained) == backwards + forward_only,
+               boost::test_tools::tolerance(1e-12));
+}
+
+// A whole language model with the head, as sessions use it.
+BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_drafted_head) {
+    resident<calm_model<small_drafted>> own(V);
+    context<> ctx(3, 2);
+    initialise(ctx, own.model);
+    initialise(ctx, own.model.ae_model);
+    auto const tokens = some_tokens(4 * K);
+    BOOST_TEST(std::isfinite(own.model.loss_and_gradient(ctx, seen(tokens), 4, {.samples = 4})));
+    for (auto const& p : parameters_of(own.model)) BOOST_TEST(*p.received_gradient, p.name);
+    std::vector<token_id> drawn(9);
+    auto const hidden = draws<float>(D, 1);
+    own.model.sample_patches(ctx, {drawn.data(), extents<dyn>(9)}, in_rows<cpu, D>(hidden), 3,
+                             {17, stream::generation, 0}, 0);
+    for (auto const id : drawn) BOOST_TEST((id >= 0 && id < V));
+}
