@@ -25,6 +25,19 @@ constexpr auto with_flow = sizes_with(calm::flow{2});
 constexpr auto with_diffusion = sizes_with(calm::diffusion{2});
 constexpr auto with_margin = sizes_with(calm::margin{});
 
+constexpr auto with_drafts = sizes_with(calm::drafted{.num_mlp_layers = 2, .noise_size = 6});
+constexpr auto with_plain_drafts =
+    sizes_with(calm::drafted{.num_mlp_layers = 2, .noise_size = 6, .looks_back = 0, .own_table = 0});
+
+// Memory and drawn parameters for a network.
+template <class B, class Network> void fill_with_normals(calm::context<B>& ctx, Network& network) {
+    std::uint64_t seed = 100;
+    for (auto const& p : calm::parameters_of(network)) {
+        fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
+        evaluate(ctx, p.value, p.value * 0.1);
+    }
+}
+
 // A head's whole step with the noise of its positions, then samples of two texts.
 template <auto C, class Sampling> void head(char const* what, Sampling const& sampling) {
     constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
@@ -36,11 +49,7 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
         head_type model;
         sampling(model);
         allocate(model, values, &gradients);
-        std::uint64_t seed = 100;
-        for (auto const& p : calm::parameters_of(model)) {
-            fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
-            evaluate(ctx, p.value, p.value * 0.1);
-        }
+        fill_with_normals(ctx, model);
         calm::matrix_view<float const, D, B> const h = given(ctx, hidden, extents<dyn, D>(R));
         calm::matrix_view<float const, L, B> const m = given(ctx, mean, extents<dyn, L>(R));
         calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
@@ -61,6 +70,44 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
     });
 }
 
+// The same of a head that drafts tokens.
+template <auto C> void drafting(char const* what) {
+    constexpr index_t R = 70, N = 3, V = 13, D = C.hidden_size, L = C.autoencoder.latent_size;
+    constexpr index_t K = C.autoencoder.patch_size;
+    auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
+    std::vector<calm::token_id> labels;
+    for (index_t i = 0; i < R * K; ++i) labels.push_back(static_cast<calm::token_id>(5 * i % V));
+    compare<emulated>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
+        using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        calm::autoencoder<C.autoencoder, calm::space<B>> ae(V);
+        head_type model(V);
+        allocate(ae, values, static_cast<calm::arena<B>*>(nullptr));
+        allocate(model, values, &gradients);
+        fill_with_normals(ctx, ae);
+        fill_with_normals(ctx, model);
+        calm::matrix_view<float const, D, B> const h = given(ctx, hidden, extents<dyn, D>(R));
+        calm::matrix_view<float const, L, B> const m = given(ctx, mean, extents<dyn, L>(R));
+        calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
+        calm::vector_view<calm::token_id const, dyn, B> const next = given(ctx, labels, extents<dyn>(R * K));
+        auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
+        std::vector<float> all{static_cast<float>(
+            model.loss_and_gradient(ctx, ae, next, h, m, s, dhidden, {.samples = N, .targets = 5}, 5, 1.0 / R))};
+        auto const keep = [&](auto const& x) {
+            for (float const v : taken_back(ctx, x)) all.push_back(v);
+        };
+        keep(dhidden);
+        for (auto const& p : calm::parameters_of(model)) keep(p.grad);
+        auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
+        std::vector<calm::noise_place> const places{{{17, calm::stream::generation, 5}, 2},
+                                                    {{18, calm::stream::generation, 6}, 0}};
+        model.sample(ctx, ae, z, rows(h, 0, 2), places, 0.7);
+        keep(z);
+        return all;
+    });
+}
+
 }  // namespace
 
 int main() {
@@ -68,5 +115,7 @@ int main() {
         head<with_flow>("flow", [](auto& model) { model.sampling.steps = 4; });
         head<with_diffusion>("diffusion", [](auto& model) { model.sampling.steps = 3; });
         head<with_margin>("margin", [](auto&) {});
+        drafting<with_drafts>("drafted");
+        drafting<with_plain_drafts>("drafted, tokens apart, the autoencoder's table");
     });
 }

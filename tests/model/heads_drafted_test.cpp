@@ -291,6 +291,43 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     for (auto const& g : alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == std::ssize(g));
 }
 
+// What a step draws, one number after the other: noise, drafts and targets, each in a sequence of its own.
+BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
+    constexpr index_t R = 9, N = 4, M = 6, first = 7;
+    auto const labels = some_tokens(R * K);
+    drafted_objective const o{.samples = N, .targets = M};
+    using model_type = checked<double>;
+    check_alike(
+        step_of<model_type>(R, 1,
+                            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+                                return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), h, mean, log_std,
+                                                                      dh, o, first, 0.5);
+                            }),
+        step_of<model_type>(R, 1, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
+            key const noise = p.ctx.random(stream::head_noise), target = p.ctx.random(stream::target);
+            std::vector<double> u, of_drafts, eps(M * R * L);
+            for (std::uint64_t i = first * N; i < (first + R) * N; ++i) {
+                for (std::uint64_t s = 0; s < S; ++s) u.push_back(static_cast<double>(uniform(noise, i * S + s)) - 0.5);
+                for (std::uint64_t k = 0; k < K; ++k)
+                    of_drafts.push_back(static_cast<double>(uniform(key_of_step(noise, 0), i * K + k)));
+            }
+            for (index_t m = 0; m < M; ++m)
+                for (index_t r = 0; r < R; ++r)
+                    for (index_t l = 0; l < L; ++l)
+                        eps[static_cast<std::size_t>((m * R + r) * L + l)] = normal<double>(
+                            target, drawn_targets{target, first}.element(r, M, m, L) + static_cast<std::uint64_t>(l));
+            std::vector<token_id> tokens(R * N * K);
+            auto const& head = p.model.head;
+            p.model.head.draft.draw(p.ctx, {tokens.data(), extents<dyn>(std::ssize(tokens))}, h,
+                                    head.draft_table.weight.read(), in_rows<cpu, K>(of_drafts));
+            auto const latents = copied(p.model.ae.posterior(p.ctx, seen(tokens)).mean);
+            p.ctx.saved.clear();
+            return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), h, mean, log_std, dh, o,
+                                                  in_rows<cpu, S>(u), in_rows<cpu, L>(latents),
+                                                  {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.5);
+        }));
+}
+
 // Executors agree on the same step.
 BOOST_AUTO_TEST_CASE(the_emulated_device_trains_as_the_cpu_does) {
     constexpr index_t R = 40, N = 4;
