@@ -64,6 +64,8 @@ inline constexpr configuration<> tiny_k8 = tiny_of(8);
 inline constexpr configuration<flow> tiny_flow = with_head(tiny, flow{.num_mlp_layers = 3});
 inline constexpr configuration<diffusion> tiny_diffusion = with_head(tiny, diffusion{.num_mlp_layers = 3});
 inline constexpr configuration<drafted> tiny_drafted = with_head(tiny, drafted{.num_mlp_layers = 3});
+inline constexpr configuration<drafted> tiny_k2_drafted = with_head(tiny_k2, tiny_drafted.head);
+inline constexpr configuration<drafted> text_drafted = with_head(text, drafted{.num_mlp_layers = 3});
 inline constexpr configuration<margin> tiny_margin = with_head(tiny, margin{});
 
 // The autoregressive model on the backbone of tiny.
