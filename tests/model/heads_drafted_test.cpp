@@ -248,6 +248,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
         }
         BOOST_TEST(least < 1e-5);
     }
+    // Without any noise left all samples are the likeliest draft.
+    auto const cold = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 5, places, 0);
+    for (std::size_t i = L; i < cold.size(); ++i)
+        BOOST_TEST(std::abs(static_cast<double>(cold[i] - cold[i - L])) < 1e-5);
+    for (auto const& x : cold) BOOST_TEST(std::isfinite(static_cast<double>(x)));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_places, on, executors) {

@@ -111,6 +111,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     static constexpr index_t S = C.head.noise_size;                          // numbers of a sample's noise
     static constexpr bool has_table = C.head.own_table != 0;                 // or it is the autoencoder's
     static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // of a row of the table
+    static constexpr double sharpest = 1e6;                                  // what logits are multiplied by, at most
     using objective = drafted_objective;                                     // N, M, beta, draft weight
     using autoencoder_type = autoencoder<C.autoencoder, Space>;              // frozen
     using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;
@@ -155,8 +156,8 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
 
     // z (R N, L): N samples of every hidden state (R, D), with noise at their places (R): number i of a key has its
     // elements i S .. of the noise u and, in a sequence of its own, i K .. of the drafts. Times `scale`, the root of a
-    // temperature: so is u, and the logits of the drafts are divided by its square. What it needs of ctx.saved is given
-    // back.
+    // temperature: so is u, and the logits of the drafts are divided by its square, or times `sharpest` where that is
+    // less. What it needs of ctx.saved is given back.
     void sample(context<Backend>& ctx, autoencoder_type const& ae, latents const& z, hidden_view const& hidden,
                 std::span<noise_place const> places, double scale = 1) const {
         arena_scope const scope(ctx.saved);
@@ -169,7 +170,8 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
             fill_uniform(ctx, samples, key_of_step(own, 0), element, T{});
         });
         if (scale != 1) evaluate(ctx, u, u * scale);
-        copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, 1 / (scale * scale))).y);
+        double const sharpness = std::min(1 / (scale * scale), sharpest);
+        copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
     }
 
     // Sum of the losses of R positions, whose next patches are `labels` (R K), with keyed noise: position r draws as
@@ -184,7 +186,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
         index_t const N = o.samples;
-        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max<index_t>(1, N));
+        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max(N, K));
         double total = 0;
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
