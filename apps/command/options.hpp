@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calm/train/loop.hpp"
+#include "command/text_choices.hpp"
 
 namespace calm::apps {
 
@@ -65,6 +66,12 @@ struct train_options {
     bool plot = false;          // the training curve at the end
     std::string sample_prompt;  // of the texts that a language model writes as it learns
     run_record record;
+};
+
+// Of tokenizer, autoencoder and CALM in one directory. What is chosen stands in `choices`; of the rest what concerns
+// any training.
+struct text_options : train_options {
+    text_choices choices;
 };
 
 struct evaluate_options {

@@ -156,6 +156,14 @@ std::string command_to_go_on(std::vector<std::string> const& words) {
     return line;
 }
 
+bool has_checkpoint(std::string const& directory) {
+    return run_directory::holds_run(directory) && run_directory(directory).newest().has_value();
+}
+
+void start_over(std::string const& directory) {
+    if (run_directory::holds_run(directory)) run_directory(directory).clear(files_beside());
+}
+
 training_run::training_run(train_options const& options) : options_(options) {
     if (options.dry_run) return;
     if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
