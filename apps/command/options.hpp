@@ -48,6 +48,7 @@ struct train_options {
     std::optional<index_t> block;  // tokens
     std::optional<index_t> accumulation;
     std::optional<double> rate;
+    std::string rate_option = "--rate";  // where it is set, for sentences
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;
     std::map<std::string, std::optional<double>> head;  // --head-OPTION: what the head's objective is to have

@@ -52,7 +52,7 @@ text_choices choices_of(recipe_record const& record, std::string const& path) {
     text_choices made;
     for (auto const& [option, value] : record) {
         auto const refuse = [&, &name = option, &found = value](char const* expected) {
-            throw error(errc::data, path, name, sentence(expected, ", found '", found, "'"));
+            throw error(errc::model_file, path, name, sentence(expected, ", found '", found, "'"));
         };
         bool known = false;
         each_number(made, [&, &name = option, &text = value](auto const& choice, auto& place) {

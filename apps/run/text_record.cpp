@@ -1,6 +1,8 @@
 #include "run/text_record.hpp"
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "calm/base/file.hpp"
 #include "calm/io/whole_directory.hpp"
@@ -40,7 +42,7 @@ public:
 
 private:
     [[noreturn]] void refuse(std::string const& place, std::string const& reason) const {
-        throw error(errc::data, path_, place, reason + "; put the file back, or start over with --fresh");
+        throw error(errc::model_file, path_, place, reason + "; put the file back, or start over with --fresh");
     }
     [[nodiscard]] nlohmann::json const& member(char const* key, nlohmann::json::value_t type, char const* what) const {
         if (!all_.contains(key) || all_[key].type() != type) refuse(key, sentence("expected ", what, " of texts"));
@@ -55,8 +57,9 @@ private:
     nlohmann::json all_;
 };
 
+// In the order of their names, in which they are read.
 nlohmann::ordered_json object_of(recipe_record const& record) {
-    auto object = nlohmann::ordered_json::object();
+    std::map<std::string, std::string> object;
     for (auto const& [option, value] : record) object[option] = value;
     return object;
 }

@@ -19,7 +19,7 @@ struct text_record {
     friend bool operator==(text_record const&, text_record const&) = default;
 };
 
-// What a directory holds; nothing where it has no plan.json. Throws errc::data for a file that is none of ours.
+// What a directory holds; nothing where it has no plan.json. Throws errc::model_file for a file that is none of ours.
 std::optional<text_record> read_text_record(std::string const& directory);
 
 // Replaces plan.json, whole or not at all. Throws errc::storage.

@@ -47,17 +47,17 @@ recipe_record given_record(text_options const& o, text_choices const& given) {
 }
 
 // With the choices that a plan made, where nothing is given now.
-text_choices with_choices_of(text_record const& before, text_choices const& given) {
+text_choices with_choices_of(text_options const& o, text_record const& before, text_choices const& given) {
     auto all = record_of(given);
     for (auto const& row : before.plan)
         if (calm::detail::value_of(before.given, row.option) == nullptr &&
             calm::detail::value_of(all, row.option) == nullptr)
             all.push_back(row);
-    return choices_of(all, plan_file);
+    return choices_of(all, in(o, plan_file));
 }
 
 text_record planned(text_options const& o, text_choices const& given, text_record const* before) {
-    auto const asked = before != nullptr ? with_choices_of(*before, given) : given;
+    auto const asked = before != nullptr ? with_choices_of(o, *before, given) : given;
     require_possible(asked);
     auto const size = extent_of(o.data);
     text_facts const facts{
@@ -132,6 +132,7 @@ train_options autoencoder_options(text_options const& o, text_choices const& pla
     t.steps = plan.autoencoder_steps;
     t.batch = plan.autoencoder_batch;
     t.rate = plan.autoencoder_rate;
+    t.rate_option = "--autoencoder-rate";
     t.warmup = plan.autoencoder_warmup;
     t.kl_weight = plan.kl_weight;
     t.random_patches = plan.random_patches;
@@ -164,18 +165,20 @@ std::vector<stage> stages_of(text_options const& o, text_record const& record) {
             {model_stage, one.train_calm, model_options(o, plan)}};
 }
 
-std::string table_of(text_record const& record) {
-    return to_table({choices_of(record.plan, plan_file), record.why});
+std::string table_of(text_options const& o, text_record const& record) {
+    return to_table({choices_of(record.plan, in(o, plan_file)), record.why});
 }
 
 // Of the models what can be known yet: an autoencoder's plan needs the vocabulary, a language model's an autoencoder.
-int tell_plan(text_options const& o, text_record const& record) {
-    text_output().put(table_of(record));
+int tell_plan(text_options const& o, intention const& what) {
+    auto const& record = what.record;
+    text_output().put(table_of(o, record));
+    if (what.starts_over) return 0;
     std::string const needed[] = {tokenizer_file(o), in(o, autoencoder_stage) + "/" + std::string(config_file)};
     auto const stages = stages_of(o, record);
     for (std::size_t i = 0; i < stages.size(); ++i) {
         bool const can_tell = calm::detail::is_there(needed[i]) || (i == 0 && is_markov(o.data.sources));
-        if (!can_tell || o.fresh) break;
+        if (!can_tell) break;
         text_output().put("\n" + std::string(stages[i].name) + "\n");
         if (int const code = stages[i].train(stages[i].options); code != 0) return code;
     }
@@ -212,21 +215,22 @@ int train_text(text_options const& o) {
     given.holdout = o.data.holdout;
     require_possible(given);
     auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
-    auto [record, is_new, starts_over] = intended(o, given, before);
-    if (o.dry_run) return tell_plan(o, record);
+    auto what = intended(o, given, before);
+    if (o.dry_run) return tell_plan(o, what);
+    auto& record = what.record;
 
     calm::detail::make_directories(o.out);
     directory_lock const held(o.out, lock_file);
     if (!o.fresh && read_text_record(o.out) != before)
         throw error(errc::storage, o.out, "", "a run was begun or went on here meanwhile; give the same command again");
-    if (starts_over) {
+    if (what.starts_over) {
         for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
         std::filesystem::remove(tokenizer_file(o));
     }
-    if (is_new) write_text_record(o.out, record);
+    if (what.is_new) write_text_record(o.out, record);
     write_record(o.out, o.record, 0);
-    tell(is_new ? "the plan for this text:" : "goes on with the plan in " + in(o, plan_file) + ":");
-    tell_lines(table_of(record));
+    tell(what.is_new ? "the plan for this text:" : "goes on with the plan in " + in(o, plan_file) + ":");
+    tell_lines(table_of(o, record));
 
     auto const choices = choices_of(record.plan, in(o, plan_file));
     if (!is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o))) {

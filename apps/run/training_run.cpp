@@ -282,9 +282,10 @@ void training_run::train(std::function<void()> const& loop) {
         loop();
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
-        std::string const advice = kept_ ? "The checkpoint of step " + std::to_string(*kept_) +
-                                               " stands: go on from it with a lower --rate and --override, or with"
-                                         : "There is no checkpoint yet: start again with a lower --rate, or with";
+        std::string const advice =
+            kept_ ? "The checkpoint of step " + std::to_string(*kept_) + " stands: go on from it with a lower " +
+                        options_.rate_option + " and --override, or with"
+                  : "There is no checkpoint yet: start again with a lower " + options_.rate_option + ", or with";
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
     }
