@@ -167,6 +167,23 @@ entry const& autoregressive_named(std::string const& name) {
     return named(name, true);
 }
 
+std::vector<std::string> head_problems(entry const& one, std::map<std::string, std::optional<double>> const& numbers) {
+    std::vector<std::string> problems;
+    auto const& head = *one.calm().head.facts;
+    for (auto const& [option, value] : numbers) {
+        if (!value) continue;
+        auto const* const number = head.objective.find_option(option);
+        if (number == nullptr)
+            problems.push_back("--head-" + option + ": the head of " + one.name + ", " + std::string(head.name) +
+                               ", has no such number");
+        else if (!field_value{number->field, *value}.is_allowed())
+            problems.push_back("--head-" + option + ": expected from " + detail::six_digits(number->field.least) +
+                               " to " + detail::six_digits(number->field.most) + " for the head of " + one.name +
+                               ", found " + detail::six_digits(*value));
+    }
+    return problems;
+}
+
 std::string unit_of(stored_model const& model, std::string const& name) {
     if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
     auto const& ae = model.sizes.autoencoder;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -58,6 +60,10 @@ entry const& autoregressive_named(std::string const& name);
 // errc::config with the sizes in which those that are compiled differ, and the unit to compile; or with what no
 // configuration can have.
 entry const& configuration_of(stored_model const& model);
+
+// What stands against numbers of --head-OPTION: that the head of a CALM's configuration does not have one, or not of
+// this value. A sentence each.
+std::vector<std::string> head_problems(entry const& one, std::map<std::string, std::optional<double>> const& numbers);
 
 // A complete unit for apps/configs/ that registers the sizes of a stored model under a name. An autoencoder's leaves
 // the language model as large as a configuration is by default.

@@ -1,8 +1,9 @@
-// train: a tokenizer, an autoencoder, a language model of either kind.
+// train: all that a CALM of a text takes; a tokenizer, an autoencoder, a language model of either kind.
 
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/text_run.hpp"
 #include "text/text_data.hpp"
 
 using namespace calm::apps;
@@ -10,6 +11,7 @@ using namespace calm::apps;
 namespace {
 
 struct perform {
+    int operator()(text_options const& o) const { return train_text(o); }
     int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
     int operator()(train_autoencoder_command const& o) const {
         return calm_named(o.configuration).train_autoencoder(o);

@@ -3,7 +3,6 @@
 // environment (CALM_MINUTES is --minutes), else from a file of options, else it is a default.
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/sample/temperature.hpp"
+#include "command/number_within.hpp"
 
 namespace calm::apps {
 
@@ -59,10 +59,8 @@ public:
     void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
                 Value most, needed need = needed::no) {
         auto& one = add(option, type, help, need, [this, &to, option, least, most](std::string const& text) {
-            Value value{};
-            auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (code == std::errc{} && end == text.data() + text.size() && value >= least && value <= most)
-                to = value;
+            if (auto const value = number_within(text, least, most))
+                to = *value;
             else
                 problem(option + ": expected " + range(least, most) + ", found '" + text + "'");
         });

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +23,7 @@
 #include "registry.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/text_run.hpp"
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
@@ -34,11 +37,8 @@ constexpr char const* spec_help =
     "text: files (.txt, .jsonl, .json, each also .gz or .zst), folders or patterns of them, stories:N, about N tokens "
     "of generated stories, or markov:N, N symbols of a Markov chain";
 
-constexpr double above_zero = std::numeric_limits<double>::min();
+using ends::above_zero;
 constexpr auto any_seed = std::numeric_limits<std::uint64_t>::max();
-// What no run that ends well is given more of.
-constexpr double most_minutes = 60.0 * 24 * 365 * 10;
-constexpr double most_rate = 10;                        // above it weight decay alone would turn weights around
 constexpr index_t most_tokens = 1'000'000'000'000'000;  // to train on
 constexpr index_t most_kept = 100'000;                  // checkpoints
 constexpr index_t most_at_once = 65'536;                // texts
@@ -118,10 +118,10 @@ void add_out(command& c, std::string& out, std::string const& what) {
     require_free(c, out);
 }
 
-void add_run(command& c, std::string& out) {
-    c.text("--out", out, "DIR", "where to write the model; a run that is there goes on", needed::yes);
-    c.check([&] {
-        if (!out.empty() && !run_directory::can_hold(out))
+void add_run(command& c, std::string& out, std::string const& what, bool (*can_hold)(std::string const&)) {
+    c.text("--out", out, "DIR", "where to write " + what + "; a run that is there goes on", needed::yes);
+    c.check([&, can_hold] {
+        if (!out.empty() && !can_hold(out))
             c.problem("--out: " + out +
                       " is there already and holds no run to go on with; choose another path, or remove it");
     });
@@ -202,32 +202,15 @@ entry const& named_for(trained kind, std::string const& name) {
     return kind == trained::autoregressive ? autoregressive_named(name) : calm_named(name);
 }
 
-void add_training(command& c, train_options& o, trained kind) {
-    c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
-    c.check([&o, kind] {
-        if (!o.configuration.empty()) named_for(kind, o.configuration);
-    });
-    c.suggest("--config", configuration_names(kind));
-    c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
-    require_file(c, "--init", o.init, true);
-    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1, limits::steps);
-    c.number<std::optional<double>, double>("--minutes", o.minutes, "X",
-                                            "stop after so many minutes, if that is earlier", above_zero, most_minutes);
-    c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
-                                              "micro-batches a step: less memory, the same result", 1,
-                                              limits::step_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, most_rate);
-    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0, limits::steps);
-    c.choice("--schedule", {"constant", "cosine"}, "after the warm-up: constant, or cosine (needs --steps)",
-             [&o](std::string const& name) {
-                 o.schedule = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant;
-             });
-    c.check_whole([&] {
-        if (o.schedule == rate_schedule::cosine && !o.steps)
-            c.problem("--schedule cosine falls towards the last step: give --steps");
-        if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
-            c.problem("--schedule cosine: expected more --steps than --warmup");
-    });
+void add_schedule(command& c, std::optional<rate_schedule>& to) {
+    c.choice(
+        "--schedule", {"constant", "cosine"},
+        "after the warm-up: constant, or cosine, over the steps or, without --steps, over the time",
+        [&to](std::string const& name) { to = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant; });
+}
+
+// What any training takes beside what it learns by.
+void add_upkeep(command& c, train_options& o) {
     c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
                                               "steps between evaluations on held-out text (a tenth of the run)", 1,
                                               limits::steps);
@@ -248,15 +231,40 @@ void add_training(command& c, train_options& o, trained kind) {
     add_threads(c, o.seed, o.threads);
 }
 
+void add_training(command& c, train_options& o, trained kind) {
+    c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
+    c.check([&o, kind] {
+        if (!o.configuration.empty()) named_for(kind, o.configuration);
+    });
+    c.suggest("--config", configuration_names(kind));
+    c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
+    require_file(c, "--init", o.init, true);
+    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1, limits::steps);
+    c.number<std::optional<double>, double>(
+        "--minutes", o.minutes, "X", "stop after so many minutes, if that is earlier", above_zero, ends::minutes);
+    c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
+                                              "micro-batches a step: less memory, the same result", 1,
+                                              limits::step_tokens);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, ends::rate);
+    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0, limits::steps);
+    add_schedule(c, o.schedule);
+    c.check_whole([&] {
+        if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
+            c.problem("--schedule cosine: expected more --steps than --warmup");
+    });
+    add_upkeep(c, o);
+}
+
 // `calm` of `train calm`.
 std::string last_word(std::string const& name) {
     return name.substr(name.rfind(' ') + 1);
 }
 
 constexpr char const* train_usage =
-    "Trains what a CALM is made of, one after the other; or the autoregressive model to "
+    "Trains a CALM on a text; or what it is made of, one after the other; or the autoregressive model to "
     "compare with.\n"
-    "Usage: train tokenizer --vocabulary V --data SPEC... --out FILE\n"
+    "Usage: train text --data SPEC... --minutes M --out DIR\n"
+    "       train tokenizer --vocabulary V --data SPEC... --out FILE\n"
     "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
     "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
     "       train ar --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
@@ -302,11 +310,12 @@ double most_of(head_field const& field) {
 }
 
 // The numbers of the objectives of all heads, --head-OPTION each; that of the configuration has some of them.
-void add_head_numbers(command& c, train_options& o) {
-    for (auto const* const head : known_heads())
-        for (auto const& number : head->objective) {
+void add_head_numbers(command& c, std::map<std::string, std::optional<double>>& head,
+                      std::string const& configuration) {
+    for (auto const* const known : known_heads())
+        for (auto const& number : known->objective) {
             auto const& field = number.field;
-            auto const [place, is_new] = o.head.try_emplace(std::string(field.option));
+            auto const [place, is_new] = head.try_emplace(std::string(field.option));
             if (!is_new) continue;
             std::string owners;
             for (auto const* const other : known_heads())
@@ -322,27 +331,22 @@ void add_head_numbers(command& c, train_options& o) {
                                                         most_of(field));
         }
     c.check([&] {
-        if (o.configuration.empty()) return;
-        auto const& named = configuration_named(o.configuration);
+        if (configuration.empty()) return;
+        auto const& named = configuration_named(configuration);
         if (named.is_autoregressive()) return;  // complained of already
-        auto const& head = *named.calm().head.facts;
-        for (auto const& [option, value] : o.head) {
-            if (!value) continue;
-            auto const* const number = head.objective.find_option(option);
-            if (number == nullptr)
-                c.problem("--head-" + option + ": the head of " + o.configuration + ", " + std::string(head.name) +
-                          ", has no such number");
-            else if (!field_value{number->field, *value}.is_allowed())
-                c.problem("--head-" + option + ": expected from " + detail::six_digits(number->field.least) + " to " +
-                          detail::six_digits(number->field.most) + " for the head of " + o.configuration + ", found " +
-                          detail::six_digits(*value));
-        }
+        for (auto const& problem : head_problems(named, head)) c.problem(problem);
     });
 }
 
 // Every command: its name, what it does, its options with their places.
 template <class Options> struct described;
 
+template <> struct described<text_options> {
+    static constexpr char const* name = "train text";
+    static constexpr char const* what =
+        "Trains all that a CALM of a text takes, vocabulary, autoencoder and model, by a plan for the text and the "
+        "minutes; each choice can be set.";
+};
 template <> struct described<tokenizer_options> {
     static constexpr char const* name = "train tokenizer";
     static constexpr char const* what = "Learns a byte-level BPE vocabulary from text.";
@@ -394,7 +398,7 @@ template <> struct described<generate_options> {
 
 void declare(command& c, tokenizer_options& o) {
     c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V", "tokens, the 256 bytes and 3 specials among them",
-                               259, limits::vocabulary, needed::yes);
+                               ends::least_vocabulary, limits::vocabulary, needed::yes);
     add_data(c, o.data);
     add_out(c, o.out, "the vocabulary");
 }
@@ -413,7 +417,7 @@ void declare(command& c, train_autoencoder_command& o) {
     add_tokenizer(c, o);
     add_data(c, o.data);
     add_mode(c, o.data);
-    add_run(c, o.out);
+    add_run(c, o.out, "the model", run_directory::can_hold);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1, limits::step_tokens);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss", 0,
                                             limits::weight);
@@ -431,7 +435,7 @@ void declare(command& c, train_autoencoder_command& o) {
 void add_language_model(command& c, train_options& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
-    add_run(c, o.out);
+    add_run(c, o.out, "the model", run_directory::can_hold);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
 }
@@ -459,7 +463,7 @@ void declare(command& c, train_calm_command& o) {
     c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
     require_file(c, "--autoencoder", o.autoencoder, true);
     add_language_model(c, o);
-    add_head_numbers(c, o);
+    add_head_numbers(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
     add_sample_prompt(c, o);
     recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
@@ -471,6 +475,31 @@ void declare(command& c, train_calm_command& o) {
             return number == nullptr ? "" : calm::text_of(*number);
         });
     c.footer(defaults_of(trained::calm));
+}
+
+void declare(command& c, text_options& o) {
+    add_data(c, o.data);
+    add_mode(c, o.data);
+    add_run(c, o.out, "plan.json, tokenizer.model, autoencoder and model", can_hold_text_run);
+    auto& choices = o.choices;
+    c.text("--config", choices.configuration, "NAME", "configuration, see docs/configurations.md");
+    c.check([&choices] {
+        if (!choices.configuration.empty()) calm_named(choices.configuration);
+    });
+    c.suggest("--config", configuration_names(trained::calm));
+    each_number(choices, [&]<class Number>(number_choice<Number> const& one, std::optional<Number>& place) {
+        c.number<std::optional<Number>, Number>(std::string("--") + one.option, place, one.type, one.help, one.least,
+                                                one.most);
+    });
+    c.check([&c, &o] {
+        if (is_markov(o.data.sources) && o.choices.vocabulary)
+            c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
+    });
+    add_schedule(c, choices.schedule);
+    add_head_numbers(c, choices.head, choices.configuration);
+    add_upkeep(c, o);
+    add_sample_prompt(c, o);
+    c.footer("What is not set is planned; --dry-run prints the plan with its reasons.");
 }
 
 void declare(command& c, evaluate_options& o) {
@@ -512,9 +541,9 @@ void declare(command& c, sweep_options& o) {
             c.problem("--out: " + o.out + " holds the run of one model; choose another path");
     });
     c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
-                                            "minutes of training an autoencoder", above_zero, most_minutes);
+                                            "minutes of training an autoencoder", above_zero, ends::minutes);
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a language model",
-                                            above_zero, most_minutes);
+                                            above_zero, ends::minutes);
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
                                               "tokens to train an autoencoder on", 1, most_tokens);
     c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
@@ -534,7 +563,7 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1,
                                               limits::block_tokens);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the language models at its peak",
-                                            above_zero, most_rate);
+                                            above_zero, ends::rate);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
@@ -645,9 +674,9 @@ template <class... Options> struct list_of_commands {
     static std::vector<completed_command> all() { return {completed<Options>()...}; }
 };
 using commands_of_train =
-    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
+    list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 using all_commands =
-    list_of_commands<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command,
+    list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command,
                      evaluate_options, sweep_options, generate_options, convert_options, inspect_options, plot_options>;
 
 }  // namespace
@@ -693,10 +722,11 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
             if (o) o->record.words.assign(argv, argv + argc);
         return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
     };
-    if (kind == kinds[0]) return read(tokenizer_options{});
-    if (kind == kinds[1]) return read(train_autoencoder_command{});
-    if (kind == kinds[2]) return read(train_calm_command{});
-    if (kind == kinds[3]) return read(train_ar_command{});
+    if (kind == kinds[0]) return read(text_options{});
+    if (kind == kinds[1]) return read(tokenizer_options{});
+    if (kind == kinds[2]) return read(train_autoencoder_command{});
+    if (kind == kinds[3]) return read(train_calm_command{});
+    if (kind == kinds[4]) return read(train_ar_command{});
     throw error(errc::usage,
                 kind.empty()
                     ? "what is to be trained? Expected one of " + listed(kinds)

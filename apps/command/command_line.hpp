@@ -15,7 +15,8 @@ namespace calm::apps {
 struct train_autoencoder_command : train_options {};
 struct train_calm_command : train_options {};
 struct train_ar_command : train_options {};
-using train_command = std::variant<tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
+using train_command =
+    std::variant<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 
 std::optional<train_command> read_train(int argc, char const* const* argv);
 std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calm/train/loop.hpp"
+#include "command/text_choices.hpp"
 
 namespace calm::apps {
 
@@ -47,6 +48,7 @@ struct train_options {
     std::optional<index_t> block;  // tokens
     std::optional<index_t> accumulation;
     std::optional<double> rate;
+    std::string rate_option = "--rate";  // where it is set, for sentences
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;
     std::map<std::string, std::optional<double>> head;  // --head-OPTION: what the head's objective is to have
@@ -65,6 +67,12 @@ struct train_options {
     bool plot = false;          // the training curve at the end
     std::string sample_prompt;  // of the texts that a language model writes as it learns
     run_record record;
+};
+
+// Of tokenizer, autoencoder and CALM in one directory. What is chosen stands in `choices`; of the rest what concerns
+// any training.
+struct text_options : train_options {
+    text_choices choices;
 };
 
 struct evaluate_options {

@@ -156,6 +156,14 @@ std::string command_to_go_on(std::vector<std::string> const& words) {
     return line;
 }
 
+bool has_checkpoint(std::string const& directory) {
+    return run_directory::holds_run(directory) && run_directory(directory).newest().has_value();
+}
+
+void start_over(std::string const& directory) {
+    if (run_directory::holds_run(directory)) run_directory(directory).clear(files_beside());
+}
+
 training_run::training_run(train_options const& options) : options_(options) {
     if (options.dry_run) return;
     if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
@@ -274,9 +282,10 @@ void training_run::train(std::function<void()> const& loop) {
         loop();
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
-        std::string const advice = kept_ ? "The checkpoint of step " + std::to_string(*kept_) +
-                                               " stands: go on from it with a lower --rate and --override, or with"
-                                         : "There is no checkpoint yet: start again with a lower --rate, or with";
+        std::string const advice =
+            kept_ ? "The checkpoint of step " + std::to_string(*kept_) + " stands: go on from it with a lower " +
+                        options_.rate_option + " and --override, or with"
+                  : "There is no checkpoint yet: start again with a lower " + options_.rate_option + ", or with";
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
     }

@@ -32,6 +32,12 @@ recipe_record settings_of(std::string const& kind, calm_description const& ours,
 // A command line for a shell, without what holds for one call: --fresh and --override.
 std::string command_to_go_on(std::vector<std::string> const& words);
 
+// Whether a run has a checkpoint to go on from. Throws errc::storage as run_directory.
+bool has_checkpoint(std::string const& directory);
+// Of a run its checkpoints and what it told are removed; its model stays until the next one's first checkpoint. Throws
+// errc::storage as run_directory.
+void start_over(std::string const& directory);
+
 // A run in its directory, begun or gone on with. No other process trains there: where a run is from its making on,
 // where none is from begin() on.
 class training_run {

@@ -166,6 +166,25 @@ void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_see
     e.optimal_brier_lm = brier_lm(*e.optimal_brier);
 }
 
+text_extent extent_of(data_options const& data) {
+    text_extent all;
+    auto const tenth = holdout::parse("10:9");
+    std::uint64_t bytes = 0;  // of the document so far
+    // Training cuts long documents into several, which a holdout does not count.
+    selected const documents(data, data.holdout.empty() ? split::heldout : split::train, data_seed_of(data));
+    made_by([&] {
+        visit_documents(data.sources, documents, [&](std::string_view part, bool ends) {
+            bytes += part.size();
+            if (!ends) return std::size_t{0};
+            if (data.holdout.empty() && tenth.contains(all.documents)) all.tenth += bytes;
+            all.bytes += bytes;
+            ++all.documents;
+            return static_cast<std::size_t>(std::exchange(bytes, 0)) / 4 + 1;  // tokens of a story
+        });
+    });
+    return all;
+}
+
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
     selected const documents(data, split::train, data_seed);
     auto cache = cache_of(data);

@@ -67,6 +67,62 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(!o.batch.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_text_needs_no_choice) {
+    temporary_folder const folder;
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"text", "--data", "stories:100", "--out", folder.path("out")});
+        return words;
+    };
+    auto const plain = std::get<text_options>(*read(read_train, with({"--minutes", "5"})));
+    BOOST_TEST(record_of(plain.choices) == (recipe_record{{"minutes", "5"}}));
+    auto const some = std::get<text_options>(
+        *read(read_train, with({"--steps", "7", "--autoencoder-steps", "3", "--schedule", "constant", "--head-beta",
+                                "1.5", "--config", "tiny", "--seed", "9", "--fresh", "--sample-prompt", "Mia"})));
+    BOOST_TEST(record_of(some.choices) == (recipe_record{{"config", "tiny"},
+                                                         {"autoencoder-steps", "3"},
+                                                         {"steps", "7"},
+                                                         {"schedule", "constant"},
+                                                         {"head-beta", "1.5"}}));
+    BOOST_TEST(some.seed == 9U);
+    BOOST_TEST(some.fresh);
+    BOOST_TEST(some.sample_prompt == "Mia");
+    BOOST_TEST(!some.steps.has_value());  // of a stage
+    BOOST_TEST(some.record.words.at(1) == "text");
+
+    auto const all = refusal(read_train, with({"--vocabulary", "258", "--config", "tiny-ar", "--autoencoder-rat", "1",
+                                               "--accumulation", "2", "--schedule", "linear"}));
+    for (auto const* const part :
+         {"--vocabulary: expected a whole number from 259", "train ar takes it", "did you mean --autoencoder-rate?",
+          "no option --accumulation", "expected one of constant and cosine"})
+        BOOST_TEST(has(all, part), part << " is missing in " << all);
+    BOOST_TEST(has(refusal(read_train, with({"--minutes", "1", "--config", "tiny", "--head-colour", "1"})),
+                   "no option --head-colour"));
+    BOOST_TEST(has(refusal(read_train, {"txt"}), "did you mean text?"));
+    auto const file = folder.with("o.toml", "minutes = 3\n[text]\nkl-weight = 0.5\n[calm]\nhead-samples = 4\n");
+    auto const read_from = std::get<text_options>(*read(read_train, with({"--config-file", file})));
+    BOOST_TEST(record_of(read_from.choices) == (recipe_record{{"minutes", "3"}, {"kl-weight", "0.5"}}));
+}
+
+// Over the steps where they are known, else over the time; without either the default steps hold.
+BOOST_AUTO_TEST_CASE(a_cosine_needs_no_steps) {
+    temporary_folder const folder;
+    auto const recipe = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"calm", "--config", "tiny", "--autoencoder", folder.path(""), "--data",
+                                     "stories:100", "--out", folder.path("out"), "--schedule", "cosine"});
+        auto const command = read(read_train, words);
+        return recipe_for(configuration_named("tiny").defaults.calm, std::get<train_calm_command>(*command));
+    };
+    BOOST_TEST(recipe({"--minutes", "2"}).steps == 0);
+    BOOST_TEST(recipe({"--minutes", "2"}).seconds == 120);
+    BOOST_TEST(recipe({}).steps == configuration_named("tiny").defaults.calm.steps);
+    BOOST_TEST(has(refusal(
+                       [&](auto...) {
+                           return recipe({"--steps", "5", "--warmup", "5"});
+                       },
+                       {}),
+                   "expected more --steps than --warmup"));
+}
+
 BOOST_AUTO_TEST_CASE(the_numbers_of_a_head_are_options_of_training) {
     temporary_folder const folder;
     auto const model = folder.path("");
@@ -203,7 +259,7 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
 
 BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
     BOOST_TEST(has(refusal(read_train, {"autoencodr"}), "did you mean autoencoder?"));
-    BOOST_TEST(has(refusal(read_train, {}), "tokenizer, autoencoder, calm and ar"));
+    BOOST_TEST(has(refusal(read_train, {}), "text, tokenizer, autoencoder, calm and ar"));
     BOOST_TEST(has(refusal(read_evaluate, {"--model", "nowhere", "--data", "stories:9", "stray.txt", "--samples", "1"}),
                    "stray.txt"));
     temporary_folder const folder;

@@ -236,6 +236,13 @@ std::vector<scenario> scenarios() {
          .results = {"new/calm"},
          .check = readable("new/calm"),
          .stride = 97},
+        {.name = "text",
+         .command = "train text " + std::string("--config tiny --threads 1 --seed 3 --save-every 1 --data text.txt ") +
+                    "--vocabulary 266 --autoencoder-steps 2 --autoencoder-batch 16 --steps 2 --batch 2 --block 16 "
+                    "--out new/text",
+         .results = {"new/text"},
+         .check = readable("new/text/model"),
+         .stride = 211},
         {.name = "cache",
          .command = autoencoder + "lines.jsonl --fresh",
          .results = {"ae", "lines.jsonl.calm-tokens"},

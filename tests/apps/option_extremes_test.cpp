@@ -39,6 +39,7 @@ public:
         llama.vocab_size = llama.hidden_size = llama.intermediate_size = llama.num_hidden_layers =
             llama.num_attention_heads = llama.num_key_value_heads = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);
+        needed_["text"] = "--minutes 1 --out new" + std::string(text);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);
         needed_["autoencoder"] = "--tokenizer words --out new --config " + configuration() + text;
         needed_["calm"] = "--autoencoder model --out new --config " + configuration() + text;
@@ -62,7 +63,8 @@ public:
     // What a command says of an option with a value, empty where it takes it.
     std::string refusal(std::string const& command, std::string const& option, std::string const& value) const {
         std::vector<std::string> words{"program"};
-        if (command == "tokenizer" || command == "autoencoder" || command == "calm" || command == "ar")
+        if (command == "text" || command == "tokenizer" || command == "autoencoder" || command == "calm" ||
+            command == "ar")
             words.push_back(command);
         std::string last;
         for (std::string rest = needed_.at(command) + " "; !rest.empty(); rest.erase(0, rest.find(' ') + 1)) {
@@ -94,11 +96,11 @@ private:
     template <auto Read> static void call(int argc, char const* const* argv) { static_cast<void>(Read(argc, argv)); }
 
     std::map<std::string, std::string> needed_;
-    std::map<std::string, reader> const readers_{{"tokenizer", call<read_train>},   {"autoencoder", call<read_train>},
-                                                 {"calm", call<read_train>},        {"ar", call<read_train>},
-                                                 {"evaluate", call<read_evaluate>}, {"sweep", call<read_sweep>},
-                                                 {"generate", call<read_generate>}, {"convert", call<read_convert>},
-                                                 {"inspect", call<read_inspect>},   {"plot", call<read_plot>}};
+    std::map<std::string, reader> const readers_{
+        {"text", call<read_train>},      {"tokenizer", call<read_train>},   {"autoencoder", call<read_train>},
+        {"calm", call<read_train>},      {"ar", call<read_train>},          {"evaluate", call<read_evaluate>},
+        {"sweep", call<read_sweep>},     {"generate", call<read_generate>}, {"convert", call<read_convert>},
+        {"inspect", call<read_inspect>}, {"plot", call<read_plot>}};
 };
 
 // The next whole number above a text of digits.
@@ -176,7 +178,7 @@ BOOST_AUTO_TEST_CASE(texts_that_hold_numbers_have_ends_too) {
     workshop const shop;
     std::vector<std::string> const large{
         "9223372036854775807", "18446744073709551615", "18446744073709551616", "1e308", "-1", std::string(60, '9')};
-    for (std::string const command : {"tokenizer", "autoencoder", "calm", "evaluate", "sweep"})
+    for (std::string const command : {"text", "tokenizer", "autoencoder", "calm", "evaluate", "sweep"})
         for (auto const& n : large) {
             BOOST_TEST(has(shop.refusal(command, "--data", "stories:" + n), "stories:N with N > 0 tokens"), n);
             BOOST_TEST(has(shop.refusal(command, "--data", "markov:" + n), "markov:N with N > 0 tokens"), n);

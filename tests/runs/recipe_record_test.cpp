@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include "calm/model/heads.hpp"
 #include "calm/runs/recipe_record.hpp"
 
 using namespace calm;
@@ -42,6 +43,13 @@ BOOST_AUTO_TEST_CASE(what_the_weights_depend_on_is_recorded) {
     BOOST_TEST(d[0].option == "seed");
     BOOST_TEST(d[1].option == "steps");
     BOOST_TEST(differences(record_of(r, 1), record_of(falling, 1)).size() == 2u);  // schedule, and now steps
+    auto timed = falling;
+    timed.steps = 0, timed.seconds = 60;
+    auto longer_time = timed;
+    longer_time.seconds = 90;
+    auto const t = differences(record_of(timed, 1), record_of(longer_time, 1));
+    BOOST_REQUIRE(t.size() == 1u);
+    BOOST_TEST(t[0].option == "seconds");
 }
 
 BOOST_AUTO_TEST_CASE(differences_are_a_table) {

@@ -206,6 +206,35 @@ BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
     BOOST_TEST(steps > 0);
 }
 
+// Its rate follows the share that was done before a step, also where it goes on.
+BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
+    auto r = calm_steps(0);
+    r.seconds = 0.2;
+    r.warmup = 2;
+    r.schedule = rate_schedule::cosine;
+    auto const rate = schedule::cosine_of_time(r.rate, r.warmup);
+    std::vector<progress> told;
+    training_callbacks tell;
+    tell.step = [&](progress const& now) { told.push_back(now); };
+    calm_after(r, 1, tell);
+    BOOST_TEST_REQUIRE(told.size() > 3U);
+    double done = 0;
+    for (auto const& now : told) {
+        BOOST_TEST(now.rate == rate(now.step, done));
+        done = now.done;
+    }
+    BOOST_TEST(told.back().rate < 0.5 * r.rate);
+
+    told.clear();
+    tell.resume = [](training_state& state) {
+        state.step = state.updates = 7;
+        state.seconds = 0.1;
+    };
+    calm_after(r, 1, tell);
+    BOOST_TEST_REQUIRE(!told.empty());
+    BOOST_TEST(told.front().rate == rate(7, 0.5));
+}
+
 BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_as_many_as_asked) {
     context<> ctx(5, 1);
     std::vector<token_id> all(4000, 7);
@@ -225,7 +254,6 @@ BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
         BOOST_CHECK_EXCEPTION(calm_after(r, 1), error, [](error const& e) { return e.code() == errc::usage; });
     };
     refused([](auto& r) { r.steps = 0; });
-    refused([](auto& r) { r.schedule = rate_schedule::cosine, r.steps = 0, r.seconds = 1; });
     refused([](auto& r) { r.schedule = rate_schedule::cosine, r.warmup = 2; });
     refused([](auto& r) { r.accumulation = 3; });
     refused([](auto& r) { r.accumulation = 0; });

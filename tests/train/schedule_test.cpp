@@ -42,6 +42,17 @@ BOOST_AUTO_TEST_CASE(the_cosine_ends_at_the_floor) {
     BOOST_TEST(schedule::cosine(2.0, 0, 1)(0) == 0.2, nearly);
 }
 
+BOOST_AUTO_TEST_CASE(a_cosine_of_time_follows_what_is_done) {
+    auto const rate = schedule::cosine_of_time(1.0, 10, 0.1);
+    BOOST_TEST(rate(100, 0) == 1.0, nearly);
+    BOOST_TEST(rate(100, 0.5) == 0.55, nearly);
+    BOOST_TEST(rate(100, 1) == 0.1, nearly);
+    BOOST_TEST(rate(7, 0.5) == 0.55 * rate(7, 0), nearly);  // the step's part of the warm-up
+    BOOST_TEST(rate(4, 0) == 0.5, nearly);
+    BOOST_TEST(schedule::cosine(1.0, 10, 110)(59, 0.9) == schedule::cosine(1.0, 10, 110)(59));
+    BOOST_TEST(schedule::constant(1.0, 10)(59, 0.9) == 1.0);
+}
+
 BOOST_AUTO_TEST_CASE(both_have_the_same_warm_up) {
     auto const a = schedule::constant(1e-3, 100);
     auto const b = schedule::cosine(1e-3, 100, 1000);
@@ -56,4 +67,5 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
     BOOST_TEST(sentence([] { schedule::cosine(1e-3, 10, 10); }) ==
                "calm::schedule: expected more steps in all than the 10 of warm-up, found 10");
     BOOST_TEST(!sentence([] { schedule::cosine(1e-3, 10, 100, 1.5); }).empty());
+    BOOST_TEST(!sentence([] { schedule::cosine_of_time(1e-3, 10, 1.5); }).empty());
 }

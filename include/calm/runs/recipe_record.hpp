@@ -47,7 +47,8 @@ inline void record(recipe_record& to, training_recipe const& r) {
     to.push_back({"rate", shortest(r.rate)});
     to.push_back({"warmup", std::to_string(r.warmup)});
     to.push_back({"schedule", cosine ? "cosine" : "constant"});
-    if (cosine) to.push_back({"steps", std::to_string(r.steps)});
+    if (cosine && r.steps > 0) to.push_back({"steps", std::to_string(r.steps)});
+    if (cosine && r.steps == 0) to.push_back({"seconds", shortest(r.seconds)});
     to.push_back({"beta1", shortest(a.beta1)});
     to.push_back({"beta2", shortest(a.beta2)});
     to.push_back({"eps", shortest(a.eps)});

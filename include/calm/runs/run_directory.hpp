@@ -19,12 +19,9 @@
 //   };
 //   train_calm(ctx, model, blocks, recipe, tell);
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <functional>
@@ -39,6 +36,7 @@
 #include "calm/io/replaced_directory.hpp"
 #include "calm/io/whole_directory.hpp"
 #include "calm/runs/checkpoint.hpp"
+#include "calm/runs/directory_lock.hpp"
 #include "calm/runs/manifest.hpp"
 
 namespace calm {
@@ -70,12 +68,12 @@ public:
 
     // Opens the directory of a run, or makes it, and what an interrupted saving left is removed. Throws errc::storage
     // where something else stands, or another process holds it.
-    explicit run_directory(std::string path) : path_(std::move(path)), was_there_(detail::is_there(path_)), lock_(-1) {
+    explicit run_directory(std::string path) : path_(std::move(path)), was_there_(detail::is_there(path_)) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
                         "is there already and holds no run to go on with; choose another path, or remove it");
         detail::make_directories(path_);
-        lock();
+        lock_.emplace(path_, lock_name);
         detail::make_directories(checkpoints());
         if (auto const newer = whole_directory(path_); newer != path_) publish(newer);  // interrupted
         remove_leftovers();
@@ -202,14 +200,6 @@ private:
         if (::link(from.c_str(), part.c_str()) == 0) return detail::rename_path(part, to);
         replace_file(to, mapped_file::open(from).text());  // where the file system has no second names
     }
-    void lock() {
-        auto const file = path(lock_name);
-        lock_ = detail::open_regular(file, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened");
-        if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
-        if (errno != EWOULDBLOCK) detail::fail_with_errno(errc::storage, file, "cannot be locked");
-        throw error(errc::storage, path_, "",
-                    "another process is training in it; wait for that one, stop it, or choose another path");
-    }
 
     // The steps of all checkpoints, the newest first. Other names do not count.
     [[nodiscard]] std::vector<index_t> steps() const {
@@ -273,7 +263,7 @@ private:
 
     std::string path_;
     bool was_there_;
-    detail::descriptor lock_;
+    std::optional<directory_lock> lock_;
 };
 
 }  // namespace calm

@@ -76,16 +76,16 @@ public:
         resume();
         used_ = state_.seconds;
         throughput speed;
-        double done = share_done(recipe_, state_.step, used_);
-        for (bool last = done >= 1; !last;) {
-            if (in_first_phase() && done >= recipe_.first_phase) state_.first_phase_steps = state_.step;
+        done_ = share_done(recipe_, state_.step, used_);
+        for (bool last = done_ >= 1; !last;) {
+            if (in_first_phase() && done_ >= recipe_.first_phase) state_.first_phase_steps = state_.step;
             std::optional<error> left_out;
             auto const now = one_of_the_run(speed, left_out);
             if (left_out && tell_.skipped) tell_.skipped(now, *left_out);
             if (tell_.step) tell_.step(now);
-            last = tell_intervals(now, done, speed);
+            last = tell_intervals(now, done_, speed);
             speed.resume();
-            done = now.done;
+            done_ = now.done;
         }
     }
 
@@ -100,7 +100,13 @@ private:
 
     [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
     // Of the next step.
-    [[nodiscard]] double rate() const { return rates_[in_first_phase()](state_.step - state_.first_phase_steps); }
+    [[nodiscard]] double rate() const {
+        return rates_[in_first_phase()](state_.step - state_.first_phase_steps, done_of_phase());
+    }
+    [[nodiscard]] double done_of_phase() const {
+        double const first = recipe_.first_phase;
+        return in_first_phase() ? done_ / first : std::max(done_ - first, 0.0) / (1 - first);
+    }
     // Of all steps that are done.
     [[nodiscard]] index_t tokens() const {
         index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
@@ -207,6 +213,7 @@ private:
     training_state state_;
     std::size_t memory_ = 0;  // bytes of the plan
     double used_ = 0;         // seconds, before it went on
+    double done_ = 0;         // of the run, 0 .. 1
 };
 
 // A whole run.

@@ -16,7 +16,8 @@
 
 namespace calm {
 
-// How the rate goes on after the warm-up; see schedule.
+// How the rate goes on after the warm-up; see schedule. A cosine falls to the last step, or, in a run without a number
+// of steps, over its time.
 enum class rate_schedule { constant, cosine };
 
 // How long and how fast; whichever of steps and seconds is reached first ends the run.
@@ -102,10 +103,10 @@ template <head_objective Objective> calm_recipe<Objective> with_objective(calm_r
 
 namespace detail {
 
-// Of a phase of so many steps.
+// Of a phase of so many steps, where steps limit the run.
 inline schedule schedule_of(training_recipe const& r, index_t steps) {
-    return r.schedule == rate_schedule::cosine ? schedule::cosine(r.rate, r.warmup, steps)
-                                               : schedule::constant(r.rate, r.warmup);
+    if (r.schedule == rate_schedule::constant) return schedule::constant(r.rate, r.warmup);
+    return r.steps > 0 ? schedule::cosine(r.rate, r.warmup, steps) : schedule::cosine_of_time(r.rate, r.warmup);
 }
 
 // The steps of the first phase of a run that steps limit.
@@ -118,8 +119,6 @@ inline void check(training_recipe const& r) {
             "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
     require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
             limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
-    require(r.schedule != rate_schedule::cosine || r.steps > 0, errc::usage,
-            "training: the cosine schedule falls towards the last step, so it needs a number of steps");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
     require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
     require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,

@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates by the number of the step, from 0 (rates in docs/mathematics.md).
+// Learning rates by the number of the step, from 0, or by how much of the run is done (rates in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace calm {
 
 // A rate for every step: it rises over the warm-up as peak * (step + 1) / warmup, and then stays, or falls along half a
-// cosine to floor * peak at the last step.
+// cosine to floor * peak at the last step; or falls so over the time of a run whose steps nobody knows before.
 class schedule {
 public:
     // Warm-up, then constant: the published recipe. Throws errc::usage unless peak > 0 and warmup >= 0.
@@ -22,18 +22,26 @@ public:
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
         require(total > warmup, errc::usage, "calm::schedule: expected more steps in all than the ", warmup,
                 " of warm-up, found ", total);
-        require(floor >= 0 && floor <= 1, errc::usage,
-                "calm::schedule: expected a floor from 0 to 1, a fraction of the peak, found ", floor);
         return {peak, warmup, total, floor};
     }
 
-    // The rate of a step; steps after the last have the last one's.
-    [[nodiscard]] double operator()(index_t step) const {
-        if (step < warmup_) return peak_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
-        if (total_ == 0) return peak_;
+    // The same for a run that time ends: the cosine falls from its beginning to its end over the share of the run that
+    // is done, and the warm-up, in steps, is a factor. Throws errc::usage unless warmup >= 0 and 0 <= floor <= 1.
+    static schedule cosine_of_time(double peak, index_t warmup, double floor = 0.1) {
+        schedule made{peak, warmup, 0, floor};
+        made.of_time_ = true;
+        return made;
+    }
+
+    // The rate of a step; steps after the last have the last one's. `done`, in [0, 1], is the share of the run before
+    // the step, and counts for cosine_of_time alone.
+    [[nodiscard]] double operator()(index_t step, double done = 0) const {
+        double const peak = of_time_ ? peak_ * fallen(done) : peak_;
+        if (step < warmup_) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_);
+        if (total_ == 0) return peak;
         double const part =
             static_cast<double>(std::min(step + 1, total_) - warmup_) / static_cast<double>(total_ - warmup_);
-        return peak_ * (floor_ + (1 - floor_) * 0.5 * (1 + std::cos(std::numbers::pi * part)));
+        return peak * fallen(part);
     }
 
 private:
@@ -41,12 +49,20 @@ private:
         peak_(peak), warmup_(warmup), total_(total), floor_(floor) {
         require(peak > 0 && std::isfinite(peak), errc::usage, "calm::schedule: expected a rate above 0, found ", peak);
         require(warmup >= 0, errc::usage, "calm::schedule: expected a warm-up of at least 0 steps, found ", warmup);
+        require(floor >= 0 && floor <= 1, errc::usage,
+                "calm::schedule: expected a floor from 0 to 1, a fraction of the peak, found ", floor);
+    }
+
+    // What is left of the peak after a part of the cosine.
+    [[nodiscard]] double fallen(double part) const {
+        return floor_ + (1 - floor_) * 0.5 * (1 + std::cos(std::numbers::pi * part));
     }
 
     double peak_;
     index_t warmup_;
-    index_t total_;  // 0 where the rate stays
+    index_t total_;  // 0 where no step is the last
     double floor_;
+    bool of_time_ = false;
 };
 
 }  // namespace calm

@@ -1,0 +1,83 @@
+#include "command/text_choices.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "calm/base/number_text.hpp"
+#include "calm/model/heads.hpp"
+#include "calm/text/holdout.hpp"
+#include "command/number_within.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr char const* head_prefix = "head-";
+
+std::string text_of_number(index_t value) {
+    return std::to_string(value);
+}
+std::string text_of_number(double value) {
+    return detail::shortest(value);
+}
+
+std::optional<rate_schedule> schedule_named(std::string const& name) {
+    if (name == "cosine") return rate_schedule::cosine;
+    if (name == "constant") return rate_schedule::constant;
+    return std::nullopt;
+}
+
+bool is_head_option(std::string const& option) {
+    return std::any_of(known_heads().begin(), known_heads().end(),
+                       [&](auto const* head) { return head->objective.find_option(option) != nullptr; });
+}
+
+}  // namespace
+
+recipe_record record_of(text_choices const& choices) {
+    recipe_record all;
+    if (!choices.configuration.empty()) all.push_back({"config", choices.configuration});
+    if (!choices.holdout.empty()) all.push_back({"holdout", choices.holdout});
+    each_number(choices, [&](auto const& choice, auto const& place) {
+        if (place) all.push_back({choice.option, text_of_number(*place)});
+    });
+    if (choices.schedule)
+        all.push_back({"schedule", *choices.schedule == rate_schedule::cosine ? "cosine" : "constant"});
+    for (auto const& [option, value] : choices.head)
+        if (value) all.push_back({head_prefix + option, text_of_number(*value)});
+    return all;
+}
+
+text_choices choices_of(recipe_record const& record, std::string const& path) {
+    text_choices made;
+    for (auto const& [option, value] : record) {
+        auto const refuse = [&, &name = option, &found = value](char const* expected) {
+            throw error(errc::model_file, path, name, sentence(expected, ", found '", found, "'"));
+        };
+        bool known = false;
+        each_number(made, [&, &name = option, &text = value](auto const& choice, auto& place) {
+            if (name != choice.option) return;
+            known = true;
+            place = number_within(text, choice.least, choice.most);
+            if (!place) refuse("expected a number that this option takes");
+        });
+        if (known) continue;
+        if (option == "config") {
+            made.configuration = value;
+        } else if (option == "holdout") {
+            made.holdout = holdout::parse(value).text();
+        } else if (option == "schedule") {
+            made.schedule = schedule_named(value);
+            if (!made.schedule) refuse("expected constant or cosine");
+        } else if (option.starts_with(head_prefix) && is_head_option(option.substr(5))) {
+            auto& place = made.head[option.substr(5)];
+            place = number_within(value, -1e300, 1e300);  // its head decides
+            if (!place) refuse("expected a number");
+        } else {
+            refuse("expected a choice that this program knows");
+        }
+    }
+    return made;
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,87 @@
+#pragma once
+// What `train text` decides. Each choice is an option, a row of its table and a value of plan.json; one list has them.
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "calm/model/limits.hpp"
+#include "calm/runs/recipe_record.hpp"
+#include "calm/train/recipe.hpp"
+
+namespace calm::apps {
+
+// Ends of options that several commands have.
+namespace ends {
+inline constexpr double above_zero = std::numeric_limits<double>::min();
+inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // what no run that ends well is given more of
+inline constexpr double rate = 10;                       // above it weight decay alone would turn weights around
+inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 specials
+}  // namespace ends
+
+// What is not chosen is empty.
+struct text_choices {
+    std::string configuration;
+    std::string holdout;  // "m:r"
+    std::optional<index_t> vocabulary;
+    std::optional<double> minutes;  // of both models together
+    std::optional<double> autoencoder_minutes;
+    std::optional<index_t> autoencoder_steps;
+    std::optional<index_t> autoencoder_batch;  // tokens
+    std::optional<double> autoencoder_rate;
+    std::optional<index_t> autoencoder_warmup;
+    std::optional<double> kl_weight;
+    std::optional<double> random_patches;
+    std::optional<index_t> steps;  // from here on of the language model
+    std::optional<index_t> batch;  // sequences
+    std::optional<index_t> block;  // tokens
+    std::optional<double> rate;
+    std::optional<index_t> warmup;
+    std::optional<rate_schedule> schedule;              // of both
+    std::map<std::string, std::optional<double>> head;  // --head-OPTION
+};
+
+// A number that is chosen: its option, and what that takes.
+template <class Number> struct number_choice {
+    char const* option;  // without its dashes
+    char const* type;
+    char const* help;
+    Number least;
+    Number most;
+};
+
+// Calls f(number_choice, place) for every number but those of the head, in the order of the table; the places are those
+// of const choices or of others.
+template <class Choices, class F> void each_number(Choices& c, F const& f) {
+    using real = number_choice<double>;
+    using whole = number_choice<index_t>;
+    f(whole{"vocabulary", "V", "tokens, the 256 bytes and 3 specials among them", ends::least_vocabulary,
+            limits::vocabulary},
+      c.vocabulary);
+    f(real{"minutes", "X", "minutes of training, of both models together", ends::above_zero, ends::minutes}, c.minutes);
+    f(real{"autoencoder-minutes", "X", "minutes of them for the autoencoder", ends::above_zero, ends::minutes},
+      c.autoencoder_minutes);
+    f(whole{"autoencoder-steps", "N", "steps of the autoencoder, instead of its minutes", 1, limits::steps},
+      c.autoencoder_steps);
+    f(whole{"autoencoder-batch", "N", "tokens a step of the autoencoder", 1, limits::step_tokens}, c.autoencoder_batch);
+    f(real{"autoencoder-rate", "X", "learning rate of the autoencoder at its peak", ends::above_zero, ends::rate},
+      c.autoencoder_rate);
+    f(whole{"autoencoder-warmup", "N", "steps of the autoencoder until the peak", 0, limits::steps},
+      c.autoencoder_warmup);
+    f(real{"kl-weight", "X", "weight of the divergence in the autoencoder's loss", 0, limits::weight}, c.kl_weight);
+    f(real{"random-patches", "X", "share of the autoencoder's patches that are random tokens", 0, 1}, c.random_patches);
+    f(whole{"steps", "N", "steps of the language model, instead of its minutes", 1, limits::steps}, c.steps);
+    f(whole{"batch", "N", "sequences a step of the language model", 1, limits::step_tokens}, c.batch);
+    f(whole{"block", "N", "tokens a sequence", 1, limits::block_tokens}, c.block);
+    f(real{"rate", "X", "learning rate of the language model at its peak", ends::above_zero, ends::rate}, c.rate);
+    f(whole{"warmup", "N", "steps of the language model until the peak", 0, limits::steps}, c.warmup);
+}
+
+// What is chosen, by the names of the options.
+recipe_record record_of(text_choices const& choices);
+// The choices of a record. Throws errc::model_file for an option that is none of them, or takes another value; `path` is what
+// errors call the record.
+text_choices choices_of(recipe_record const& record, std::string const& path);
+
+}  // namespace calm::apps

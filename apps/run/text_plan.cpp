@@ -1,0 +1,251 @@
+#include "run/text_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "calm/base/quoted.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "run/report.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+// Which configuration a text is given to: the first that is compiled.
+struct preferred_configuration {
+    std::string_view name;
+    double rate_of_bytes;  // of the language model, at a byte a token
+    double rate;           // at any other vocabulary
+    char const* why;
+};
+constexpr preferred_configuration preferences[] = {
+    {"tiny-drafted", 2e-3, 2e-3, "drafts of whole tokens: learns context soonest"},
+    {"tiny-flow", 2e-3, 2e-3, "the flow head learns fastest of those compiled"},
+    {"tiny", 1e-3, 2e-3, "the smallest; tiny-flow would learn faster, and is not compiled"},
+};
+
+// The vocabulary of files: the first row whose bytes and minutes are there.
+struct vocabulary_row {
+    std::uint64_t bytes;
+    double minutes;
+    index_t vocabulary;
+    char const* why;
+};
+constexpr vocabulary_row vocabularies[] = {
+    {200'000'000, 600, 4096, "much text and hours: long tokens"},
+    {20'000'000, 120, 1024, "20 MB and two hours: longer tokens"},
+    {2'000'000, 20, 512, "2 MB and 20 minutes: tokens of about two bytes"},
+    {0, 0, tokenizer::byte_vocabulary, "bytes: little text, or few minutes, teach nothing longer"},
+};
+
+constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which their words become tokens
+constexpr std::uint64_t least_heldout = 16'384;      // bytes that are worth measuring on
+constexpr char const* tenth = "10:9";
+constexpr double autoencoder_share = 0.25;  // of the minutes
+constexpr double autoencoder_minutes = 4;   // at most
+constexpr double long_run = 60;             // minutes from which a longer context is read
+constexpr double warmup_per_minute = 50;    // a tenth of the steps of one core
+constexpr index_t longest_warmup = 200;
+constexpr index_t longest_autoencoder_warmup = 50;
+
+preferred_configuration const* preference_for(std::string_view name) {
+    auto const* const found =
+        std::find_if(std::begin(preferences), std::end(preferences), [&](auto const& row) { return row.name == name; });
+    return found == std::end(preferences) ? nullptr : found;
+}
+
+entry const* entry_named(std::span<entry const> compiled, std::string_view name) {
+    auto const found = std::find_if(compiled.begin(), compiled.end(),
+                                    [&](entry const& one) { return one.name == name && !one.is_autoregressive(); });
+    return found == compiled.end() ? nullptr : &*found;
+}
+
+entry const& chosen_configuration(std::span<entry const> compiled) {
+    for (auto const& row : preferences)
+        if (auto const* const one = entry_named(compiled, row.name)) return *one;
+    auto const any =
+        std::find_if(compiled.begin(), compiled.end(), [](entry const& one) { return !one.is_autoregressive(); });
+    if (any == compiled.end())
+        throw error(errc::config, "no configuration of a CALM is compiled into this program: compile one, "
+                                  "cmake --preset release -DCALM_CONFIGS=\"tiny\"");
+    return *any;
+}
+
+// Whole patches, at least so many.
+index_t in_patches(index_t tokens, index_t K, index_t least) {
+    return std::max(tokens / K, least) * K;
+}
+
+// A tenth of the steps where they are known, and of what a core does in the time otherwise.
+index_t warmup_for(std::optional<index_t> steps, std::optional<double> minutes, index_t longest) {
+    double const tenth_of_run = steps ? static_cast<double>(*steps) / 10 : warmup_per_minute * minutes.value_or(0);
+    return static_cast<index_t>(std::min(tenth_of_run, static_cast<double>(longest)));
+}
+
+class planner {
+public:
+    planner(text_facts const& text, text_choices const& given, std::span<entry const> compiled) :
+        text_(text), entry_(given.configuration.empty() ? &chosen_configuration(compiled)
+                                                        : entry_named(compiled, given.configuration)) {
+        plan_.choices = given;
+        if (entry_ == nullptr)
+            throw error(errc::config,
+                        "the configuration '" + given.configuration + "' of a CALM is not compiled into this program");
+    }
+
+    text_plan planned() {
+        choose_configuration();
+        choose_text();
+        choose_length();
+        choose_autoencoder();
+        choose_model();
+        choose("schedule", c().schedule, rate_schedule::cosine, "each rate falls to a tenth at the end of its stage");
+        for (auto const& [option, value] : c().head)
+            if (value) because("head-" + option, as_given);
+        return std::move(plan_);
+    }
+
+private:
+    static constexpr char const* as_given = "as given";
+
+    text_choices& c() { return plan_.choices; }
+    void because(std::string const& option, std::string const& why) { plan_.why.push_back({option, why}); }
+    template <class Value>
+    void choose(std::string const& option, std::optional<Value>& place, Value value, std::string const& why) {
+        because(option, place ? as_given : why);
+        if (!place) place = value;
+    }
+    [[nodiscard]] index_t K() const { return entry_->calm().autoencoder.patch_size; }
+    [[nodiscard]] preferred_configuration const* preference() const { return preference_for(entry_->name); }
+    [[nodiscard]] bool is_real() const { return !text_.is_generated; }
+
+    void choose_configuration() {
+        auto const& sizes = entry_->calm().autoencoder;
+        std::string const facts = formatted("K %lld, latent size %lld", static_cast<long long>(sizes.patch_size),
+                                            static_cast<long long>(sizes.latent_size));
+        auto const* const reason = preference();
+        because("config", (c().configuration.empty() ? reason != nullptr ? reason->why : "the first that is compiled"
+                                                     : as_given) +
+                              ("; " + facts));
+        c().configuration = entry_->name;
+    }
+
+    void choose_text() {
+        if (!c().holdout.empty()) {
+            because("holdout", as_given);
+        } else if (is_real() && text_.tenth >= least_heldout) {
+            c().holdout = tenth;
+            because("holdout", "every tenth document is kept, to measure what is learned");
+            text_.bytes -= text_.tenth;
+        }
+        double const minutes = c().minutes.value_or(0);
+        auto const row = std::find_if(std::begin(vocabularies), std::end(vocabularies), [&](auto const& each) {
+            return text_.bytes >= each.bytes && minutes >= each.minutes;
+        });
+        if (text_.has_own_symbols) return;  // they are its tokens
+        if (!is_real() && text_.bytes >= words_of_stories)
+            choose<index_t>("vocabulary", c().vocabulary, 512, "stories have few words: most become a token");
+        else
+            choose<index_t>("vocabulary", c().vocabulary, row->vocabulary, row->why);
+    }
+
+    void choose_length() {
+        if (c().minutes) because("minutes", as_given);
+        if (c().autoencoder_steps) {
+            if (c().autoencoder_minutes) because("autoencoder-minutes", as_given);
+            because("autoencoder-steps", as_given);
+        } else {
+            double const share = std::min(autoencoder_minutes, autoencoder_share * c().minutes.value_or(0));
+            choose("autoencoder-minutes", c().autoencoder_minutes, share,
+                   share < autoencoder_minutes ? "a quarter of the minutes; the language model has the rest"
+                                               : "enough at these sizes; the language model has the rest");
+        }
+        if (c().steps) because("steps", as_given);
+    }
+
+    void choose_autoencoder() {
+        bool const known = preference() != nullptr;
+        auto const& own = entry_->defaults.autoencoder;
+        choose("autoencoder-batch", c().autoencoder_batch, in_patches(is_real() ? 2048 : 4096, K(), 1),
+               is_real() ? "tokens a step, as on WikiText" : "tokens a step, as on stories");
+        choose("autoencoder-rate", c().autoencoder_rate, known ? 3e-3 : own.rate,
+               known ? "as on WikiText and stories" : "the configuration's own");
+        choose("autoencoder-warmup", c().autoencoder_warmup,
+               warmup_for(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
+               "a tenth of a core's steps, at most 50");
+        choose("kl-weight", c().kl_weight, 0.02, "as on WikiText: a posterior that can be predicted");
+        choose("random-patches", c().random_patches, is_real() ? 0.15 : 0.0,
+               is_real() ? "a real text has patches that training has not" : "generated text has no new patches");
+    }
+
+    void choose_model() {
+        bool const is_long = c().minutes.value_or(0) >= long_run;
+        index_t const block = text_.has_own_symbols ? 64 : is_real() && !is_long ? 128 : 256;
+        choose("batch", c().batch, index_t{c().block.value_or(block) >= 256 ? 8 : 16},
+               "sequences a step: small steps, many of them");
+        choose("block", c().block, in_patches(block, K(), 2),
+               text_.has_own_symbols ? "tokens a sequence: a chain knows no more"
+               : block == 128        ? "tokens a sequence, as on WikiText"
+                                     : "tokens a sequence: stories, or a long run, have use for more");
+        auto const* const known = preference();
+        bool const bytes = c().vocabulary == tokenizer::byte_vocabulary;
+        choose("rate", c().rate,
+               known == nullptr ? entry_->defaults.calm.rate
+               : bytes          ? known->rate_of_bytes
+                                : known->rate,
+               known == nullptr ? "the configuration's own" : "as measured with this head");
+        choose("warmup", c().warmup, warmup_for(c().steps, plan_.minutes_of_model(), longest_warmup),
+               "a tenth of a core's steps, at most 200");
+    }
+
+    text_facts text_;
+    entry const* entry_;
+    text_plan plan_;
+};
+
+}  // namespace
+
+void require_possible(text_choices const& given) {
+    auto const refuse = [](std::string const& sentence) { throw error(errc::usage, sentence); };
+    bool const autoencoder = given.autoencoder_steps || given.autoencoder_minutes;
+    if (!given.minutes && !(autoencoder && given.steps))
+        refuse("--minutes is needed, or --steps and --autoencoder-steps instead of it");
+    if (given.minutes && given.autoencoder_minutes && *given.autoencoder_minutes >= *given.minutes)
+        refuse(sentence("--autoencoder-minutes: expected fewer than the ", detail::six_digits(*given.minutes),
+                        " minutes of both models, found ", detail::six_digits(*given.autoencoder_minutes)));
+    if (given.schedule == rate_schedule::constant) return;
+    for (auto const& [steps, warmup, prefix] :
+         {std::tuple(given.steps, given.warmup, ""),
+          std::tuple(given.autoencoder_steps, given.autoencoder_warmup, "autoencoder-")})
+        if (steps && warmup && *steps <= *warmup)
+            refuse(sentence("--", prefix, "warmup: expected fewer steps than the ", *steps, " of --", prefix,
+                            "steps, found ", *warmup));
+}
+
+text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled) {
+    require_possible(given);
+    auto plan = planner(text, given, compiled).planned();
+    auto const& one = *entry_named(compiled, plan.choices.configuration);
+    if (auto const problems = head_problems(one, given.head); !problems.empty())
+        throw error(errc::usage, problems.front());
+    return plan;
+}
+
+std::string to_table(text_plan const& plan) {
+    auto const values = record_of(plan.choices);
+    std::size_t option = 0, value = 0;
+    for (auto const& row : values) {
+        option = std::max(option, row.option.size());
+        value = std::max(value, row.value.size());
+    }
+    std::string text;
+    for (auto const& row : values) {
+        auto const* const why = calm::detail::value_of(plan.why, row.option);
+        text += "  " + row.option + std::string(option + 2 - row.option.size(), ' ') + row.value +
+                std::string(value + 2 - row.value.size(), ' ') + (why != nullptr ? *why : "") + "\n";
+    }
+    return text;
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,86 @@
+#include "run/text_record.hpp"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "calm/base/file.hpp"
+#include "calm/io/whole_directory.hpp"
+#include "strict_json.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr int format = 1;
+
+class reader {
+public:
+    explicit reader(std::string path) : path_(std::move(path)) {
+        auto const file = mapped_file::open(path_);
+        try {
+            all_ = strict_json(std::string(file.text()));
+        } catch (error const& problem) {
+            refuse("", problem.what());
+        }
+        if (!all_.is_object() || !all_.contains("format") || all_["format"] != format)
+            refuse("format", sentence("expected a plan of format ", format, ", found another"));
+    }
+
+    [[nodiscard]] recipe_record record(char const* key) const {
+        recipe_record made;
+        for (auto const& [option, value] : member(key, nlohmann::json::value_t::object, "an object").items())
+            made.push_back({option, text(key, value)});
+        return made;
+    }
+    [[nodiscard]] std::vector<std::string> list(char const* key) const {
+        std::vector<std::string> made;
+        for (auto const& value : member(key, nlohmann::json::value_t::array, "a list"))
+            made.push_back(text(key, value));
+        return made;
+    }
+
+private:
+    [[noreturn]] void refuse(std::string const& place, std::string const& reason) const {
+        throw error(errc::model_file, path_, place, reason + "; put the file back, or start over with --fresh");
+    }
+    [[nodiscard]] nlohmann::json const& member(char const* key, nlohmann::json::value_t type, char const* what) const {
+        if (!all_.contains(key) || all_[key].type() != type) refuse(key, sentence("expected ", what, " of texts"));
+        return all_[key];
+    }
+    [[nodiscard]] std::string text(char const* key, nlohmann::json const& value) const {
+        if (!value.is_string()) refuse(key, "expected texts in it, found " + json_line(value));
+        return value.get<std::string>();
+    }
+
+    std::string path_;
+    nlohmann::json all_;
+};
+
+// In the order of their names, in which they are read.
+nlohmann::ordered_json object_of(recipe_record const& record) {
+    std::map<std::string, std::string> object;
+    for (auto const& [option, value] : record) object[option] = value;
+    return object;
+}
+
+}  // namespace
+
+std::optional<text_record> read_text_record(std::string const& directory) {
+    auto const path = calm::detail::in_directory(directory, plan_file);
+    if (!calm::detail::is_there(path)) return std::nullopt;
+    reader const file(path);
+    return text_record{file.record("given"), file.record("plan"), file.record("why"), file.list("done")};
+}
+
+void write_text_record(std::string const& directory, text_record const& record) {
+    nlohmann::ordered_json const all{{"format", format},
+                                     {"given", object_of(record.given)},
+                                     {"plan", object_of(record.plan)},
+                                     {"why", object_of(record.why)},
+                                     {"done", record.done}};
+    replace_file(calm::detail::in_directory(directory, plan_file),
+                 all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,258 @@
+#include "run/text_run.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "calm/io/replaced_directory.hpp"
+#include "calm/runs/run_directory.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "program.hpp"
+#include "registry.hpp"
+#include "run/report.hpp"
+#include "run/run_record.hpp"
+#include "run/text_plan.hpp"
+#include "run/text_record.hpp"
+#include "run/training_run.hpp"
+#include "text/text_data.hpp"
+#include "text/text_output.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr char const* lock_file = "text.lock";
+constexpr char const* autoencoder_stage = "autoencoder";
+constexpr char const* model_stage = "model";
+
+std::string in(text_options const& o, std::string const& name) {
+    return calm::detail::in_directory(o.out, name);
+}
+std::string tokenizer_file(text_options const& o) {
+    return in(o, tokenizer_description{}.file);
+}
+
+// All that the result follows from, but for the text itself, which the stages compare.
+recipe_record given_record(text_options const& o, text_choices const& given) {
+    std::string sources;
+    for (auto const& spec : o.data.sources) sources += (sources.empty() ? "" : " ") + spec;
+    recipe_record all{{"data", printable_line(sources)},
+                      {"data-seed", std::to_string(data_seed_of(o.data))},
+                      {"seed", std::to_string(o.seed)}};
+    if (!o.data.mode.empty()) all.push_back({"mode", o.data.mode});
+    auto const choices = record_of(given);
+    all.insert(all.end(), choices.begin(), choices.end());
+    return all;
+}
+
+// With the choices that a plan made, where nothing is given now.
+text_choices with_choices_of(text_options const& o, text_record const& before, text_choices const& given) {
+    auto all = record_of(given);
+    for (auto const& row : before.plan)
+        if (calm::detail::value_of(before.given, row.option) == nullptr &&
+            calm::detail::value_of(all, row.option) == nullptr)
+            all.push_back(row);
+    return choices_of(all, in(o, plan_file));
+}
+
+text_record planned(text_options const& o, text_choices const& given, text_record const* before) {
+    auto const asked = before != nullptr ? with_choices_of(o, *before, given) : given;
+    require_possible(asked);
+    auto const size = extent_of(o.data);
+    text_facts const facts{
+        .bytes = size.bytes,
+        .documents = size.documents,
+        .tenth = size.tenth,
+        .is_generated = std::all_of(o.data.sources.begin(), o.data.sources.end(),
+                                    [](auto const& spec) { return document_source::parse(spec).is_generated(); }),
+        .has_own_symbols = is_markov(o.data.sources)};
+    auto plan = plan_of_text(facts, asked, compiled_configurations());
+    auto const choices = record_of(given);
+    for (auto& row : plan.why)
+        if (before != nullptr && calm::detail::value_of(before->plan, row.option) != nullptr &&
+            calm::detail::value_of(choices, row.option) == nullptr)
+            row.value = "as before";
+    return {given_record(o, given), record_of(plan.choices), plan.why, {}};
+}
+
+// What cannot change once a model is begun.
+void refuse_another_model(text_options const& o, text_record const& before, text_record const& now) {
+    for (auto const* const option : {"config", "vocabulary"}) {
+        auto const of = [&](recipe_record const& plan) {
+            auto const* const value = calm::detail::value_of(plan, option);
+            return value != nullptr ? *value : "none";
+        };
+        if (of(before.plan) == of(now.plan)) continue;
+        throw error(errc::usage, sentence("--", option, ": the models in ", o.out, " have ", of(before.plan),
+                                          ", which --override does not change: choose another --out, or start over "
+                                          "with --fresh"));
+    }
+}
+
+// The record to go on with, and whether what is there is given up.
+struct intention {
+    text_record record;
+    bool is_new = true;       // has to be written
+    bool starts_over = true;  // no stage goes on
+};
+
+intention intended(text_options const& o, text_choices const& given, std::optional<text_record> const& before) {
+    bool const begun = run_directory::holds_run(in(o, autoencoder_stage));
+    if (!o.fresh && !before && begun)
+        throw error(errc::storage, o.out, "",
+                    sentence("holds an autoencoder, but no ", plan_file,
+                             " to go on with; put that back, choose another path, or --fresh to start over"));
+    auto const changes = before ? differences(before->given, given_record(o, given)) : std::vector<recipe_difference>{};
+    if (o.fresh || !before || (!changes.empty() && !begun)) return {planned(o, given, nullptr)};
+    if (changes.empty()) return {*before, false, false};
+    if (!o.take_changes)
+        throw error(errc::usage, o.out + " holds a run that was started with other choices:",
+                    lines_of(to_table(changes) + "\nGive the former ones to go on with it, --override to go on with "
+                                                 "the present ones, or --fresh to start over"));
+    auto now = planned(o, given, &*before);
+    refuse_another_model(o, *before, now);
+    return {std::move(now), true, false};
+}
+
+// What both models are trained with. The stage's own options are those of the plan.
+train_options stage_options(text_options const& o, text_choices const& plan, char const* stage) {
+    train_options t = o;
+    t.configuration = plan.configuration;
+    t.data.holdout = plan.holdout;
+    t.schedule = plan.schedule;
+    t.out = in(o, stage);
+    return t;
+}
+
+train_options autoencoder_options(text_options const& o, text_choices const& plan) {
+    auto t = stage_options(o, plan, autoencoder_stage);
+    t.tokenizer = is_markov(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
+    t.minutes = plan.autoencoder_minutes;
+    t.steps = plan.autoencoder_steps;
+    t.batch = plan.autoencoder_batch;
+    t.rate = plan.autoencoder_rate;
+    t.rate_option = "--autoencoder-rate";
+    t.warmup = plan.autoencoder_warmup;
+    t.kl_weight = plan.kl_weight;
+    t.random_patches = plan.random_patches;
+    return t;
+}
+
+train_options model_options(text_options const& o, text_plan const& plan) {
+    auto t = stage_options(o, plan.choices, model_stage);
+    t.autoencoder = in(o, autoencoder_stage);
+    t.minutes = plan.minutes_of_model();
+    t.steps = plan.choices.steps;
+    t.batch = plan.choices.batch;
+    t.block = plan.choices.block;
+    t.rate = plan.choices.rate;
+    t.warmup = plan.choices.warmup;
+    t.head = plan.choices.head;
+    return t;
+}
+
+struct stage {
+    char const* name;
+    std::function<int(train_options const&)> const& train;
+    train_options options;
+};
+
+std::vector<stage> stages_of(text_options const& o, text_record const& record) {
+    text_plan const plan{choices_of(record.plan, in(o, plan_file)), record.why};
+    auto const& one = calm_named(plan.choices.configuration);
+    return {{autoencoder_stage, one.train_autoencoder, autoencoder_options(o, plan.choices)},
+            {model_stage, one.train_calm, model_options(o, plan)}};
+}
+
+std::string table_of(text_options const& o, text_record const& record) {
+    return to_table({choices_of(record.plan, in(o, plan_file)), record.why});
+}
+
+// Of the models what can be known yet: an autoencoder's plan needs the vocabulary, a language model's an autoencoder.
+int tell_plan(text_options const& o, intention const& what) {
+    auto const& record = what.record;
+    text_output().put(table_of(o, record));
+    if (what.starts_over) return 0;
+    std::string const needed[] = {tokenizer_file(o), in(o, autoencoder_stage) + "/" + std::string(config_file)};
+    auto const stages = stages_of(o, record);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+        bool const can_tell = calm::detail::is_there(needed[i]) || (i == 0 && is_markov(o.data.sources));
+        if (!can_tell) break;
+        text_output().put("\n" + std::string(stages[i].name) + "\n");
+        if (int const code = stages[i].train(stages[i].options); code != 0) return code;
+    }
+    return 0;
+}
+
+void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
+    auto const K = static_cast<std::size_t>(calm_named(plan.configuration).calm().autoencoder.patch_size);
+    auto const model = in(o, model_stage);
+    tell("to write:   " + command_to_go_on({"generate", "--model", model, "--prompt",
+                                            is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
+    std::vector<std::string> measure{"evaluate", "--model", model, "--data"};
+    measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
+    bool const held = !plan.holdout.empty();
+    if (held) measure.insert(measure.end(), {"--holdout", plan.holdout});
+    bool const own = std::any_of(o.data.sources.begin(), o.data.sources.end(),
+                                 [](auto const& spec) { return document_source::parse(spec).is_generated(); });
+    if (held || own)
+        tell("to measure: " + command_to_go_on(measure));
+    else
+        tell("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
+    tell("to plot:    " + command_to_go_on({"plot", model}));
+}
+
+}  // namespace
+
+bool can_hold_text_run(std::string const& path) {
+    if (calm::detail::is_there(calm::detail::in_directory(path, lock_file))) return true;
+    return run_directory::can_hold(path) && !run_directory::holds_run(path);
+}
+
+int train_text(text_options const& o) {
+    auto given = o.choices;
+    given.holdout = o.data.holdout;
+    require_possible(given);
+    auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
+    auto what = intended(o, given, before);
+    if (o.dry_run) return tell_plan(o, what);
+    auto& record = what.record;
+
+    calm::detail::make_directories(o.out);
+    directory_lock const held(o.out, lock_file);
+    if (!o.fresh && read_text_record(o.out) != before)
+        throw error(errc::storage, o.out, "", "a run was begun or went on here meanwhile; give the same command again");
+    if (what.starts_over) {
+        for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
+        std::filesystem::remove(tokenizer_file(o));
+    }
+    if (what.is_new) write_text_record(o.out, record);
+    write_record(o.out, o.record, 0);
+    tell(what.is_new ? "the plan for this text:" : "goes on with the plan in " + in(o, plan_file) + ":");
+    tell_lines(table_of(o, record));
+
+    auto const choices = choices_of(record.plan, in(o, plan_file));
+    if (!is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o))) {
+        auto data = o.data;
+        data.holdout = choices.holdout;
+        if (int const code = train_tokenizer({data, *choices.vocabulary, tokenizer_file(o)}); code != 0) return code;
+    }
+    for (auto& stage : stages_of(o, record)) {
+        bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
+        if (done && run_directory::holds_run(stage.options.out)) {
+            tell("the " + std::string(stage.name) + " is trained");
+            continue;
+        }
+        tell("the " + std::string(stage.name) + ":");
+        stage.options.fresh = !has_checkpoint(stage.options.out);  // of a run that is given up a model may stand there
+        if (int const code = stage.train(stage.options); code != 0) return code;
+        if (!done) record.done.emplace_back(stage.name);
+        write_text_record(o.out, record);
+    }
+    tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
+    tell_how_to_go_on(o, choices);
+    return 0;
+}
+
+}  // namespace calm::apps

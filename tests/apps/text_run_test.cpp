@@ -1,0 +1,249 @@
+// `train text` as a user meets it: whole, cut off, asked for something else.
+
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string const sizes = "--config tiny --batch 2 --block 64 --autoencoder-batch 256 --threads 1 --seed 3 ";
+// Nothing of one document is held out, so nothing is measured: these runs are short.
+std::string const of_a_text = "train text --data text.txt " + sizes;
+std::string const few = of_a_text + "--autoencoder-steps 6 --steps 5 ";
+
+class workshop {
+public:
+    workshop() { good("seq 1 4000 >text.txt"); }
+    ran run(std::string const& line) const { return run_in(folder, line); }
+    ran good(std::string const& line) const {
+        auto made = run(line);
+        BOOST_REQUIRE_MESSAGE(made.status == 0, line + ": " + made.err);
+        return made;
+    }
+    std::string refused(std::string const& line, int status = 2) const {
+        auto const made = run(line);
+        BOOST_TEST(made.status == status, line << ": " << made.err);
+        return made.err;
+    }
+    // Runs a command in the background, sends a signal once a file is there, and waits: the status is the command's.
+    ran interrupted(std::string const& command, std::string const& file, std::string const& signal) const {
+        return run(command + " & tries=0; until [ -e " + file +
+                   " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; kill -" + signal +
+                   " $!; wait $!");
+    }
+    bool there(std::string const& name) const { return fs::exists(folder.path(name)); }
+    void same_weights(std::string const& a, std::string const& b) const {
+        for (std::string const model : {"/autoencoder", "/model"})
+            BOOST_TEST(
+                (folder.content(a + model + "/model.safetensors") == folder.content(b + model + "/model.safetensors")),
+                a + " " + b + model);
+        BOOST_TEST(folder.content(a + "/tokenizer.model") == folder.content(b + "/tokenizer.model"));
+        BOOST_TEST(!folder.content(a + "/model/model.safetensors").empty());
+    }
+
+    temporary_folder folder;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
+    workshop const shop;
+    auto const made = shop.good(few + "--out run");
+    for (auto const* const part :
+         {"the plan for this text:", "vocabulary", "bytes: little text", "as given", "kl-weight", "0.02",
+          "the autoencoder:", "the model:", "wrote run/tokenizer.model: 259 tokens", "wrote run/autoencoder",
+          "wrote run/model", "to write:   generate --model run/model --prompt 'Once upon a time'",
+          "nothing was held out, so nothing was measured", "to plot:    plot run/model"})
+        BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
+    BOOST_TEST(made.out == "");
+    shop.good("train tokenizer --vocabulary 259 --data text.txt --out three.model; "
+              "train autoencoder --config tiny --tokenizer three.model --data text.txt --batch 256 --steps 6 "
+              "--rate 3e-3 --warmup 0 --kl-weight 0.02 --random-patches 0.15 --schedule cosine --threads 1 --seed 3 "
+              "--out autoencoder; "
+              "train calm --config tiny --autoencoder autoencoder --data text.txt --batch 2 --block 64 --steps 5 "
+              "--rate 1e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
+              "mkdir three; mv three.model three/tokenizer.model; mv autoencoder model three");
+    shop.same_weights("run", "three");
+    shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --samples 2");
+    BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);
+
+    // It says so where all is done.
+    auto const plan = shop.folder.content("run/plan.json");
+    auto const again = shop.good(few + "--out run");
+    for (auto const* const part :
+         {"goes on with the plan in run/plan.json:", "the autoencoder is trained", "the model is trained", "to write:"})
+        BOOST_TEST(has(again.err, part), part << " is missing in " << again.err);
+    BOOST_TEST(!has(again.err, "step 1 "));
+    BOOST_TEST(shop.folder.content("run/plan.json") == plan);
+    auto const record = nlohmann::json::parse(plan);
+    BOOST_TEST(record["plan"]["vocabulary"] == "259");
+    BOOST_TEST(record["given"]["steps"] == "5");
+    BOOST_TEST(!record["given"].contains("vocabulary"));
+    BOOST_TEST(record["why"]["steps"] == "as given");
+    BOOST_TEST(record["done"] == (std::vector<std::string>{"autoencoder", "model"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
+    workshop const shop;
+    auto const longer = of_a_text + "--autoencoder-steps 16 --steps 12 --save-every 4 ";
+    shop.good(longer + "--out whole");
+    auto const parts = longer + "--out parts";
+    BOOST_TEST(shop.interrupted(parts, "parts/plan.json", "KILL").status == 137);
+    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-00000004", "KILL").status == 137);
+    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-00000008", "INT");
+    BOOST_TEST(inside.status == 130);
+    BOOST_TEST(has(inside.err, "stopped by a signal; wrote parts/autoencoder"), inside.err);
+    BOOST_TEST(has(inside.err, "to go on: train text --data text.txt"), inside.err);
+    BOOST_TEST(shop.interrupted(parts, "parts/model/run.lock", "KILL").status == 137);  // between the stages
+    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-00000004", "TERM");
+    BOOST_TEST(stopped.status == 143);
+    BOOST_TEST(has(stopped.err, "the autoencoder is trained"), stopped.err);
+    auto const at = stopped.err.find("to go on: ");
+    BOOST_TEST_REQUIRE(at != std::string::npos);
+    auto const command = stopped.err.substr(at + 10, stopped.err.find('\n', at) - at - 10);
+    auto const last = shop.good(command);
+    BOOST_TEST(has(last.err, "goes on after step"), last.err);
+    shop.same_weights("parts", "whole");
+    BOOST_TEST(has(shop.refused("flock whole/text.lock " + longer + "--out whole", 10), "another process is training"));
+}
+
+BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
+    workshop const shop;
+    shop.good(few + "--out run");
+    auto const other = shop.refused(few + "--rate 2e-3 --data-seed 2 --out run");
+    for (auto const* const part : {"run holds a run that was started with other choices:", "data-seed  1    2",
+                                   "rate       -    0.002", "--override to go on with the present ones"})
+        BOOST_TEST(has(other, part), part << " is missing in " << other);
+    BOOST_TEST(has(shop.refused(few + "--vocabulary 300 --override --out run"),
+                   "--vocabulary: the models in run have 259, which --override does not change"));
+
+    // Longer: the autoencoder stays, and so does what was chosen for it.
+    auto const autoencoder = shop.folder.content("run/autoencoder/model.safetensors");
+    auto const longer = of_a_text + "--autoencoder-steps 6 --steps 9 --out run";
+    auto const gone_on = shop.good(longer + " --override");
+    BOOST_TEST(has(gone_on.err, "as before"), gone_on.err);
+    BOOST_TEST(has(gone_on.err, "goes on after step 5"), gone_on.err);
+    BOOST_TEST(shop.folder.content("run/autoencoder/model.safetensors") == autoencoder);
+    BOOST_TEST(has(shop.good(longer).err, "the model is trained"));
+
+    // Afresh: what was there is the model until the first checkpoint of another.
+    auto const model = shop.folder.content("run/model/model.safetensors");
+    auto const fresh = few + "--vocabulary 300 --out run";
+    fs::remove(shop.folder.path("run/autoencoder/metrics.jsonl"));
+    auto const cut = shop.interrupted(fresh + " --fresh", "run/autoencoder/metrics.jsonl", "KILL");
+    BOOST_TEST(cut.status == 137);
+    BOOST_TEST(shop.folder.content("run/model/model.safetensors") == model);
+    BOOST_TEST(!has(shop.good(fresh).err, "is trained"));
+    shop.good(few + "--vocabulary 300 --out straight");
+    shop.same_weights("run", "straight");
+}
+
+BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
+    workshop const shop;
+    BOOST_TEST(has(shop.refused(few + "--vocabulary 100000 --out run", 6), "the text yields only"));
+    BOOST_TEST(has(shop.refused(few + "--autoencoder-batch 255 --out run"), "--autoencoder-batch is given 2 times"));
+    auto const odd = "train text --data text.txt --config tiny --threads 1 --autoencoder-steps 2 --steps 2 --batch 2 "
+                     "--block 64 --out run --autoencoder-batch ";
+    BOOST_TEST(has(shop.refused(odd + std::string("255")), "a batch that is a multiple"));
+    auto const made = shop.good(odd + std::string("64"));
+    BOOST_TEST(has(made.err, "the plan for this text:"), made.err);
+    // A plan that is lost or damaged is not made anew over a model.
+    auto const plan = shop.folder.content("run/plan.json");
+    static_cast<void>(shop.folder.with("run/plan.json", plan.substr(0, plan.size() / 2)));
+    BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), "run/plan.json"));
+    auto damaged = plan;
+    damaged.replace(damaged.rfind("\"batch\": \"2\""), 12, "\"batch\": \"0\"");
+    static_cast<void>(shop.folder.with("run/plan.json", damaged));
+    BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), "run/plan.json, batch: expected a number"));
+    fs::remove(shop.folder.path("run/plan.json"));
+    BOOST_TEST(has(shop.refused(odd + std::string("64"), 10), "holds an autoencoder, but no plan.json"));
+    shop.good(odd + std::string("64 --fresh"));
+
+    auto const high = shop.refused("train text --data text.txt --config tiny --threads 1 --minutes 9 "
+                                   "--autoencoder-steps 60 --autoencoder-batch 64 "
+                                   "--autoencoder-rate 10 --autoencoder-warmup 0 --out high",
+                                   8);
+    BOOST_TEST(has(high, "a lower --autoencoder-rate"), high);
+}
+
+BOOST_AUTO_TEST_CASE(a_dry_run_tells_the_plan_and_writes_nothing) {
+    workshop const shop;
+    auto const dry = shop.good("train text --data stories:4000 --minutes 10 --dry-run --out run");
+    for (auto const* const part :
+         {"minutes              10 ", "autoencoder-minutes  2.5 ", "schedule", "cosine", "random-patches"})
+        BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
+    BOOST_TEST(!shop.there("run"));
+    shop.good(few + "--out run");
+    auto const plan = shop.folder.content("run/plan.json");
+    auto const there = shop.good(few + "--dry-run --out run");
+    for (auto const* const part :
+         {"\nautoencoder\n", "\nmodel\n", "nothing is held out", "FLOPs", "run/model, which holds a run to go on with"})
+        BOOST_TEST(has(there.out, part), part << " is missing in " << there.out);
+    BOOST_TEST(shop.folder.content("run/plan.json") == plan);
+    BOOST_TEST(shop.refused(few + "--rate 1 --dry-run --out run") != "");
+    BOOST_TEST(shop.folder.content("run/plan.json") == plan);
+}
+
+BOOST_AUTO_TEST_CASE(minutes_are_shared_and_a_real_text_is_measured) {
+    workshop const shop;
+    std::string lines;
+    for (int i = 0; i < 2000; ++i)
+        lines += "{\"text\": \"line " + std::to_string(i * i) +
+                 " of a text that is long enough to be held out, every "
+                 "tenth of its documents\"}\n";
+    static_cast<void>(shop.folder.with("my.jsonl", lines));
+    auto const made = shop.good("train text --data my.jsonl --minutes 0.04 --config tiny --threads 1 --out run");
+    for (auto const* const part :
+         {"minutes              0.04 ", "autoencoder-minutes  0.01", "holdout              10:9 ",
+          "every tenth document", "random-patches       0.15 ", "--holdout 10:9", "BrierLM"})
+        BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
+    auto const state = nlohmann::json::parse(shop.folder.content(
+        "run/autoencoder/checkpoints/" +
+        fs::directory_iterator(shop.folder.path("run/autoencoder/checkpoints"))->path().filename().string() +
+        "/state.json"));
+    BOOST_TEST(state["recipe"]["schedule"] == "cosine");
+    BOOST_TEST(std::stod(state["recipe"]["seconds"].get<std::string>()) == 0.6, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {
+    workshop const shop;
+    auto const markov = "train text --data markov:4000 " + sizes + "--autoencoder-steps 3 --steps 2 ";
+    auto const made = shop.good(markov + "--out chain");
+    BOOST_TEST(!has(made.err, "vocabulary  "), made.err);
+    BOOST_TEST(has(made.err, "of the optimum"), made.err);
+    BOOST_TEST(has(made.err, "generate --model chain/model --prompt AAAA"), made.err);
+    BOOST_TEST(has(made.err, "evaluate --model chain/model --data markov:4000\n"), made.err);
+    BOOST_TEST(!shop.there("chain/tokenizer.model"));
+    BOOST_TEST(has(shop.refused(markov + "--vocabulary 300 --out other"), "--vocabulary: the symbols of markov:N"));
+    shop.good("generate --model chain/model --prompt AAAA --max-tokens 4 --samples 2");
+
+    static_cast<void>(shop.folder.with("text.toml", "data = [\"text.txt\"]\nthreads = 1\nseed = 3\n[text]\n"
+                                                    "config = \"tiny\"\nsteps = 2\nautoencoder-steps = 2\nbatch = 2\n"
+                                                    "autoencoder-batch = 64\nout = \"by-toml\"\nblock = 64\n"));
+    static_cast<void>(shop.folder.with("text.json",
+                                       "{\"text\": {\"data\": [\"text.txt\"], \"threads\": 1, \"seed\": 3, "
+                                       "\"config\": \"tiny\", \"steps\": 2, \"autoencoder-steps\": 2, \"batch\": 2, "
+                                       "\"autoencoder-batch\": 64, \"out\": \"by-json\", \"block\": 64}}"));
+    shop.good("train text --config-file text.toml");
+    shop.good("train text --config-file text.json");
+    shop.same_weights("by-toml", "by-json");
+
+    for (std::string const run : {"chain/model", "."})
+        BOOST_TEST(has(shop.refused(few + "--out " + run), "is there already and holds no run to go on with"), run);
+    // What it makes is no run of one model.
+    BOOST_TEST(has(shop.refused("train autoencoder --config tiny --tokenizer markov --data markov:400 --out chain"),
+                   "is there already and holds no run"));
+}
