@@ -154,12 +154,16 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
     std::vector<generation_result> const texts{
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
-    BOOST_TEST(statistics(written(texts), 0.5) ==
+    auto const by_patches = unit_of_writing::patch, by_tokens = unit_of_writing::token;
+    BOOST_TEST(statistics(written(texts), 0.5, by_patches) ==
                "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
                "a patch, 1 capped; 1 ended by themselves");
-    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5) ==
+    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5, by_patches) ==
                "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
-    BOOST_TEST(has(statistics({}, 1), "0 patches"));
+    BOOST_TEST(has(statistics({}, 1, by_patches), "0 patches"));
+    generation_result const written_by_tokens{.tokens = std::vector<token_id>(10), .patches = 10, .draws = 10};
+    BOOST_TEST(statistics(written(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
+               "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms a token; stopped at --max-tokens");
 }
 
 BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
