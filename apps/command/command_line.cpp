@@ -217,7 +217,9 @@ void add_training(command& c, train_options& o, trained kind) {
                                               "micro-batches a step: less memory, the same result", 1,
                                               limits::step_tokens);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, most_rate);
-    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0, limits::steps);
+    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N",
+                                              "steps until the peak (as the configuration, at most a tenth of --steps)",
+                                              0, limits::steps);
     c.choice("--schedule", {"constant", "cosine"}, "after the warm-up: constant, or cosine (needs --steps)",
              [&o](std::string const& name) {
                  o.schedule = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant;

@@ -88,6 +88,41 @@ BOOST_AUTO_TEST_CASE(the_numbers_of_a_head_are_options_of_training) {
     BOOST_TEST(has(refusal(read_train, with("--head-targets", "0")), "a whole number from 1 to 10000"));
 }
 
+// Of a run that steps limit it takes a tenth at most; of one that only minutes limit it is the configuration's.
+BOOST_AUTO_TEST_CASE(a_short_run_warms_up_for_a_tenth_of_it) {
+    auto const all = [](auto recipe) {
+        recipe.steps = 2000;
+        recipe.warmup = 200;
+        auto const warmup = [&](std::optional<index_t> steps, std::optional<double> minutes = {},
+                                std::optional<index_t> given = {}) {
+            train_options o;
+            o.steps = steps;
+            o.minutes = minutes;
+            o.warmup = given;
+            return recipe_for(recipe, o).warmup;
+        };
+        BOOST_TEST(warmup({}) == 200);
+        BOOST_TEST(warmup(2000) == 200);
+        BOOST_TEST(warmup(9000) == 200);
+        BOOST_TEST(warmup(1999) == 199);
+        BOOST_TEST(warmup(260) == 26);
+        BOOST_TEST(warmup(9) == 1);
+        BOOST_TEST(warmup(1) == 1);
+        BOOST_TEST(warmup(260, 4) == 26);
+        BOOST_TEST(warmup({}, 4) == 200);
+        BOOST_TEST(warmup(260, {}, 200) == 200);
+        BOOST_TEST(warmup(260, {}, 0) == 0);
+        recipe.warmup = 0;
+        BOOST_TEST(warmup(260) == 0);
+        recipe.steps = 50;
+        recipe.warmup = 30;
+        BOOST_TEST(warmup({}) == 5);
+    };
+    all(autoencoder_recipe());
+    all(calm_recipe<any_objective>());
+    all(autoregressive_recipe());
+}
+
 BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     temporary_folder const folder;
     auto const text = folder.with("a.txt", "some text");
