@@ -22,6 +22,7 @@ public:
         refuse_same_directory(o);
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoregressive, o);
+        run.keep_warmup(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::language_model, o.data, words);

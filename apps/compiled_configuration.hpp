@@ -20,6 +20,7 @@ public:
     int train_autoencoder(train_options const& o) const {
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoencoder, o);
+        run.keep_warmup(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
@@ -75,6 +76,7 @@ public:
         refuse_same_directory(o);
         training_run run(o);
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
+        run.keep_warmup(recipe);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
         detail::require_match(C.autoencoder, words.vocabulary_size(), stored);

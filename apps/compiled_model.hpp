@@ -120,11 +120,12 @@ protected:
     static int write(generate_options const& o, stored_model const& stored, tokenizer const& words, Model const& model,
                      settings_of_generation<rule_of<Model>> const& settings) {
         constexpr index_t K = Model::K;
+        constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
         context<> ctx(o.seed, o.threads);
         index_t const positions = stored.description.max_position_embeddings;
         if (!o.jsonl.empty())
             return answer_batch(
-                o, words, K,
+                o, words, K, unit,
                 [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
                     auto of_batch = settings;
                     of_batch.prompt_number = first;
@@ -149,7 +150,7 @@ protected:
         if (streaming) put(stream.flush() + "\n");
         for (std::size_t i = 0; i < made.size() && !streaming; ++i)
             put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
-        apps::tell(statistics(written(made), seconds));
+        apps::tell(statistics(written(made), seconds, unit));
         return 0;
     }
 

@@ -82,16 +82,11 @@ calm::training_state state_of(std::string const& run) {
     return newest ? newest->record.state : calm::training_state();
 }
 
-// The vocabulary of the tokenizer that all are trained with.
-index_t vocabulary_of(sweep_options const& o) {
-    return tokenizer_named(o.tokenizer).vocabulary_size();
-}
-
-row row_of_calm(sweep_options const& o, entry const& one, std::string const& folder) {
+// V is the vocabulary that all are trained with.
+row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
     auto const& c = one.calm();
     index_t const K = c.autoencoder.patch_size;
-    index_t const V = vocabulary_of(o);
     auto t = training_of(o, one.name);
     t.out = folder + "/autoencoder";
     t.minutes = o.autoencoder_minutes;
@@ -125,11 +120,10 @@ row row_of_calm(sweep_options const& o, entry const& one, std::string const& fol
             evaluated(o, one, model, block)};
 }
 
-row row_of_autoregressive(sweep_options const& o, entry const& one, std::string const& folder) {
+row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
     auto const& c = one.autoregressive();
     auto const& level = one.defaults.autoregressive.level;
-    index_t const V = vocabulary_of(o);
     double const flops = level.cost() * calm::flops::train_autoregressive(c.llama, V, block);
     index_t const step = one.defaults.autoregressive.sequences * block;
     // Steps of the first phase take K times the tokens.
@@ -155,11 +149,11 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, std::string 
             evaluated(o, one, model, block)};
 }
 
-row trained_and_evaluated(sweep_options const& o, std::string const& name) {
+row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
     auto const& one = configuration_named(name);
     std::string const folder = o.out + "/" + name;
     calm::detail::make_directories(folder);
-    return one.is_autoregressive() ? row_of_autoregressive(o, one, folder) : row_of_calm(o, one, folder);
+    return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }
 
 // Tab-separated; what is not known or does not apply is empty.
@@ -239,8 +233,9 @@ int main(int argc, char** argv) {
         if (!options) return 0;
         calm::detail::make_directories(options->out);
         write_record(options->out, options->record, 0);
+        index_t const V = tokenizer_named(options->tokenizer).vocabulary_size();
         std::vector<row> rows;
-        for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name));
+        for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name, V));
 
         write_table(rows, options->out + "/sweep.tsv");
         text_output out;

@@ -246,7 +246,9 @@ void add_training(command& c, train_options& o, trained kind) {
                                               "micro-batches a step: less memory, the same result", 1,
                                               limits::step_tokens);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, ends::rate);
-    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N", "steps until the peak", 0, limits::steps);
+    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N",
+                                              "steps until the peak (as the configuration, at most a tenth of --steps)",
+                                              0, limits::steps);
     add_schedule(c, o.schedule);
     c.check_whole([&] {
         if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -25,6 +26,8 @@ void take_common(training_recipe& r, train_options const& o) {
         r.seconds = 60 * o.minutes.value_or(0);
     }
     r.rate = o.rate.value_or(r.rate);
+    // Warming up takes no more than a tenth of a run whose steps are known.
+    if (r.steps > 0) r.warmup = std::min(r.warmup, std::max<index_t>(1, r.steps / 10));
     r.warmup = o.warmup.value_or(r.warmup);
     r.schedule = o.schedule.value_or(r.schedule);
     r.accumulation = o.accumulation.value_or(r.accumulation);
@@ -179,6 +182,14 @@ training_run::training_run(train_options const& options) : options_(options) {
 
 training_run::~training_run() {
     if (made_ && steps_ == 0 && !kept_) directory_->discard(files_beside());
+}
+
+void training_run::keep_warmup(training_recipe& recipe) const {
+    if (!from_ || options_.warmup) return;
+    auto const* const was = calm::detail::value_of(from_->record.recipe, "warmup");
+    index_t steps = -1;
+    if (was != nullptr) std::from_chars(was->data(), was->data() + was->size(), steps);
+    if (steps >= 0) recipe.warmup = steps;
 }
 
 bool training_run::changed(std::string const& option) const {

@@ -15,7 +15,8 @@
 
 namespace calm::apps {
 
-// The defaults with what the command line says instead. Without --steps and --minutes the default steps hold.
+// The defaults with what the command line says instead. Without --steps and --minutes the default steps hold, without
+// --warmup the default warm-up, of a run of less than ten times as many steps a tenth of them.
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o);
 calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_options const& o);
 autoregressive_recipe recipe_for(autoregressive_recipe r, train_options const& o);
@@ -60,6 +61,9 @@ public:
 
     // The checkpoint to go on from, or nothing.
     [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
+    // A run that goes on warms up as it was begun, unless --warmup says otherwise: more --steps alone do not change it.
+    void keep_warmup(training_recipe& recipe) const;
+
     // Whether a setting is not as it was.
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }

@@ -13,6 +13,7 @@
 #include "calm/sample/generate.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
+#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -36,7 +37,7 @@ batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, wr
 
 // The same of the options' files or standard input and output, with a line of statistics on standard error. The exit
 // status: 0, or that of errc::data where some lines were bad. Throws errc::storage.
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write,
-                 index_t positions);
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+                 write_texts const& write, index_t positions);
 
 }  // namespace calm::apps

@@ -5,12 +5,11 @@
 #include "program.hpp"
 #include "text/batch.hpp"
 #include "text/text_output.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, write_texts const& write,
-                 index_t positions) {
+int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+                 write_texts const& write, index_t positions) {
     bool const standard = o.jsonl == "-";
     auto file = standard ? std::ifstream() : opened_prompts(o.jsonl);
     std::istream& in = standard ? std::cin : file;
@@ -26,7 +25,7 @@ int answer_batch(generate_options const& o, tokenizer const& words, index_t K, w
         in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions);
     if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
     out.close();
-    tell(statistics(all, steady_seconds() - start));
+    tell(statistics(all, steady_seconds() - start, unit));
     if (count.bad == 0) return 0;
     tell(sentence(count.bad, " of ", count.lines, " lines were bad: their answers have an \"error\""));
     return static_cast<int>(errc::data);

@@ -139,12 +139,15 @@ void written::add(generation_result const& text) {
     capped += text.capped;
 }
 
-std::string statistics(written const& all, double seconds) {
+std::string statistics(written const& all, double seconds, unit_of_writing unit) {
+    bool const by_patches = unit == unit_of_writing::patch;
     auto const each = static_cast<double>(std::max<index_t>(1, all.patches));
     std::string line = all.texts > 1 ? formatted("%zu texts, ", all.texts) : "";
-    line += formatted("%zu tokens in %.2f s (%.0f tokens/s), %lld patches, %.2f draws and %.2f ms a patch", all.tokens,
-                      seconds, static_cast<double>(all.tokens) / seconds, static_cast<long long>(all.patches),
-                      static_cast<double>(all.draws) / each, 1e3 * seconds / each);
+    line += formatted("%zu tokens in %.2f s (%.0f tokens/s), ", all.tokens, seconds,
+                      static_cast<double>(all.tokens) / seconds);
+    if (by_patches) line += formatted("%lld patches, ", static_cast<long long>(all.patches));
+    line += formatted("%.2f draws and %.2f ms a %s", static_cast<double>(all.draws) / each, 1e3 * seconds / each,
+                      by_patches ? "patch" : "token");
     if (all.capped > 0) line += formatted(", %lld capped", static_cast<long long>(all.capped));
     if (all.texts > 1) return line + formatted("; %zu ended by themselves", all.ended);
     return line + (all.ended > 0 ? "; the text ends here" : "; stopped at --max-tokens");

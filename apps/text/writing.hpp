@@ -45,7 +45,10 @@ struct written {
     void add(generation_result const& text);
 };
 
+// What a model writes at once: a CALM a patch, an autoregressive model a token.
+enum class unit_of_writing { patch, token };
+
 // A line about texts that took so long to write.
-std::string statistics(written const& all, double seconds);
+std::string statistics(written const& all, double seconds, unit_of_writing unit);
 
 }  // namespace calm::apps

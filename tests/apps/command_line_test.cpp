@@ -144,6 +144,41 @@ BOOST_AUTO_TEST_CASE(the_numbers_of_a_head_are_options_of_training) {
     BOOST_TEST(has(refusal(read_train, with("--head-targets", "0")), "a whole number from 1 to 10000"));
 }
 
+// Of a run that steps limit it takes a tenth at most; of one that only minutes limit it is the configuration's.
+BOOST_AUTO_TEST_CASE(a_short_run_warms_up_for_a_tenth_of_it) {
+    auto const all = [](auto recipe) {
+        recipe.steps = 2000;
+        recipe.warmup = 200;
+        auto const warmup = [&](std::optional<index_t> steps, std::optional<double> minutes = {},
+                                std::optional<index_t> given = {}) {
+            train_options o;
+            o.steps = steps;
+            o.minutes = minutes;
+            o.warmup = given;
+            return recipe_for(recipe, o).warmup;
+        };
+        BOOST_TEST(warmup({}) == 200);
+        BOOST_TEST(warmup(2000) == 200);
+        BOOST_TEST(warmup(9000) == 200);
+        BOOST_TEST(warmup(1999) == 199);
+        BOOST_TEST(warmup(260) == 26);
+        BOOST_TEST(warmup(9) == 1);
+        BOOST_TEST(warmup(1) == 1);
+        BOOST_TEST(warmup(260, 4) == 26);
+        BOOST_TEST(warmup({}, 4) == 200);
+        BOOST_TEST(warmup(260, {}, 200) == 200);
+        BOOST_TEST(warmup(260, {}, 0) == 0);
+        recipe.warmup = 0;
+        BOOST_TEST(warmup(260) == 0);
+        recipe.steps = 50;
+        recipe.warmup = 30;
+        BOOST_TEST(warmup({}) == 5);
+    };
+    all(autoencoder_recipe());
+    all(calm_recipe<any_objective>());
+    all(autoregressive_recipe());
+}
+
 BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     temporary_folder const folder;
     auto const text = folder.with("a.txt", "some text");
@@ -210,12 +245,16 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
     std::vector<generation_result> const texts{
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
-    BOOST_TEST(statistics(written(texts), 0.5) ==
+    auto const by_patches = unit_of_writing::patch, by_tokens = unit_of_writing::token;
+    BOOST_TEST(statistics(written(texts), 0.5, by_patches) ==
                "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
                "a patch, 1 capped; 1 ended by themselves");
-    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5) ==
+    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5, by_patches) ==
                "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
-    BOOST_TEST(has(statistics({}, 1), "0 patches"));
+    BOOST_TEST(has(statistics({}, 1, by_patches), "0 patches"));
+    generation_result const written_by_tokens{.tokens = std::vector<token_id>(10), .patches = 10, .draws = 10};
+    BOOST_TEST(statistics(written(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
+               "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms a token; stopped at --max-tokens");
 }
 
 BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {

@@ -375,6 +375,9 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
     BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
     BOOST_TEST(!shop().content("swept/sweep.gp").empty());
+    auto const warmed = "\"warmup\": \"1\"";  // 1 step and 8: a tenth
+    BOOST_TEST(has(shop().content("swept/tiny/autoencoder/checkpoints/step-00000001/state.json"), warmed));
+    BOOST_TEST(has(shop().content("swept/tiny/calm/checkpoints/step-00000008/state.json"), warmed));
 
     // The same again goes on with it: what is trained stays.
     auto const again = shop().program(
