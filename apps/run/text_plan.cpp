@@ -167,8 +167,8 @@ private:
     void choose_autoencoder() {
         bool const known = preference() != nullptr;
         auto const& own = entry_->defaults.autoencoder;
-        choose("autoencoder-batch", c().autoencoder_batch, in_patches(is_real() ? 2048 : 4096, K(), 1),
-               is_real() ? "tokens a step, as on WikiText" : "tokens a step, as on stories");
+        choose("autoencoder-batch", c().autoencoder_batch, in_patches(2048, K(), 1),
+               "tokens a step: of larger steps there are too few");
         choose("autoencoder-rate", c().autoencoder_rate, known ? 3e-3 : own.rate,
                known ? "as on WikiText and stories" : "the configuration's own");
         choose("autoencoder-warmup", c().autoencoder_warmup,
