@@ -17,15 +17,17 @@ struct preferred_configuration {
     std::string_view name;
     double rate_of_bytes;  // of the language model, at a byte a token
     double rate;           // at any other vocabulary
+    std::uint64_t bytes;   // of a file, from which it learns tokens of about two bytes
+    double minutes;        // the same
     char const* why;
 };
 constexpr preferred_configuration preferences[] = {
-    {"tiny-drafted", 2e-3, 2e-3, "drafts of whole tokens: learns context soonest"},
-    {"tiny-flow", 2e-3, 2e-3, "the flow head learns fastest of those compiled"},
-    {"tiny", 1e-3, 2e-3, "the smallest; tiny-flow would learn faster, and is not compiled"},
+    {"tiny-drafted", 2e-3, 2e-3, 500'000, 5, "drafts of whole tokens: learns context soonest"},
+    {"tiny-flow", 2e-3, 2e-3, 2'000'000, 20, "the flow head learns fastest of those compiled"},
+    {"tiny", 1e-3, 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, and is not compiled"},
 };
 
-// The vocabulary of files: the first row whose bytes and minutes are there.
+// The vocabulary of large files: the first row whose bytes and minutes are there.
 struct vocabulary_row {
     std::uint64_t bytes;
     double minutes;
@@ -35,9 +37,9 @@ struct vocabulary_row {
 constexpr vocabulary_row vocabularies[] = {
     {200'000'000, 600, 4096, "much text and hours: long tokens"},
     {20'000'000, 120, 1024, "20 MB and two hours: longer tokens"},
-    {2'000'000, 20, 512, "2 MB and 20 minutes: tokens of about two bytes"},
-    {0, 0, tokenizer::byte_vocabulary, "bytes: little text, or few minutes, teach nothing longer"},
 };
+constexpr char const* short_tokens = "tokens of about two bytes: the head learns them in this time";
+constexpr char const* no_tokens = "bytes: little text, or few minutes, teach nothing longer";
 
 constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which their words become tokens
 constexpr std::uint64_t least_heldout = 16'384;      // bytes that are worth measuring on
@@ -140,14 +142,17 @@ private:
             text_.bytes -= text_.tenth;
         }
         double const minutes = c().minutes.value_or(0);
-        auto const row = std::find_if(std::begin(vocabularies), std::end(vocabularies), [&](auto const& each) {
-            return text_.bytes >= each.bytes && minutes >= each.minutes;
-        });
+        auto const is_enough = [&](auto const& row) { return text_.bytes >= row.bytes && minutes >= row.minutes; };
+        auto const row = std::find_if(std::begin(vocabularies), std::end(vocabularies), is_enough);
         if (text_.has_own_symbols) return;  // they are its tokens
         if (!is_real() && text_.bytes >= words_of_stories)
             choose<index_t>("vocabulary", c().vocabulary, 512, "stories have few words: most become a token");
-        else
+        else if (row != std::end(vocabularies))
             choose<index_t>("vocabulary", c().vocabulary, row->vocabulary, row->why);
+        else if (preference() != nullptr && is_enough(*preference()))
+            choose<index_t>("vocabulary", c().vocabulary, 512, short_tokens);
+        else
+            choose<index_t>("vocabulary", c().vocabulary, tokenizer::byte_vocabulary, no_tokens);
     }
 
     void choose_length() {

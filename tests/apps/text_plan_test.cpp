@@ -130,6 +130,13 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     auto all = usual();
     all.push_back(compiled("tiny-drafted", sizes::tiny));
     BOOST_TEST(chosen(all).configuration == "tiny-drafted");
+    // Its head learns tokens where the others learn bytes.
+    auto const vocabulary = [&](std::uint64_t bytes, double minutes) {
+        return *plan_of_text({.bytes = bytes}, in_minutes(minutes), all).choices.vocabulary;
+    };
+    BOOST_TEST(vocabulary(500'000, 5) == 512);
+    BOOST_TEST(vocabulary(499'999, 5) == 259);
+    BOOST_TEST(vocabulary(500'000, 4.9) == 259);
     auto const tiny = chosen({compiled("text", sizes::text), compiled("tiny", sizes::tiny)});
     BOOST_TEST(tiny.configuration == "tiny");
     BOOST_TEST(*tiny.rate == 1e-3);  // bytes by the energy head
