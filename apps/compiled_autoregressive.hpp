@@ -38,6 +38,7 @@ public:
         auto const counts = bigrams_of(text, words, rule);
         auto const ours = description_of(name_, o, data_seed, block, mode, words);
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
+        auto const levels = levels_of(o, ours, words.vocabulary_size());
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C, words, start); };
         if (!run.begin(settings_of("ar", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(),
@@ -71,11 +72,12 @@ public:
             },
             [&](progress const& now) {
                 samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
-                return told(run.report(), measure(interval_tokens), now, recipe);
+                return told(run.report(), measure(interval_tokens), now, recipe, levels);
             },
             [&] { return score_of(measure(interval_tokens)); });
         run.train([&] { calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls); });
-        if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
+        if (!unseen.empty() && noted_signal() == 0)
+            tell_final(run.report(), measure(final_tokens), run.steps(), run.seconds(), levels);
         return run.end();
     }
 

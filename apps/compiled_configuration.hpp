@@ -97,6 +97,7 @@ public:
         auto ours = description_of(name_, o, data_seed, block, mode, words);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
+        auto const levels = levels_of(o, ours, words.vocabulary_size());
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C, words, start); };
         if (!run.begin(settings_of("calm", ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(),
@@ -127,11 +128,12 @@ public:
             [&](std::string const& directory) { save(directory, own.model, description, files, counts); },
             [&](progress const& now) {
                 samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
-                return told(run.report(), measure(interval_tokens), now, recipe);
+                return told(run.report(), measure(interval_tokens), now, recipe, levels);
             },
             [&] { return score_of(measure(interval_tokens)); });
         run.train([&] { calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls); });
-        if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
+        if (!unseen.empty() && noted_signal() == 0)
+            tell_final(run.report(), measure(final_tokens), run.steps(), run.seconds(), levels);
         return run.end();
     }
 

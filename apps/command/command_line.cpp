@@ -441,7 +441,17 @@ void add_language_model(command& c, train_options& o) {
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
 }
-void add_sample_prompt(command& c, train_options& o) {
+// A directory that train wrote.
+void require_run(command& c, std::string const& option, std::string const& run) {
+    if (!detail::is_there(detail::in_directory(run, metrics_file)))
+        c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
+}
+// How it is followed as it learns.
+void add_measures(command& c, train_options& o) {
+    c.text("--beside", o.beside, "DIR", "run of train ar on the same text: its scores after as long stand beside");
+    c.check([&] {
+        if (!o.beside.empty()) require_run(c, "--beside", o.beside);
+    });
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
 }
@@ -453,7 +463,7 @@ void declare(command& c, train_ar_command& o) {
              "begin with positions of K tokens, for a share of all tokens: less cost (docs/mathematics.md)",
              [&o](std::string const& text) { o.level = patch_level::parse(text); });
     add_training(c, o, trained::autoregressive);
-    add_sample_prompt(c, o);
+    add_measures(c, o);
     recipe_defaults<autoregressive_recipe> defaults(c, o, &recipes::autoregressive);
     defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
     defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
@@ -467,7 +477,7 @@ void declare(command& c, train_calm_command& o) {
     add_language_model(c, o);
     add_head_numbers(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
-    add_sample_prompt(c, o);
+    add_measures(c, o);
     recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
     defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
     defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
@@ -597,9 +607,7 @@ void declare(command& c, plot_options& o) {
     c.list("--run", o.runs, "DIR", "directories that train wrote; the option may be left out: plot DIR");
     c.first_words_are("--run");
     c.check([&] {
-        for (auto const& run : o.runs)
-            if (!detail::is_there(detail::in_directory(run, metrics_file)))
-                c.problem("--run: expected the directory of a run, " + run + " has no " + metrics_file);
+        for (auto const& run : o.runs) require_run(c, "--run", run);
     });
     c.choice("--format", {"png", "svg"}, "kind of picture (png)",
              [&o](std::string const& format) { o.format = format; });

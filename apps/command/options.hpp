@@ -66,6 +66,7 @@ struct train_options {
     bool dry_run = false;       // plan only
     bool plot = false;          // the training curve at the end
     std::string sample_prompt;  // of the texts that a language model writes as it learns
+    std::string beside;         // the run of an autoregressive model to compare a language model with, or empty
     run_record record;
 };
 

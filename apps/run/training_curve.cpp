@@ -18,34 +18,10 @@ namespace calm::apps {
 
 namespace {
 
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-struct point {
-    double step = none, tokens = none, seconds = none;
-};
-
-double number_in(metrics_line const& line, char const* key) {
-    return line[key];
-}
-
 run_metrics metrics_of(std::string const& path) {
     if (!calm::detail::is_there(path))
         throw error(errc::storage, path, "", "cannot be read, there is none: is this the directory of a run?");
     return read_metrics(mapped_file::open(path).text(), path);
-}
-
-point point_of(metrics_line const& line) {
-    return {number_in(line, "step"), number_in(line, "tokens"), number_in(line, "seconds")};
-}
-
-// Where an evaluation lies between the steps that were logged.
-point place_of(double step, lines_by_step const& steps) {
-    auto after = steps.lower_bound(step);
-    if (after == steps.end()) --after;
-    auto const before = after == steps.begin() ? after : std::prev(after);
-    auto const a = point_of(before->second), b = point_of(after->second);
-    double const share = b.step > a.step ? std::clamp((step - a.step) / (b.step - a.step), 0.0, 1.0) : 1.0;
-    return {step, a.tokens + share * (b.tokens - a.tokens), a.seconds + share * (b.seconds - a.seconds)};
 }
 
 constexpr char const* missing = "?";
@@ -59,7 +35,7 @@ void write_table(std::string const& path, lines_by_step const& lines, lines_by_s
     for (auto const& [step, line] : lines) {
         auto const at = place_of(step, steps);
         std::vector<double> values{at.step, at.tokens, at.seconds};
-        for (auto const* const key : keys) values.push_back(number_in(line, key));
+        for (auto const* const key : keys) values.push_back(line[key]);
         for (std::size_t i = 0; i < values.size(); ++i) {
             std::string cell;
             detail::append_json(cell, values[i]);
@@ -71,8 +47,7 @@ void write_table(std::string const& path, lines_by_step const& lines, lines_by_s
 }
 
 bool any(lines_by_step const& lines, char const* key) {
-    return std::any_of(lines.begin(), lines.end(),
-                       [&](auto const& each) { return !std::isnan(number_in(each.second, key)); });
+    return std::any_of(lines.begin(), lines.end(), [&](auto const& each) { return !std::isnan(each.second[key]); });
 }
 
 // An x axis: a column of the tables, over a unit.
@@ -96,29 +71,40 @@ std::string curve(std::string const& table, axis const& x, std::string const& y,
            "):" + y + " with " + style + " title \"" + title + "\"";
 }
 
+// A line across the picture at the last value of a key, as a further one of a plot; "" where there is none.
+std::string level(lines_by_step const& lines, char const* key, std::string const& style, std::string const& title) {
+    double last = std::numeric_limits<double>::quiet_NaN();
+    for (auto const& [step, line] : lines)
+        if (!std::isnan(line[key])) last = line[key];
+    return std::isnan(last) ? "" : formatted(", %.6g with lines ", last) + style + " title \"" + title + "\"";
+}
+
 std::string script_of(run_metrics const& m, std::string const& format) {
     constexpr char const* steps = "curve-steps.tsv";
     constexpr char const* scores = "curve-evaluations.tsv";
     double last = 0;  // an evaluation may follow the last step that was logged
     for (auto const* const lines : {&m.steps, &m.evaluations})
         if (!lines->empty()) last = std::max(last, lines->rbegin()->first);
-    point most{last, 0, 0};
+    run_place most{last, 0, 0};
     for (auto const& [step, line] : m.steps) {
-        auto const at = point_of(line);
-        most.tokens = std::fmax(most.tokens, at.tokens);
-        most.seconds = std::fmax(most.seconds, at.seconds);
+        most.tokens = std::fmax(most.tokens, line["tokens"]);
+        most.seconds = std::fmax(most.seconds, line["seconds"]);
     }
+    auto const beside = [&](axis const& x, std::string const& column) {
+        return curve(scores, x, column, "lines dashtype 4 linecolor 4", "AR beside");
+    };
     std::vector<axis> axes{{1, "steps", most.step}};
     if (any(m.steps, "tokens")) axes.push_back({2, "tokens", most.tokens});
     axes.push_back(time_axis(most.seconds));
     bool const of_autoencoder = any(m.steps, "cross_entropy");
-    bool const has_scores = !m.evaluations.empty();
+    auto const rows_of_scores = static_cast<std::size_t>(!m.evaluations.empty()) + any(m.evaluations, "brier");
+    auto const rows = std::to_string(1 + rows_of_scores);
+    auto const height = std::to_string(rows_of_scores == 0 ? 420 : 400 * (1 + rows_of_scores));
     // Margins in characters, the same in all: what stands above another has its axis. Keys stand in the upper one.
     std::string text = "# gnuplot curve.gp, in this folder\nset datafile separator \"\\t\"\nset datafile missing \"" +
                        std::string(missing) + "\"\nset terminal " + (format == "svg" ? "svg" : "pngcairo") + " size " +
-                       std::to_string(480 * axes.size()) + "," + (has_scores ? "800" : "420") +
-                       "\nset output \"curve." + format + "\"\nset multiplot layout " + (has_scores ? "2," : "1,") +
-                       std::to_string(axes.size()) +
+                       std::to_string(480 * axes.size()) + "," + height + "\nset output \"curve." + format +
+                       "\"\nset multiplot layout " + rows + "," + std::to_string(axes.size()) +
                        "\nset grid\nset lmargin 10\nset rmargin 4\nset tmargin 4\nset bmargin 4\n"
                        "set key above horizontal samplen 1\n";
     for (auto const& x : axes) {
@@ -135,7 +121,7 @@ std::string script_of(run_metrics const& m, std::string const& format) {
     }
     text += "unset logscale y\n";
     for (auto const& x : axes) {
-        if (!has_scores) break;
+        if (m.evaluations.empty()) break;
         text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit);
         if (any(m.evaluations, "brier_lm")) {
             text += "set ylabel \"BrierLM on held-out text\"\nplot ";
@@ -143,13 +129,25 @@ std::string script_of(run_metrics const& m, std::string const& format) {
                 text += curve(scores, x, "($5-$6):($5+$6)", "filledcurves fillstyle transparent solid 0.25 linecolor 1",
                               "standard error") +
                         ", ";
-            text += curve(scores, x, "5", "linespoints pointtype 7 linecolor 1", "CALM") + ", " +
-                    curve(scores, x, "7", "lines dashtype 2", "bigram table") + "\n";
+            text += curve(scores, x, "5", "linespoints pointtype 7 linecolor 1", "model") +
+                    level(m.evaluations, "bigram_brier_lm", "dashtype 2 linecolor 2", "bigrams");
+            if (any(m.evaluations, "beside_brier_lm")) text += ", " + beside(x, "14");
+            text += "\n";
         } else {
             text += "set ylabel \"held-out tokens right\"\nplot " +
                     curve(scores, x, "8", "linespoints pointtype 7", "from the mean") + ", " +
                     curve(scores, x, "9", "linespoints pointtype 5", "with posterior noise") + "\n";
         }
+    }
+    for (auto const& x : axes) {
+        if (!any(m.evaluations, "brier")) break;
+        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit) +
+                "set ylabel \"Brier-1 on held-out text\"\nplot " +
+                curve(scores, x, "10", "linespoints pointtype 7 linecolor 1", "model") +
+                level(m.evaluations, "bigram_brier", "dashtype 2 linecolor 2", "bigrams") +
+                level(m.evaluations, "unigram_brier", "dashtype 3 linecolor 3", "unigrams");
+        if (any(m.evaluations, "beside_brier_1")) text += ", " + beside(x, "13");
+        text += "\n";
     }
     return text;
 }
@@ -160,9 +158,10 @@ std::string plot_training(std::string const& directory, std::string const& forma
     std::filesystem::path const in(directory);
     auto const m = metrics_of((in / metrics_file).string());
     write_table((in / "curve-steps.tsv").string(), m.steps, m.steps, {"loss", "cross_entropy", "kl", "posterior_std"});
-    write_table(
-        (in / "curve-evaluations.tsv").string(), m.evaluations, m.steps,
-        {"heldout_loss", "brier_lm", "brier_lm_se", "bigram_brier_lm", "token_accuracy", "token_accuracy_posterior"});
+    write_table((in / "curve-evaluations.tsv").string(), m.evaluations, m.steps,
+                {"heldout_loss", "brier_lm", "brier_lm_se", "bigram_brier_lm", "token_accuracy",
+                 "token_accuracy_posterior", "brier", "unigram_brier", "bigram_brier", "beside_brier_1",
+                 "beside_brier_lm"});
     return plotted(directory, "curve", script_of(m, format), "curve." + format);
 }
 

@@ -222,6 +222,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
         kept_ = steps_ = state.step;
+        seconds_ = state.seconds;
         finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
         // What is measured at the end follows in the log; where it does not, the end is done again.
         std::error_code absent;
@@ -270,6 +271,7 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
     calls.step = [this](progress const& now) {
         report_->step(now);
         steps_ = now.step + 1;
+        seconds_ = now.seconds;
         score_.reset();
     };
     calls.skipped = [this](progress const& now, error const& why) { report_->skipped(now, why); };
@@ -339,17 +341,25 @@ double loss_of(evaluation const& e) {
     return e.head_loss ? *e.head_loss : *e.cross_entropy;
 }
 
-void log(run_report& report, evaluation const& e, index_t steps) {
+void log(run_report& report, evaluation const& e, index_t steps, std::optional<scores_beside::scores> const& beside) {
     auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
     report.log({{"step", steps},
                 {"brier", list(*e.brier)},
                 {"brier_lm", *e.brier_lm},
                 {"brier_lm_se", e.brier_lm_se.value_or(progress::none)},
                 {"unigram_brier", list(*e.unigram_brier)},
+                {"unigram_brier_lm", brier_lm(*e.unigram_brier)},
                 {"bigram_brier", list(*e.bigram_brier)},
                 {"bigram_brier_lm", *e.bigram_brier_lm},
                 {"heldout_loss", loss_of(e)},
-                {"bits_per_byte", e.bits_per_byte.value_or(progress::none)}});
+                {"bits_per_byte", e.bits_per_byte.value_or(progress::none)},
+                {"beside_seconds", beside ? beside->seconds : progress::none},
+                {"beside_brier_1", beside ? beside->brier_1 : progress::none},
+                {"beside_brier_lm", beside ? beside->brier_lm : progress::none}});
+}
+
+std::optional<scores_beside::scores> beside_at(learning_levels const& levels, double seconds) {
+    return levels.beside ? levels.beside->at(seconds) : std::nullopt;
 }
 
 }  // namespace
@@ -361,8 +371,15 @@ double told(run_report& report, autoencoder_evaluation const& e, index_t steps) 
     return score_of(e);
 }
 
-double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe) {
-    log(report, e, now.step + 1);
+learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V) {
+    return {.helps = what_helps(configuration_named(ours.configuration), V),
+            .beside = o.beside.empty() ? std::nullopt : std::optional(read_scores_beside(o.beside, ours))};
+}
+
+double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
+            learning_levels const& levels) {
+    auto const beside = beside_at(levels, now.seconds);
+    log(report, e, now.step + 1, beside);
     double const brier_1 = (*e.brier)[0];
     double const unigram = (*e.unigram_brier)[0];
     auto const why_0 = not_positive(*e.brier);
@@ -371,10 +388,11 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
                          static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "", loss_of(e),
                          brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
                (why_0.empty() ? "" : ", 0 because " + why_0) +
+               (beside ? "; " + beside_text(*beside, brier_1, *e.brier_lm) : "") +
                (e.bits_per_byte ? formatted("; %.4f bits a byte", *e.bits_per_byte) : ""));
     // Said once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
-        report.say(no_context_sentence(brier_1, unigram, recipe.rate));
+        report.say(no_context_sentence(brier_1, unigram, levels.helps));
     return score_of(e);
 }
 
@@ -387,22 +405,15 @@ void tell_final(run_report& report, autoencoder_evaluation const& e, index_t ste
     report.say_lines(to_table(all));
 }
 
-void tell_final(run_report& report, evaluation const& e, index_t steps) {
-    log(report, e, steps);
+void tell_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels) {
+    auto const beside = beside_at(levels, seconds);
+    log(report, e, steps, beside);
     report.say_lines(to_table(e));
     report.say(formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
+    if (beside) report.say(beside_text(*beside, (*e.brier)[0], *e.brier_lm));
     if (e.optimal_brier_lm)
         report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
                              *e.optimal_brier_lm));
-}
-
-std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate) {
-    return formatted(
-        "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the model has "
-        "learned no context yet. It may still; look at the next evaluations. If it does not, a larger vocabulary "
-        "needs a longer run, and the rate of %.1e may be too high or too low: where rates were compared, a lower one "
-        "was better on bytes (1e-3 than 1.5e-3) and a higher one on a BPE of 512 (2e-3 than 1e-3)",
-        brier_1, unigram_brier_1, rate);
 }
 
 void tell_of_patch_level(run_report& report, patch_level const& level) {

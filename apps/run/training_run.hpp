@@ -10,7 +10,9 @@
 #include "calm/runs/run_directory.hpp"
 #include "calm/train/session.hpp"
 #include "registry.hpp"
+#include "run/advice.hpp"
 #include "run/report.hpp"
+#include "run/scores_beside.hpp"
 #include "text/text_data.hpp"
 
 namespace calm::apps {
@@ -59,15 +61,17 @@ public:
     bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
                std::function<void()> const& fits);
 
-    // The checkpoint to go on from, or nothing.
-    [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
     // A run that goes on warms up as it was begun, unless --warmup says otherwise: more --steps alone do not change it.
     void keep_warmup(training_recipe& recipe) const;
 
+    // The checkpoint to go on from, or nothing.
+    [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
     // Whether a setting is not as it was.
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }
+    // Done, in so many seconds of the whole run.
     [[nodiscard]] index_t steps() const { return steps_; }
+    [[nodiscard]] double seconds() const { return seconds_; }
 
     // Puts the text where the run goes on: in the epoch after, where it is another text or another order.
     void go_on(text_blocks& blocks) const;
@@ -98,25 +102,31 @@ private:
     std::optional<double> best_;
     block_position position_;      // after the last step
     index_t steps_ = 0;            // done
+    double seconds_ = 0;           // that they took
     index_t planned_ = 0;          // or 0, where only time ends the run
     std::optional<index_t> kept_;  // step of the newest checkpoint
     bool made_ = false;            // the directory, by begin()
     bool holds_out_ = false;
 };
 
+// What a language model that learns is judged by, besides the tables of its text.
+struct learning_levels {
+    std::string helps;                    // where it learns no context
+    std::optional<scores_beside> beside;  // of an autoregressive model, by seconds
+};
+// Of a run of a configuration on V tokens; reads the run that --beside names. Throws as read_scores_beside.
+learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V);
+
 // Evaluations on held-out text of a run that goes on, told and logged after step `steps`. They return the score by
 // which the best checkpoint is known: of an autoencoder its loss, negative, of a language model its BrierLM.
 double score_of(autoencoder_evaluation const& e);
 double score_of(evaluation const& e);
 double told(run_report& report, autoencoder_evaluation const& e, index_t steps);
-double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe);
+double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
+            learning_levels const& levels);
 // The same of the whole run, as a table.
 void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps);
-void tell_final(run_report& report, evaluation const& e, index_t steps);
-
-// What to tell about a model whose Brier-1 is not above the unigram's after a fifth of its run, and what was seen to
-// help.
-std::string no_context_sentence(double brier_1, double unigram_brier_1, double rate);
+void tell_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels);
 
 // Says, where the autoencoder gives back less than 99 % of held-out tokens with its noise, that no language model on it
 // can be better.

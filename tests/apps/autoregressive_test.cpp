@@ -166,6 +166,27 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
 }
 
+// A run of train ar on the same text, whose scores stand beside those of another run.
+BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
+    // Its seconds are made 0, so that its last scores are those after as long.
+    shop().good("cp -r ar quick; sed -i 's/\"seconds\":[0-9.e+-]*/\"seconds\":0/' quick/metrics.jsonl");
+    auto const judged = shop().good(training + "--steps 2 --beside quick --out judged");
+    BOOST_TEST(has(judged.err, "autoregressive after 0 s: Brier-1 "), judged.err);
+    BOOST_TEST(!has(judged.err, "--beside"), judged.err);  // it is of the same text
+    BOOST_TEST(!has(shop().content("judged/metrics.jsonl"), "\"beside_brier_1\":null"));
+    auto const other =
+        "train ar --config tiny-ar --data stories:4000 --batch 2 --block 16 --steps 1 --threads 1 --beside quick ";
+    BOOST_TEST(has(shop().good(other + std::string("--tokenizer tokenizer.model --out other-text")).err,
+                   "another --data, --data-seed, --holdout, --mode or --block"));
+
+    shop().good("train tokenizer --vocabulary 290 --data stories:4000 --out another.model");
+    BOOST_TEST(has(shop().refused(other + std::string("--tokenizer another.model --out no")),
+                   "--beside: scores of tokens compare models of one tokenizer"));
+    BOOST_TEST(has(shop().refused(training + "--steps 1 --beside none --out no"),
+                   "--beside: expected the directory of a run, none has no metrics.jsonl"));
+    BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_of_another_model_is_refused) {
     auto const text = std::string(" --data stories:400 --out no");
     BOOST_TEST(

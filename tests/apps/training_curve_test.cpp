@@ -36,11 +36,44 @@ BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
                                                     "10\t100\t1\t5.5\t?\t?\t?\n20\t200\t4\t4.25\t?\t?\t?\n");
     BOOST_TEST(folder.content("curve-evaluations.tsv") ==
                "step\ttokens\tseconds\theldout_loss\tbrier_lm\tbrier_lm_se\tbigram_brier_lm\ttoken_accuracy\t"
-               "token_accuracy_posterior\n"
-               "12\t120\t1.6\t5\t4\t0.5\t8\t?\t?\n20\t200\t4\t?\t6\t?\t?\t?\t?\n");
+               "token_accuracy_posterior\tbrier\tunigram_brier\tbigram_brier\tbeside_brier_1\tbeside_brier_lm\n"
+               "12\t120\t1.6\t5\t4\t0.5\t8\t?\t?\t?\t?\t?\t?\t?\n"
+               "20\t200\t4\t?\t6\t?\t?\t?\t?\t?\t?\t?\t?\t?\n");
     BOOST_TEST(has(folder.content("curve.gp"), "($5-$6):($5+$6) with filledcurves"));
     BOOST_TEST(has(said, "plotted in"), "the tests need gnuplot (Debian: gnuplot-nox): " << said);
     BOOST_TEST(has(folder.content("curve.svg"), "<svg"));
+}
+
+// Lines across the picture at the last values, and a run beside as a curve; Brier-1 has a row of its own.
+BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
+    temporary_folder const folder;
+    auto const evaluation = [](std::string const& step, std::string const& more) {
+        return "{\"step\":" + step + ",\"brier\":[0.1,0.01,0,0],\"brier_lm\":1,\"unigram_brier\":[0.05,0,0,0]," + more +
+               "}\n";
+    };
+    std::string const step = "{\"step\":20,\"tokens\":200,\"seconds\":3,\"loss\":4.5}\n";
+    static_cast<void>(
+        folder.with("metrics.jsonl",
+                    evaluation("10", "\"bigram_brier\":[0.2,0.1,0,0],\"bigram_brier_lm\":3,\"beside_brier_1\":null") +
+                        step + evaluation("20", "\"bigram_brier\":[0.25,0.1,0,0],\"bigram_brier_lm\":4")));
+    auto const said = plot_training(folder.path(""), "svg");
+    BOOST_TEST(has(said, "plotted in"), "the tests need gnuplot (Debian: gnuplot-nox): " << said);
+    auto const script = folder.content("curve.gp");
+    BOOST_TEST(has(script, "layout 3,3"), script);
+    BOOST_TEST(has(script, "size 1440,1200"), script);
+    BOOST_TEST(has(script, ", 4 with lines dashtype 2 linecolor 2 title \"bigrams\""), script);
+    BOOST_TEST(has(script, ", 0.25 with lines dashtype 2 linecolor 2 title \"bigrams\""), script);
+    BOOST_TEST(has(script, ", 0.05 with lines dashtype 3 linecolor 3 title \"unigrams\""), script);
+    BOOST_TEST(!has(script, "AR beside"), script);
+    BOOST_TEST(has(folder.content("curve-evaluations.tsv"), "\t0.1\t0.05\t0.2\t?\t?\n"));
+
+    static_cast<void>(
+        folder.with("metrics.jsonl",
+                    step + evaluation("20", "\"bigram_brier_lm\":4,\"beside_brier_1\":0.3,\"beside_brier_lm\":5")));
+    BOOST_TEST(has(plot_training(folder.path(""), "svg"), "plotted in"));
+    BOOST_TEST(has(folder.content("curve.gp"), ":13 with lines dashtype 4 linecolor 4 title \"AR beside\""));
+    BOOST_TEST(has(folder.content("curve.gp"), ":14 with lines dashtype 4 linecolor 4 title \"AR beside\""));
+    BOOST_TEST(has(folder.content("curve-evaluations.tsv"), "\t0.1\t0.05\t?\t0.3\t5\n"));
 }
 
 BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {

@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
                 e.bigram_brier = brier_scores{0.05, 0.01, 0.001, 0.0001};
                 e.bigram_brier_lm = brier_lm(*e.bigram_brier);
                 e.head_loss = 7;
-                told(report, e, {.step = each.step, .done = each.done}, t.recipe);
+                told(report, e, {.step = each.step, .done = each.done}, t.recipe, {.helps = "HELP", .beside = {}});
             }
         });
     };
@@ -208,11 +208,58 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
     BOOST_TEST(times(said({{199, 0.19, 0.01}, {299, 0.3, 0.01}})) == 1);
     BOOST_TEST(times(said({{199, 0.2, 0.03}, {299, 0.3, 0.01}})) == 0);  // it had learned some
     BOOST_TEST(has(said({{199, 0.2, 0.03}}), "BrierLM 0.00 (bigram 0.27), 0 because Brier-4 is not positive"));
+    BOOST_TEST(has(said({{199, 0.2, 0.01}}), "what was seen to help: HELP\n"));
+}
 
-    auto const advice = no_context_sentence(0.0123, 0.0456, 2e-3);
-    BOOST_TEST(has(advice, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
-    BOOST_TEST(has(advice, "the rate of 2.0e-03 may be too high or too low"));
-    BOOST_TEST(!has(advice, "--rate"));  // which would help is not known
+// What the scores of a run are told beside, and that its numbers are kept.
+BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
+    trial t;
+    std::filesystem::create_directory(t.options.out);
+    scores_beside const beside(read_metrics("{\"step\":10,\"seconds\":100,\"loss\":2}\n"
+                                            "{\"step\":10,\"brier\":[0.2,0.1,0.1,0.1],\"brier_lm\":2}\n",
+                                            "ar"),
+                               "ar");
+    run_report report(t.options.out, 0);
+    evaluation e;
+    e.brier = brier_scores{0.132, 0.01, 0.001, 0.0001};
+    e.brier_lm = 0.9;
+    e.unigram_brier = brier_scores{0.069, 0.002, 0, 0};
+    e.bigram_brier = brier_scores{0.16, 0.02, 0.001, 0.0001};
+    e.bigram_brier_lm = 0.8;
+    e.head_loss = 7;
+    learning_levels const levels{.helps = "", .beside = beside};
+    BOOST_TEST(standard_error_of([&] { told(report, e, {.step = 9, .seconds = 99}, t.recipe, levels); }) ==
+               "step 10  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
+               "0.80)\n");
+    BOOST_TEST(standard_error_of([&] { told(report, e, {.step = 19, .seconds = 150}, t.recipe, levels); }) ==
+               "step 20  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
+               "0.80); autoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n");
+    BOOST_TEST(has(standard_error_of([&] { tell_final(report, e, 20, 150, levels); }),
+                   "\nautoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n"));
+    auto const log = t.folder.content("run/metrics.jsonl");
+    BOOST_TEST(has(log, "\"unigram_brier_lm\":0,"), log);
+    BOOST_TEST(has(log, "\"beside_seconds\":null,\"beside_brier_1\":null,\"beside_brier_lm\":null}\n{\"step\":20,"),
+               log);
+    BOOST_TEST(log.ends_with("\"beside_seconds\":100,\"beside_brier_1\":0.2,\"beside_brier_lm\":2}\n"), log);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_goes_on_warms_up_as_it_was_begun) {
+    trial t;
+    t.settings.push_back({"warmup", "3"});
+    auto const warmup = [&] {
+        training_run const run(t.options);
+        t.recipe.warmup = 20;
+        run.keep_warmup(t.recipe);
+        return t.recipe.warmup;
+    };
+    BOOST_TEST(warmup() == 20);  // it is not begun
+    BOOST_TEST(t.steps_to(5, 1));
+    BOOST_TEST(warmup() == 3);
+    t.options.warmup = 20;
+    BOOST_TEST(warmup() == 20);  // --warmup says so
+    t.options.warmup.reset();
+    t.options.fresh = true;
+    BOOST_TEST(warmup() == 20);
 }
 
 BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
