@@ -446,14 +446,17 @@ void require_run(command& c, std::string const& option, std::string const& run) 
     if (!detail::is_there(detail::in_directory(run, metrics_file)))
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
 }
+void add_sample_prompt(command& c, train_options& o) {
+    c.text("--sample-prompt", o.sample_prompt, "TEXT",
+           "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+}
 // How it is followed as it learns.
 void add_measures(command& c, train_options& o) {
     c.text("--beside", o.beside, "DIR", "run of train ar on the same text: its scores after as long stand beside");
     c.check([&] {
         if (!o.beside.empty()) require_run(c, "--beside", o.beside);
     });
-    c.text("--sample-prompt", o.sample_prompt, "TEXT",
-           "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+    add_sample_prompt(c, o);
 }
 
 void declare(command& c, train_ar_command& o) {
