@@ -203,37 +203,22 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     tell("to plot:    " + command_to_go_on({"plot", model}));
 }
 
-}  // namespace
-
-bool can_hold_text_run(std::string const& path) {
-    if (calm::detail::is_there(calm::detail::in_directory(path, lock_file))) return true;
-    return run_directory::can_hold(path) && !run_directory::holds_run(path);
-}
-
-int train_text(text_options const& o) {
-    auto given = o.choices;
-    given.holdout = o.data.holdout;
-    require_possible(given);
-    auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
-    auto what = intended(o, given, before);
-    if (o.dry_run) return tell_plan(o, what);
-    auto& record = what.record;
-
-    calm::detail::make_directories(o.out);
-    directory_lock const held(o.out, lock_file);
-    if (!o.fresh && read_text_record(o.out) != before)
-        throw error(errc::storage, o.out, "", "a run was begun or went on here meanwhile; give the same command again");
+// The directory as the stages meet it. The plan comes last: without it nothing of it is begun.
+void prepare(text_options const& o, intention const& what) {
     if (what.starts_over) {
         for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
         std::filesystem::remove(tokenizer_file(o));
     }
-    if (what.is_new) write_text_record(o.out, record);
+    if (what.is_new) write_text_record(o.out, what.record);
     write_record(o.out, o.record, 0);
     tell(what.is_new ? "the plan for this text:" : "goes on with the plan in " + in(o, plan_file) + ":");
-    tell_lines(table_of(o, record));
+    tell_lines(table_of(o, what.record));
+}
 
-    auto const choices = choices_of(record.plan, in(o, plan_file));
+// What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
+int trained(text_options const& o, text_record& record) {
     if (!is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o))) {
+        auto const choices = choices_of(record.plan, in(o, plan_file));
         auto data = o.data;
         data.holdout = choices.holdout;
         if (int const code = train_tokenizer({data, *choices.vocabulary, tokenizer_file(o)}); code != 0) return code;
@@ -250,8 +235,32 @@ int train_text(text_options const& o) {
         if (!done) record.done.emplace_back(stage.name);
         write_text_record(o.out, record);
     }
+    return 0;
+}
+
+}  // namespace
+
+bool can_hold_text_run(std::string const& path) {
+    if (calm::detail::is_there(calm::detail::in_directory(path, lock_file))) return true;
+    return run_directory::can_hold(path) && !run_directory::holds_run(path);
+}
+
+int train_text(text_options const& o) {
+    auto given = o.choices;
+    given.holdout = o.data.holdout;
+    require_possible(given);
+    auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
+    auto what = intended(o, given, before);
+    if (o.dry_run) return tell_plan(o, what);
+
+    calm::detail::make_directories(o.out);
+    directory_lock const held(o.out, lock_file);
+    if (!o.fresh && read_text_record(o.out) != before)
+        throw error(errc::storage, o.out, "", "a run was begun or went on here meanwhile; give the same command again");
+    prepare(o, what);
+    if (int const code = trained(o, what.record); code != 0) return code;
     tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
-    tell_how_to_go_on(o, choices);
+    tell_how_to_go_on(o, choices_of(what.record.plan, in(o, plan_file)));
     return 0;
 }
 
