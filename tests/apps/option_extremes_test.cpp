@@ -54,10 +54,15 @@ public:
     }
     static std::string configuration() { return first(false); }
     static std::string autoregressive() { return first(true); }
+    // Of a CALM one with the energy head, where there is one: untrained it writes one patch on and on, and no EOS.
     static std::string first(bool autoregressive) {
-        for (auto const& one : compiled_configurations())
-            if (one.is_autoregressive() == autoregressive) return one.name;
-        return {};
+        std::string name;
+        for (auto const& one : compiled_configurations()) {
+            if (one.is_autoregressive() != autoregressive) continue;
+            if (name.empty()) name = one.name;
+            if (!autoregressive && one.calm().head.name() == "energy") return one.name;
+        }
+        return name;
     }
 
     // What a command says of an option with a value, empty where it takes it.

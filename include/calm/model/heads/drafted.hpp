@@ -31,7 +31,7 @@ struct drafted_objective {
         visitor(head_field{.key = "draft_weight",
                            .what = "weight of a drafted token's cross-entropy",
                            .least = 0,
-                           .most = 1000,
+                           .most = limits::weight,
                            .option = "draft-weight"},
                 self.draft_weight);
     }
