@@ -80,8 +80,8 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
 
 // What is chosen, by the names of the options.
 recipe_record record_of(text_choices const& choices);
-// The choices of a record. Throws errc::model_file for an option that is none of them, or takes another value; `path` is what
-// errors call the record.
+// The choices of a record. Throws errc::model_file for an option that is none of them, or takes another value; `path`
+// is what errors call the record.
 text_choices choices_of(recipe_record const& record, std::string const& path);
 
 }  // namespace calm::apps

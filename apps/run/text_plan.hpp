@@ -21,9 +21,10 @@ struct text_facts {
 };
 
 struct text_plan {
-    // Those given, and all others; of minutes and steps of a stage what limits it. Symbols have no vocabulary to choose.
+    // Those given, and all others; of minutes and steps of a stage what limits it. Symbols have no vocabulary to
+    // choose.
     text_choices choices;
-    recipe_record why;     // a reason by option
+    recipe_record why;  // a reason by option
 
     // What the language model has of the minutes, where they limit it.
     [[nodiscard]] std::optional<double> minutes_of_model() const {

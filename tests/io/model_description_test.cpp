@@ -39,7 +39,8 @@ BOOST_AUTO_TEST_CASE(kinds_have_their_published_names) {
     BOOST_TEST(model_description::of(model_kind::calm, "flow").model_type == "flow");
     BOOST_CHECK_EXCEPTION(model_description::of(model_kind::calm, "sofa"), calm::error, [](calm::error const& thrown) {
         return thrown.code() == calm::errc::config &&
-               std::string(thrown.what()).find("flow, diffusion, margin and drafted, found 'sofa'") != std::string::npos;
+               std::string(thrown.what()).find("flow, diffusion, margin and drafted, found 'sofa'") !=
+                   std::string::npos;
     });
 }
 

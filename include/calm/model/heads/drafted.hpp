@@ -108,13 +108,13 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.head.noise_size;                          // numbers of a sample's noise
-    static constexpr bool has_table = C.head.own_table != 0;                 // or it is the autoencoder's
-    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // of a row of the table
-    static constexpr double sharpest = 1e6;                                  // what logits are multiplied by, at most
-    using objective = drafted_objective;                                     // N, M, beta, draft weight
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;              // frozen
-    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;
+    static constexpr index_t S = C.head.noise_size;                            // numbers of a sample's noise
+    static constexpr bool has_table = C.head.own_table != 0;                   // or it is the autoencoder's
+    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;    // of a row of the table
+    static constexpr double sharpest = 1e6;                                    // what logits are multiplied by, at most
+    using objective = drafted_objective;                                       // N, M, beta, draft weight
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;                // frozen
+    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;  // softmaxes over tokens
     using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
     using hidden_view = matrix_view<T const, D, Backend>;                      // (R, D)
     using latents = matrix_view<T, L, Backend>;                                // (R N, L)
