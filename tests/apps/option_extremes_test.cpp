@@ -144,7 +144,14 @@ BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
                 BOOST_TEST(has(said, option.name + ": expected a "), who << " " << value << ": '" << said << "'");
                 BOOST_TEST(has(said, "found '" + value + "'"), who << " " << value << ": '" << said << "'");
             };
-            auto const taken = [&](std::string const& value) { BOOST_TEST(says(value) == "", who << " " << value); };
+            // A number that the configuration's head does not have is refused whatever it is.
+            bool const of_another_head =
+                option.name.starts_with("--head-") &&
+                calm_named(workshop::configuration()).calm().head.facts->objective.find_option(option.name.substr(7)) ==
+                    nullptr;
+            auto const taken = [&](std::string const& value) {
+                if (!of_another_head) BOOST_TEST(says(value) == "", who << " " << value);
+            };
             taken(option.least);
             taken(option.most);
             for (auto const* const no_number :
