@@ -77,9 +77,9 @@ void declare(int threads, index_t V) {
         });
     };
     add("product", [](calm::context<>& ctx, operands& o) { o.product(ctx); });
-    add("draw_tokens", draws);
-    add("cross_entropy", cross_entropy);
-    add("walks", walks);
+    add("draw_tokens", [](calm::context<>& ctx, operands& o) { draws(ctx, o); });
+    add("cross_entropy", [](calm::context<>& ctx, operands& o) { cross_entropy(ctx, o); });
+    add("walks", [](calm::context<>& ctx, operands& o) { walks(ctx, o); });
 }
 
 }  // namespace

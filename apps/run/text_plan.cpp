@@ -118,7 +118,7 @@ private:
         because(option, place ? as_given : why);
         if (!place) place = value;
     }
-    [[nodiscard]] index_t K() const { return entry_->calm().autoencoder.patch_size; }
+    [[nodiscard]] index_t patch_size() const { return entry_->calm().autoencoder.patch_size; }
     [[nodiscard]] preferred_configuration const* preference() const { return preference_for(entry_->name); }
     [[nodiscard]] bool is_real() const { return !text_.is_generated; }
 
@@ -172,7 +172,7 @@ private:
     void choose_autoencoder() {
         bool const known = preference() != nullptr;
         auto const& own = entry_->defaults.autoencoder;
-        choose("autoencoder-batch", c().autoencoder_batch, in_patches(2048, K(), 1),
+        choose("autoencoder-batch", c().autoencoder_batch, in_patches(2048, patch_size(), 1),
                "tokens a step: of larger steps there are too few");
         choose("autoencoder-rate", c().autoencoder_rate, known ? 3e-3 : own.rate,
                known ? "as on WikiText and stories" : "the configuration's own");
@@ -189,7 +189,7 @@ private:
         index_t const block = text_.has_own_symbols ? 64 : is_real() && !is_long ? 128 : 256;
         choose("batch", c().batch, index_t{c().block.value_or(block) >= 256 ? 8 : 16},
                "sequences a step: small steps, many of them");
-        choose("block", c().block, in_patches(block, K(), 2),
+        choose("block", c().block, in_patches(block, patch_size(), 2),
                text_.has_own_symbols ? "tokens a sequence: a chain knows no more"
                : block == 128        ? "tokens a sequence, as on WikiText"
                                      : "tokens a sequence: stories, or a long run, have use for more");

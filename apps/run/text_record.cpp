@@ -12,7 +12,7 @@ namespace calm::apps {
 
 namespace {
 
-constexpr int format = 1;
+constexpr int plan_format = 1;
 
 class reader {
 public:
@@ -23,8 +23,8 @@ public:
         } catch (error const& problem) {
             refuse("", problem.what());
         }
-        if (!all_.is_object() || !all_.contains("format") || all_["format"] != format)
-            refuse("format", sentence("expected a plan of format ", format, ", found another"));
+        if (!all_.is_object() || !all_.contains("format") || all_["format"] != plan_format)
+            refuse("format", sentence("expected a plan of format ", plan_format, ", found another"));
     }
 
     [[nodiscard]] recipe_record record(char const* key) const {
@@ -74,7 +74,7 @@ std::optional<text_record> read_text_record(std::string const& directory) {
 }
 
 void write_text_record(std::string const& directory, text_record const& record) {
-    nlohmann::ordered_json const all{{"format", format},
+    nlohmann::ordered_json const all{{"format", plan_format},
                                      {"given", object_of(record.given)},
                                      {"plan", object_of(record.plan)},
                                      {"why", object_of(record.why)},

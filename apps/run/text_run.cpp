@@ -35,9 +35,9 @@ std::string tokenizer_file(text_options const& o) {
 
 // All that the result follows from, but for the text itself, which the stages compare.
 recipe_record given_record(text_options const& o, text_choices const& given) {
-    std::string sources;
-    for (auto const& spec : o.data.sources) sources += (sources.empty() ? "" : " ") + spec;
-    recipe_record all{{"data", printable_line(sources)},
+    std::string specs;
+    for (auto const& spec : o.data.sources) specs += (specs.empty() ? "" : " ") + spec;
+    recipe_record all{{"data", printable_line(specs)},
                       {"data-seed", std::to_string(data_seed_of(o.data))},
                       {"seed", std::to_string(o.seed)}};
     if (!o.data.mode.empty()) all.push_back({"mode", o.data.mode});
