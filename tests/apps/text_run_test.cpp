@@ -38,11 +38,13 @@ public:
         BOOST_TEST(made.status == status, line << ": " << made.err);
         return made.err;
     }
-    // Runs a command in the background, sends a signal once a file is there, and waits: the status is the command's.
-    ran interrupted(std::string const& command, std::string const& file, std::string const& signal) const {
-        return run(command + " & tries=0; until [ -e " + file +
-                   " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; kill -" + signal +
-                   " $!; wait $!");
+    // Runs a command in the background, sends a signal once it has written what the pattern names, and waits: the
+    // status is the command's.
+    ran interrupted(std::string const& command, std::string const& pattern, std::string const& signal) const {
+        return run("touch before; " + command + " & tries=0; until [ -n \"$(find " + pattern +
+                   " -maxdepth 0 -newer before 2>/dev/null)\" ] || [ $tries = 3000 ]; do sleep 0.02; "
+                   "tries=$((tries + 1)); done; kill -" +
+                   signal + " $!; wait $!");
     }
     bool there(std::string const& name) const { return fs::exists(folder.path(name)); }
     void same_weights(std::string const& a, std::string const& b) const {
@@ -98,17 +100,17 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
 
 BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
     workshop const shop;
-    auto const longer = of_a_text + "--autoencoder-steps 16 --steps 12 --save-every 4 ";
+    auto const longer = of_a_text + "--autoencoder-steps 64 --steps 48 --save-every 8 ";
     shop.good(longer + "--out whole");
     auto const parts = longer + "--out parts";
     BOOST_TEST(shop.interrupted(parts, "parts/plan.json", "KILL").status == 137);
-    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-00000004", "KILL").status == 137);
-    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-00000008", "INT");
+    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*", "KILL").status == 137);
+    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*", "INT");
     BOOST_TEST(inside.status == 130);
     BOOST_TEST(has(inside.err, "stopped by a signal; wrote parts/autoencoder"), inside.err);
     BOOST_TEST(has(inside.err, "to go on: train text --data text.txt"), inside.err);
     BOOST_TEST(shop.interrupted(parts, "parts/model/run.lock", "KILL").status == 137);  // between the stages
-    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-00000004", "TERM");
+    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-*", "TERM");
     BOOST_TEST(stopped.status == 143);
     BOOST_TEST(has(stopped.err, "the autoencoder is trained"), stopped.err);
     auto const at = stopped.err.find("to go on: ");
