@@ -1,7 +1,7 @@
 #include "command/text_choices.hpp"
 
 #include <algorithm>
-#include <type_traits>
+#include <string_view>
 
 #include "calm/base/number_text.hpp"
 #include "calm/model/heads.hpp"
@@ -12,7 +12,7 @@ namespace calm::apps {
 
 namespace {
 
-constexpr char const* head_prefix = "head-";
+constexpr std::string_view head_prefix = "head-";
 
 std::string text_of_number(index_t value) {
     return std::to_string(value);
@@ -44,7 +44,7 @@ recipe_record record_of(text_choices const& choices) {
     if (choices.schedule)
         all.push_back({"schedule", *choices.schedule == rate_schedule::cosine ? "cosine" : "constant"});
     for (auto const& [option, value] : choices.head)
-        if (value) all.push_back({head_prefix + option, text_of_number(*value)});
+        if (value) all.push_back({std::string(head_prefix) + option, text_of_number(*value)});
     return all;
 }
 
@@ -69,8 +69,8 @@ text_choices choices_of(recipe_record const& record, std::string const& path) {
         } else if (option == "schedule") {
             made.schedule = schedule_named(value);
             if (!made.schedule) refuse("expected constant or cosine");
-        } else if (option.starts_with(head_prefix) && is_head_option(option.substr(5))) {
-            auto& place = made.head[option.substr(5)];
+        } else if (option.starts_with(head_prefix) && is_head_option(option.substr(head_prefix.size()))) {
+            auto& place = made.head[option.substr(head_prefix.size())];
             place = number_within(value, -1e300, 1e300);  // its head decides
             if (!place) refuse("expected a number");
         } else {

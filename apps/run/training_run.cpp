@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "calm/base/sha256.hpp"
 #include "calm/text/token_file.hpp"
+#include "command/number_within.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"
 #include "run/run_plan.hpp"
@@ -187,9 +187,8 @@ training_run::~training_run() {
 void training_run::keep_warmup(training_recipe& recipe) const {
     if (!from_ || options_.warmup) return;
     auto const* const was = calm::detail::value_of(from_->record.recipe, "warmup");
-    index_t steps = -1;
-    if (was != nullptr) std::from_chars(was->data(), was->data() + was->size(), steps);
-    if (steps >= 0) recipe.warmup = steps;
+    if (was == nullptr) return;
+    recipe.warmup = number_within<index_t>(*was, 0, limits::steps).value_or(recipe.warmup);
 }
 
 bool training_run::changed(std::string const& option) const {
