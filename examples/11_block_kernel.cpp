@@ -30,10 +30,10 @@ struct row_maximum {
 };
 
 int main() {
-    calm::context<calm::emulated> ctx(3);
+    calm::context<calm::blocks> ctx(3);
     using shape = calm::extents<calm::dyn, 100>;
-    calm::tensor<float, shape, calm::emulated> x(shape(4));
-    calm::tensor<float, calm::extents<4>, calm::emulated> y;
+    calm::tensor<float, shape, calm::blocks> x(shape(4));
+    calm::tensor<float, calm::extents<4>, calm::blocks> y;
     fill_normal(ctx, x.view(), ctx.random(calm::stream::initialise));
     for (auto const order :
          {calm::thread_order::ascending, calm::thread_order::descending, calm::thread_order::permuted}) {

@@ -1,9 +1,9 @@
 #pragma once
 // The backend `cuda`, for files that nvcc compiles: memory, context, launching, copies, products.
 
+#include "calm/tensor/copy.hpp"
 #include "calm/tensor/cuda/blas.hpp"
 #include "calm/tensor/cuda/context.hpp"
-#include "calm/tensor/cuda/copy.hpp"
 #include "calm/tensor/cuda/error.hpp"
 #include "calm/tensor/cuda/gemm.hpp"
 #include "calm/tensor/cuda/launch.hpp"

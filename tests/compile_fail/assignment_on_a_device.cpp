@@ -4,7 +4,7 @@
 #ifdef CALM_SHOULD_FAIL
 using place = calm::cuda;
 #else
-using place = calm::emulated;
+using place = calm::blocks;
 #endif
 
 void negate(calm::view<float, calm::extents<3>, place> const& y,

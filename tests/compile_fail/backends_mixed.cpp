@@ -2,7 +2,7 @@
 #include "calm/tensor/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
-using other = calm::emulated;
+using other = calm::blocks;
 #else
 using other = calm::cpu;
 #endif

@@ -1,10 +1,10 @@
-// expect: calm: the memory of this backend needs calm/cuda.hpp, compiled by nvcc
+// expect: calm: the memory of a device needs its header
 #include "calm/tensor/tensor.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using place = calm::cuda;
 #else
-using place = calm::emulated;
+using place = calm::blocks;
 #endif
 
 calm::tensor<float, calm::extents<3>, place> make() {

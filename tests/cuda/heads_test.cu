@@ -5,8 +5,8 @@
 #include "support/small.hpp"
 
 using namespace calm::test;
+using calm::blocks;
 using calm::dyn;
-using calm::emulated;
 using calm::extents;
 using calm::index_t;
 
@@ -42,7 +42,7 @@ template <class B, class Network> void fill_with_normals(calm::context<B>& ctx, 
 template <auto C, class Sampling> void head(char const* what, Sampling const& sampling) {
     constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
     auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
-    compare<emulated>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
+    compare<blocks>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
         using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
@@ -77,7 +77,7 @@ template <auto C> void drafting(char const* what) {
     auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
     std::vector<calm::token_id> labels;
     for (index_t i = 0; i < R * K; ++i) labels.push_back(static_cast<calm::token_id>(5 * i % V));
-    compare<emulated>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
+    compare<blocks>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
         using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");

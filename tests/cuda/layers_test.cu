@@ -20,7 +20,7 @@ void products(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
     auto const w = draws(k * n, 2);
     auto const bias = draws(n, 3);
-    compare<calm::emulated>("matmul", 1e-4, [&](auto& ctx) {
+    compare<calm::blocks>("matmul", 1e-4, [&](auto& ctx) {
         auto const a = given(ctx, x, matrix(m, k));
         auto const at = given(ctx, x, matrix(k, m));
         auto const b = given(ctx, w, matrix(k, n));
@@ -40,10 +40,10 @@ void products(index_t m, index_t n, index_t k) {
 
 // y, dx and the gradients of all parameters of a layer.
 template <template <class> class Layer> void layer(char const* name, index_t rows, double bound) {
-    using sizes = Layer<calm::emulated>;
+    using sizes = Layer<calm::blocks>;
     auto const x = draws(rows * sizes::inputs, 1);
     auto const dy = draws(rows * sizes::outputs, 2);
-    compare<calm::emulated>(name, bound, [&]<class B>(calm::context<B>& ctx) {
+    compare<calm::blocks>(name, bound, [&]<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         Layer<B> model;
@@ -78,7 +78,7 @@ void embedding(index_t rows) {
     std::vector<calm::token_id> ids;
     for (index_t i = 0; i < rows; ++i) ids.push_back(static_cast<calm::token_id>(i * i % 11));
     auto const dy = draws(rows * 24, 1);
-    compare<calm::emulated>("embedding", 1e-5, [&]<class B>(calm::context<B>& ctx) {
+    compare<calm::blocks>("embedding", 1e-5, [&]<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         calm::embedding<24, calm::space<B>> model(11);

@@ -7,8 +7,8 @@
 #include "support/small.hpp"
 
 using namespace calm::test;
+using calm::blocks;
 using calm::dyn;
-using calm::emulated;
 using calm::extents;
 using calm::index_t;
 using calm::token_id;
@@ -49,7 +49,7 @@ std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& l
 }
 
 void autoencoder_step() {
-    compare<emulated>("autoencoder", 1e-4, []<class B>(calm::context<B>& ctx) {
+    compare<blocks>("autoencoder", 1e-4, []<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         calm::autoencoder<uneven.autoencoder, calm::space<B>> model(V);
@@ -62,7 +62,7 @@ void autoencoder_step() {
 }
 
 void language_model_step() {
-    compare<emulated>("language model", 1e-4, []<class B>(calm::context<B>& ctx) {
+    compare<blocks>("language model", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t P = 40;  // more than a tile of attention
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
@@ -79,7 +79,7 @@ void language_model_step() {
 // Token level, and positions of several tokens each.
 void autoregressive_step() {
     for (index_t const patch : {1, 4})
-        compare<emulated>("autoregressive model", 1e-4, [patch]<class B>(calm::context<B>& ctx) {
+        compare<blocks>("autoregressive model", 1e-4, [patch]<class B>(calm::context<B>& ctx) {
             constexpr calm::autoregressive_configuration C{.llama = calm::llama_sizes_of(uneven)};
             constexpr index_t P = 40;
             calm::arena<B> values("values");
@@ -94,7 +94,7 @@ void autoregressive_step() {
 
 // Positions one and several at a time behind what a cache holds, of sequences of different lengths.
 void cached_attention() {
-    compare<emulated>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
+    compare<blocks>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t D = 72;
         calm::arena<B> values("values");
         calm::attention<D, 2, 1, calm::space<B>> model;
@@ -118,7 +118,7 @@ void cached_attention() {
 
 // The vocabulary over several chunks and blocks of rows, and the argmax.
 void vocabulary() {
-    compare<emulated>("cross_entropy", 1e-4, []<class B>(calm::context<B>& ctx) {
+    compare<blocks>("cross_entropy", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t D = 4;
         constexpr index_t rows = 258;
         constexpr index_t tokens = 5000;

@@ -1,15 +1,26 @@
 #pragma once
-// What the programs of this folder share. Each computes on the device and on the host and compares; where no device is,
-// it says why and exits with 77, which CTest takes for skipped.
+// What the programs of this folder share. Each computes on a device and on the host and compares. Compiled by nvcc the
+// device is a GPU; where none is, it says why and exits with 77, which CTest takes for skipped. Any other compiler
+// takes the emulated one.
 
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#ifdef __CUDACC__
 #include "calm/cuda.hpp"
+#else
+#include "calm/emulated.hpp"
+#endif
 #include "calm/nn/param.hpp"
 
 namespace calm::test {
+
+#ifdef __CUDACC__
+using device_backend = cuda;
+#else
+using device_backend = emulated;
+#endif
 
 inline int failures = 0;
 
@@ -58,14 +69,18 @@ std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Sh
     return values;
 }
 
-// f(ctx) on the device, twice with the same bits, and on a host executor, within the bound. f returns a vector.
+// f(ctx) on the device, twice with the same bits, the emulated one's blocks and threads in another order, and on a host
+// executor, within the bound. f returns a vector.
 template <class Host, class F> void compare(char const* what, double bound, F const& f) {
-    context<cuda> device(1);
+    context<device_backend> device(1);
     context<Host> host(1, 1);
     auto const got = f(device);
     device.saved.clear();
+    if constexpr (requires { device.order; }) device.order = thread_order::permuted;
     check(got == f(device), what);
     check_near(what, got, f(host), bound);
+    device.saved.clear();
+    device.wait();
 }
 
 // f() is refused with this code.
@@ -80,12 +95,14 @@ template <class F> void check_refused(char const* what, errc code, F const& f) {
 
 // The exit status of a program that runs f.
 template <class F> int on_device(F const& f) {
+#ifdef __CUDACC__
     if (auto const reason = no_device_reason(); !reason.empty()) {
         check_refused("a context without a device", errc::device, [] { context<cuda> const ctx; });
         check_refused("memory without a device", errc::device, [] { tensor<float, extents<3>, cuda> const x; });
         std::fprintf(stderr, "skipped: %s\n", reason.c_str());
         return failures == 0 ? 77 : 1;
     }
+#endif
     try {
         f();
     } catch (std::exception const& e) {

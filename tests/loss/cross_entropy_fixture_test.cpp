@@ -40,9 +40,9 @@ template <class Backend, index_t D> void agrees_with_the_oracle(char const* vari
 
 BOOST_AUTO_TEST_CASE(the_vocabulary_of_base, *with_fixtures) {
     agrees_with_the_oracle<cpu, 32>("base");
-    agrees_with_the_oracle<emulated, 32>("base");
+    agrees_with_the_oracle<blocks, 32>("base");
 }
 BOOST_AUTO_TEST_CASE(the_vocabulary_of_two, *with_fixtures) {
     agrees_with_the_oracle<cpu, 24>("two");
-    agrees_with_the_oracle<emulated, 24>("two");
+    agrees_with_the_oracle<blocks, 24>("two");
 }

@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
     std::set<std::size_t> lengths;
     for (alike_groups const groups : {alike_groups{2, 2}, {3, 3}, {4, 2}, {60, 2}, {1, 1}, {7, 8}}) {
         ids some(R * K, no);
-        u.model.ae_model.decode_alike(ctx, view_of(some), z.view(), groups);
+        u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), groups);
         for (std::size_t r = 0; r < R; ++r) {
             std::size_t const first = r / groups.size * groups.size;
             std::size_t known = 0;  // tokens that are to be decoded
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
                 BOOST_TEST(some[r * K + k] == (k < known ? whole[r * K + k] : no), "patch " << r << ", token " << k);
         }
         // What is missing is decoded later.
-        u.model.ae_model.decode_alike(ctx, view_of(some), z.view(), {1, 1});
+        u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), {1, 1});
         BOOST_TEST(some == whole, boost::test_tools::per_element());
     }
     BOOST_TEST(lengths.size() > 2U);

@@ -9,12 +9,12 @@ constexpr configuration<> with(configuration<> c, auto const& change) {
     return c;
 }
 constexpr configuration<> good;
-template <model_configuration auto C> struct named {};
+template <model_configuration auto C> struct holding {};
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_configuration_is_a_template_argument_and_equality_is_by_value) {
-    static_assert(std::is_same_v<named<good>, named<configuration<>{}>>);
-    static_assert(!std::is_same_v<named<good>, named<with(good, [](auto& c) { c.head.noise_size = 32; })>>);
+    static_assert(std::is_same_v<holding<good>, holding<configuration<>{}>>);
+    static_assert(!std::is_same_v<holding<good>, holding<with(good, [](auto& c) { c.head.noise_size = 32; })>>);
     static_assert(good == configuration<>{} && good != with(good, [](auto& c) { c.autoencoder.latent_size = 64; }));
     BOOST_TEST((good == configuration<>{}));
 }

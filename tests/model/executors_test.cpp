@@ -89,7 +89,7 @@ using steps = boost::mpl::list<autoencoder_step, language_model_step>;
 BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_what_packets_do, Step, steps) {
     using enum thread_order;
     auto const want = Step::template run<cpu>(2, ascending);
-    auto const got = Step::template run<emulated>(1, ascending);
+    auto const got = Step::template run<blocks>(1, ascending);
     BOOST_TEST(close(got.losses, want.losses, kind::output));
     BOOST_REQUIRE(got.gradients.size() == want.gradients.size());
     for (std::size_t i = 0; i < want.gradients.size(); ++i) {
@@ -103,10 +103,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_what_packets_do, Step, steps) {
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(order_changes_no_bit_and_a_rehearsal_takes_the_memory_of_the_step, Step, steps) {
     using enum thread_order;
-    auto const one = Step::template run<emulated>(1, ascending);
-    BOOST_TEST((Step::template run<emulated>(2, descending) == one));
-    BOOST_TEST((Step::template run<emulated>(3, permuted) == one));
-    auto const rehearsal = Step::template run<emulated>(1, ascending, true);
+    auto const one = Step::template run<blocks>(1, ascending);
+    BOOST_TEST((Step::template run<blocks>(2, descending) == one));
+    BOOST_TEST((Step::template run<blocks>(3, permuted) == one));
+    auto const rehearsal = Step::template run<blocks>(1, ascending, true);
     BOOST_TEST(rehearsal.saved == one.saved);
     BOOST_TEST(rehearsal.scratch == one.scratch);
     for (auto const& g : rehearsal.gradients)

@@ -344,7 +344,7 @@ BOOST_AUTO_TEST_CASE(the_emulated_device_trains_as_the_cpu_does) {
                                                       {.samples = N, .targets = 6}, 7, 0.5);
             });
     };
-    check_alike(on(emulated{}), on(cpu{}));
+    check_alike(on(blocks{}), on(cpu{}));
 }
 
 // Whatever multiplies a matrix is counted: the parameters of the energy network and of the drafts say how much.

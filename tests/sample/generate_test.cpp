@@ -277,10 +277,10 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
 
 BOOST_AUTO_TEST_CASE(emulated_kernels_write_what_the_cpu_writes) {
     untrained u;
-    calm_model<base, space<emulated>> same{97};
-    arena<emulated> values{"values"};
-    allocate(same, values, static_cast<arena<emulated>*>(nullptr));
-    allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));
+    calm_model<base, space<blocks>> same{97};
+    arena<blocks> values{"values"};
+    allocate(same, values, static_cast<arena<blocks>*>(nullptr));
+    allocate(same.ae_model, values, static_cast<arena<blocks>*>(nullptr));
     auto const of = [](auto& model) {
         std::vector<std::span<float>> all;
         auto const add = [&](std::string const&, auto& p) {
@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(emulated_kernels_write_what_the_cpu_writes) {
     auto const to = of(same);
     for (std::size_t i = 0; i < from.size(); ++i) std::copy(from[i].begin(), from[i].end(), to[i].begin());
     generation_settings const settings{.sampler = sampler::adaptive(temperature::of(0.5), 12), .max_tokens = 12};
-    context<emulated> ctx(3, 2);
+    context<blocks> ctx(3, 2);
     check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
 }
 

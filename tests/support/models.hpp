@@ -49,7 +49,7 @@ template <class Variant, class Backend> struct variant_on {
     using backend = Backend;
 };
 using variants_on_executors = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
-                                               variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
+                                               variant_on<base_variant, blocks>, variant_on<two_variant, blocks>>;
 
 // Memory of a model under test.
 struct memory {

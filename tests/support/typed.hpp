@@ -23,7 +23,7 @@ template <class Backend, class T> struct executor {
     using vector = tensor<extents<dyn>>;
     using context = calm::context<Backend>;
 };
-using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<emulated, float>>;
+using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<blocks, float>>;
 using scalars = boost::mpl::list<float, double>;
 
 // Sizes around those of packets, blocks of threads and tasks.

@@ -43,20 +43,20 @@ BOOST_AUTO_TEST_CASE(a_tree_knows_pointers_only) {
 
 BOOST_AUTO_TEST_CASE(the_emulated_blocks_agree_with_the_packets) {
     context<cpu> ctx(1, 2);
-    context<emulated> blocks(1, 2);
-    blocks.order = thread_order::permuted;
+    context<blocks> in_blocks(1, 2);
+    in_blocks.order = thread_order::permuted;
     for (index_t const n : sizes) {
         tensor<float, extents<dyn>> x{extents<dyn>(n)}, y{extents<dyn>(n)}, dy{extents<dyn>(n)}, dx{extents<dyn>(n)};
         draw(x, 1);
         draw(dy, 2);
-        using other = view<float, extents<dyn>, emulated>;
-        tensor<float, extents<dyn>, emulated> y2{extents<dyn>(n)}, dx2{extents<dyn>(n)};
+        using other = view<float, extents<dyn>, blocks>;
+        tensor<float, extents<dyn>, blocks> y2{extents<dyn>(n)}, dx2{extents<dyn>(n)};
         other const x2(x.data(), x.extents());
         other const dy2(dy.data(), dy.extents());
         evaluate(ctx, y, tanh(x) * silu(x));
-        evaluate(blocks, y2, tanh(x2) * silu(x2));
+        evaluate(in_blocks, y2, tanh(x2) * silu(x2));
         differentiate(ctx, tanh(wrt(x, dx)) * silu(accumulate(x, dx)), dy);
-        differentiate(blocks, tanh(wrt(x2, dx2)) * silu(accumulate(x2, dx2)), dy2);
+        differentiate(in_blocks, tanh(wrt(x2, dx2)) * silu(accumulate(x2, dx2)), dy2);
         double worst = 0;
         for (index_t i = 0; i < n; ++i)
             worst = std::max(

@@ -52,7 +52,7 @@ template <int N> struct summing {
 };
 
 template <int N> float sum_of(std::vector<float> const& x, thread_order order) {
-    context<emulated> ctx(0, 1);
+    context<blocks> ctx(0, 1);
     ctx.order = order;
     float total = 0;
     launch(ctx, 1, summing<N>{x.data(), &total});
@@ -64,7 +64,7 @@ template <int N> float sum_of(std::vector<float> const& x, thread_order order) {
 BOOST_AUTO_TEST_CASE(a_block_runs_in_phases) {
     for (auto const order : orders)
         for (int const threads : {1, 3}) {
-            context<emulated> ctx(0, threads);
+            context<blocks> ctx(0, threads);
             ctx.order = order;
             std::vector<int> out(3 * 64);
             launch(ctx, 3, reversed{out.data()});
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_block_runs_in_phases) {
 BOOST_AUTO_TEST_CASE(a_missing_barrier_shows_in_another_order) {
     std::vector<std::vector<int>> all;
     for (auto const order : orders) {
-        context<emulated> ctx(0, 1);
+        context<blocks> ctx(0, 1);
         ctx.order = order;
         std::vector<int> out(64);
         launch(ctx, 1, reversed{out.data(), false});
@@ -115,9 +115,9 @@ BOOST_AUTO_TEST_CASE(sums_in_a_fixed_tree) {
 
 BOOST_AUTO_TEST_CASE(sums_of_trees_in_every_order) {
     for (index_t const n : sizes) {
-        tensor<float, extents<dyn>, emulated> x{extents<dyn>(n)};
+        tensor<float, extents<dyn>, blocks> x{extents<dyn>(n)};
         draw(x, 1);
-        context<emulated> ctx(0, 1);
+        context<blocks> ctx(0, 1);
         auto const total = sum(ctx, square(x));
         for (auto const order : orders) {
             ctx.order = order;
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(sums_of_trees_in_every_order) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rehearsal_launches_and_fetches_nothing) {
-    context<emulated> ctx(0, 1);
+    context<blocks> ctx(0, 1);
     ctx.rehearse(true);
     int out[64] = {7};
     launch(ctx, 1, reversed{out});

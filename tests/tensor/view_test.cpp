@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(constness_and_static_sizes_convert_one_way) {
     static_assert(!std::is_convertible_v<view<float const, extents<dyn, 3>>, matrix>);
     static_assert(!std::is_constructible_v<matrix, view<float, extents<dyn, dyn>>>);
     static_assert(!std::is_convertible_v<matrix, view<double, extents<dyn, 3>>>);
-    static_assert(!std::is_constructible_v<view<float, extents<dyn, 3>, emulated>, matrix>);  // another backend
+    static_assert(!std::is_constructible_v<view<float, extents<dyn, 3>, blocks>, matrix>);  // another backend
     float memory[6] = {};
     matrix const x(memory, extents<dyn, 3>(2));
     view<float const, extents<dyn, dyn>> const y = x;

@@ -238,12 +238,12 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
 BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_as_many_as_asked) {
     context<> ctx(5, 1);
     std::vector<token_id> all(4000, 7);
-    detail::put_random_patches(ctx, all, 2, 1000, 0.25, 0);
+    detail::put_random_patches(ctx.random(stream::random_patches), all, 2, 1000, 0.25, 0);
     auto const changed = 4000 - std::count(all.begin(), all.end(), 7);
     BOOST_TEST(changed > 850);
     BOOST_TEST(changed < 1150);
     std::vector<token_id> second(2000, 7);
-    detail::put_random_patches(ctx, second, 2, 1000, 0.25, 1000);
+    detail::put_random_patches(ctx.random(stream::random_patches), second, 2, 1000, 0.25, 1000);
     BOOST_TEST(std::equal(second.begin(), second.end(), all.begin() + 2000));
 }
 

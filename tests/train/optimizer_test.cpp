@@ -216,13 +216,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_go
         BOOST_TEST(from[i].element == sizeof(typename E::scalar));
         std::copy(from[i].bytes.begin(), from[i].bytes.end(), to[i].bytes.begin());
     }
-    second.resume_after(first.updates());
+    second.resume_after(typename E::context(), first.updates());
     step(one, first, 9);
     step(two, second, 9);
     BOOST_TEST(second.updates() == 4);
     BOOST_TEST((std::equal(one.matrix.value.begin(), one.matrix.value.end(), two.matrix.value.begin())));
     BOOST_TEST((std::equal(one.bias.value.begin(), one.bias.value.end(), two.bias.value.begin())));
-    BOOST_CHECK_THROW(second.resume_after(-1), error);
+    BOOST_CHECK_THROW(second.resume_after(typename E::context(), -1), error);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executors) {

@@ -157,27 +157,29 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
     }
 
-    // The same for those of tokens (R * K) that are not_decoded yet, as long as patches are alike. What is alike costs
-    // the token's half of the decoder, what is not only the patch's.
-    void decode_alike(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
-                      alike_groups groups) const requires host_memory<Backend> {
+    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. What is
+    // alike costs the token's half of the decoder, what is not only the patch's.
+    void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z,
+                      alike_groups groups) const {
         arena_scope const scope(ctx.saved);
         decoded s{};
         auto const all = decode_patches(ctx, s, z);
-        std::span const patches(tokens.data(), static_cast<std::size_t>(tokens.size()));
+        std::vector<token_id> room;
         for (index_t k = 0; k < K; ++k) {
             arena_scope const of_token(ctx.saved);
-            auto places = alike_so_far(patches, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
+            arena_scope const of_places(ctx.scratch);
+            auto places = alike_so_far(tokens, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
             if (places.empty()) continue;
             for (auto& place : places) place = place * static_cast<row_id>(K) + static_cast<row_id>(k);
             extents<dyn> const count(static_cast<index_t>(places.size()));
             auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
             auto const found = ctx.saved.template take<token_id>(count);
-            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), row_view(places.data(), count));
+            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), upload(ctx, std::span<row_id const>(places)));
             decode_tokens_apart(ctx, s, x);
             argmax_token(ctx, found, matrix_view<T const, D, Backend>(s.y), embed_tokens.weight.read());
+            auto const decoded_here = on_host(ctx, found, room);
             for (std::size_t i = 0; i < places.size(); ++i)
-                patches[static_cast<std::size_t>(places[i])] = found.data()[i];
+                tokens[static_cast<std::size_t>(places[i])] = decoded_here[i];
         }
     }
 

@@ -137,11 +137,12 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
     // The same for patches that are only compared: their tokens are decoded as long as they are alike in groups of a
-    // position's samples, the others are not_decoded. z (R, N, L) gets their latents, for autoencoder::decode_alike.
-    void sample_alike(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                      matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& hidden,
-                      index_t samples, std::span<noise_place const> places, alike_groups groups) const {
-        std::fill_n(tokens.data(), tokens.size(), not_decoded);
+    // position's samples, the others are not_decoded. z (R, N, L) gets their latents, for autoencoder::decode_alike;
+    // tokens (R, N, K) are the host's.
+    void sample_alike(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
+                      matrix_view<T const, D, Backend> const& hidden, index_t samples,
+                      std::span<noise_place const> places, alike_groups groups) const {
+        std::fill(tokens.begin(), tokens.end(), not_decoded);
         index_t const chunk = rows_at_once(samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
@@ -149,7 +150,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             sample_latents(ctx, zr, rows(hidden, r0, n),
                            places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
             require_finite(ctx, zr);
-            ae_model.decode_alike(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, groups);
+            auto const own =
+                tokens.subspan(static_cast<std::size_t>(r0 * samples * K), static_cast<std::size_t>(n * samples * K));
+            ae_model.decode_alike(ctx, own, zr, groups);
         }
     }
 

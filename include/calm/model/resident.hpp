@@ -11,14 +11,15 @@ enum class held_for { use, training };
 // A model and the memory of its parameters, all zero at first; the frozen autoencoder of a language model has its
 // values here too. It may be moved, but not while an optimizer knows its model.
 template <class Model> struct resident {
-    arena<> values{"values"};        // the memory of every value
-    arena<> gradients{"gradients"};  // of every gradient; empty for use alone
-    Model model;                     // refers to both arenas
+    using memory = arena<typename space_of<Model>::backend>;  // of the model's backend
+    memory values{"values"};                                  // the memory of every value
+    memory gradients{"gradients"};                            // of every gradient; empty for use alone
+    Model model;                                              // refers to both arenas
 
     // V tokens of vocabulary. Throws errc::memory.
     explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {
         allocate(model, values, purpose == held_for::training ? &gradients : nullptr);
-        if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
+        if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<memory*>(nullptr));
     }
 };
 

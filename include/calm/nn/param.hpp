@@ -212,6 +212,21 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
     }
 }
 
+// The values of one list of parameters become those of another of the same shapes, on the host or on a device: of two
+// models' parameters_of, or of their frozen_parameters_of. Throws errc::usage where they differ.
+template <class To, class From>
+requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
+    auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {
+    require(to.size() == from.size(), errc::usage, "calm::copy_parameters: expected as many parameters on both sides, ",
+            "found ", to.size(), " and ", from.size());
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        require(to[i].name == from[i].name && to[i].shape == from[i].shape, errc::usage,
+                "calm::copy_parameters: expected the parameters of one configuration, found ", to[i].name, " and ",
+                from[i].name);
+        copy(ctx, to[i].value, from[i].value);
+    }
+}
+
 // How many numbers the parameters are. Memory is not needed.
 template <class Model> index_t count_parameters(Model& model) {
     index_t n = 0;

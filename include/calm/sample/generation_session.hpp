@@ -66,7 +66,7 @@ public:
         if (count == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        auto const tokens = view_of<Backend>(patches);
+        auto const tokens = upload(ctx_, patches);
         auto const states = model_.extend(ctx_, tokens, cache_, texts);
         index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i)

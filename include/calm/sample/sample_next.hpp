@@ -107,12 +107,14 @@ private:
             if (attempt_ > 1) one.drawn.push_back(rows(z, i * n_, n_));
         }
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
-        bool const by_places = count() > 1;
-        separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
-                            [&](context<Backend>& by, index_t begin, index_t end) {
-                                by_places ? draw(by, states, z, begin, end - begin, 0, n_)
-                                          : draw(by, states, z, 0, 1, begin, end);
-                            });
+        if constexpr (host_memory<Backend>) {
+            bool const by_places = count() > 1;
+            separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
+                                [&](context<Backend>& by, index_t begin, index_t end) {
+                                    by_places ? draw(by, states, z, begin, end - begin, 0, n_)
+                                              : draw(by, states, z, 0, 1, begin, end);
+                                });
+        }
     }
 
     // Draws begin .. end of `some` places from i.
@@ -121,9 +123,15 @@ private:
         std::vector<noise_place> own(noise_.begin() + i, noise_.begin() + i + some);
         for (auto& place : own) place.first += begin;
         index_t const first = i * n_ + begin, drawing = some * (end - begin);
-        auto const patches = rows(view_of<Backend>(std::span(drawn_)), first * Model::K, drawing * Model::K);
+        auto const patches =
+            std::span(drawn_).subspan(static_cast<std::size_t>(first) * K, static_cast<std::size_t>(drawing) * K);
         auto const of = rows(states, i, some);
-        if (attempt_ == 1) return model_.sample_patches(by, patches, of, end - begin, own, rule_.noise_scale);
+        if (attempt_ == 1) {
+            arena_scope const scope(by.scratch);
+            auto const room = room_for(by, patches);
+            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale);
+            return download(by, patches, room);
+        }
         auto const groups = static_cast<std::size_t>(std::min(n_, attempt_));
         model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
                             {groups, static_cast<std::size_t>(attempt_)});
@@ -153,7 +161,7 @@ private:
             for (index_t i = 0; i < z_of_round.extent(0); ++i, ++at)
                 if (at >= first && at < first + static_cast<std::size_t>(some))
                     copy(ctx_, rows(pool, static_cast<index_t>(at - first), 1), rows(z_of_round, i, 1));
-        model_.ae_model.decode_alike(ctx_, view_of<Backend>(patches), pool, groups);
+        model_.ae_model.decode_alike(ctx_, patches, pool, groups);
     }
 
     context<Backend>& ctx_;
@@ -213,8 +221,10 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
                  sampler const& rule, std::span<noise_place const> places, sampled_together& total) {
     if (rule.most == 1) {
-        auto const out = view_of<Backend>(tokens);
-        model.sample_patches(ctx, out, hidden, samples, places, rule.noise_scale);
+        arena_scope const scope(ctx.scratch);
+        auto const room = room_for(ctx, tokens);
+        model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale);
+        download(ctx, tokens, room);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;
         return;

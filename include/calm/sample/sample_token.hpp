@@ -27,8 +27,7 @@ concept gives_logits =
 // How a model's next tokens are chosen.
 template <class Model> using rule_of = std::conditional_t<gives_logits<Model>, token_sampler, sampler>;
 
-// Calls f(row, logits (V)) for hidden states (R, D), in their order; some are computed at once. Of an executor whose
-// memory the host reads.
+// Calls f(row, logits (V)) for hidden states (R, D), in their order; some are computed at once.
 template <gives_logits Model, class Backend, class F>
 void for_each_logits(context<Backend>& ctx, Model const& model,
                      matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, F const& f) {
@@ -38,11 +37,13 @@ void for_each_logits(context<Backend>& ctx, Model const& model,
     index_t const chunk = std::min(hidden.extent(0), std::max<index_t>(1, most / V));
     arena_scope const scope(ctx.scratch);
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(chunk, V));
+    std::vector<T> room;
     for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
         index_t const n = std::min(chunk, hidden.extent(0) - r0);
         model.logits(ctx, {logits.data(), extents<dyn, dyn>(n, V)}, rows(hidden, r0, n));
+        auto const found = on_host(ctx, rows(logits, 0, n), room);
         for (index_t r = 0; r < n; ++r)
-            f(r0 + r, std::span<T const>(logits.data() + r * V, static_cast<std::size_t>(V)));
+            f(r0 + r, found.subspan(static_cast<std::size_t>(r * V), static_cast<std::size_t>(V)));
     }
 }
 

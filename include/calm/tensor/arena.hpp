@@ -18,6 +18,8 @@ namespace calm {
 template <class Backend = cpu> class arena {
     using memory = detail::memory_of<Backend>;
     static constexpr std::size_t alignment = detail::memory_alignment;
+    // Whether the backend looks at every piece when it begins and when it ends.
+    static constexpr bool watched = requires { memory::red_zone; };
 
 public:
     // The name is a literal, or outlives the arena: making an arena allocates nothing.
@@ -43,6 +45,9 @@ public:
 
     // Frees what was taken since the mark; rewound to the start, several blocks become one.
     void rewind(mark m) {
+        if constexpr (watched)
+            for (; !pieces_.empty() && pieces_.back().total >= m.total; pieces_.pop_back())
+                memory::end_piece(pieces_.back().first, pieces_.back().bytes, name_);
         current_ = m.block;
         used_ = m.used;
         total_ = m.total;
@@ -65,6 +70,11 @@ private:
         std::unique_ptr<std::byte[], release> bytes;
         std::size_t size = 0;
     };
+    struct piece {
+        std::byte* first = nullptr;
+        std::size_t bytes = 0;
+        std::size_t total = 0;  // bytes that were taken before it
+    };
 
     [[noreturn]] void fail_for(std::string const& shape, std::size_t element) const {
         throw error(errc::memory,
@@ -79,8 +89,9 @@ private:
         blocks_.push_back(std::move(b));
     }
 
-    void* take_bytes(std::size_t bytes) {
-        bytes = (bytes + alignment - 1) / alignment * alignment;
+    void* take_bytes(std::size_t wanted) {
+        std::size_t bytes = (wanted + alignment - 1) / alignment * alignment;
+        if constexpr (watched) bytes += memory::red_zone;
         while (blocks_.empty() || bytes > blocks_[current_].size - used_) {
             if (!blocks_.empty() && current_ + 1 < blocks_.size()) {
                 ++current_;
@@ -90,7 +101,11 @@ private:
             }
             used_ = 0;
         }
-        void* const p = blocks_[current_].bytes.get() + used_;
+        std::byte* const p = blocks_[current_].bytes.get() + used_;
+        if constexpr (watched) {
+            memory::begin_piece(p, bytes - memory::red_zone);
+            pieces_.push_back({p, bytes - memory::red_zone, total_});
+        }
         used_ += bytes;
         total_ += bytes;
         peak_ = std::max(peak_, total_);
@@ -99,6 +114,7 @@ private:
 
     std::string_view name_;
     std::vector<block> blocks_;
+    std::vector<piece> pieces_;  // where they are watched
     std::size_t current_ = 0;
     std::size_t used_ = 0;
     std::size_t total_ = 0;

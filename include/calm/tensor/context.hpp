@@ -73,39 +73,57 @@ inline void run_tasks([[maybe_unused]] int threads, index_t tasks,
 
 }  // namespace detail
 
-// In which order `emulated` runs the threads of a block. Equal bits in all of them, or a barrier is missing.
-enum class thread_order { ascending, descending, permuted };
+namespace detail {
 
-// Runs on the host. `cpu` and `emulated` differ in the kernels that verbs choose for them.
-template <class Backend = cpu> class context {
-    static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
-
+// What the context of every executor has.
+template <class Backend> class context_base {
 public:
     using backend = Backend;
 
-    // threads: 0 takes the machine's, one without OpenMP. The same seed gives the same bits at any number of threads.
-    explicit context(std::uint64_t run_seed = 0, int threads = 0) :
-        seed(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
-
-    std::uint64_t seed;                            // of every random key
-    std::uint32_t step = 0;                        // of the run: part of every random key
-    index_t micro_batch = 0;                       // of the step, whose micro-batches are equal parts of it
-    thread_order order = thread_order::ascending;  // of `emulated`
-    arena<Backend> saved{"saved activations"};     // what backward needs of forward
-    arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs
+    std::uint64_t seed;                         // of every random key
+    std::uint32_t step = 0;                     // of the run: part of every random key
+    index_t micro_batch = 0;                    // of the step, whose micro-batches are equal parts of it
+    arena<Backend> saved{"saved activations"};  // what backward needs of forward
+    arena<Backend> scratch{"scratch"};          // what a verb or layer needs while it runs
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
-    [[nodiscard]] int threads() const { return threads_; }                // at least 1
 
     // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
     // known before it runs.
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
     void rehearse(bool on) { rehearsing_ = on; }  // begins or ends a rehearsal
 
+protected:
+    explicit context_base(std::uint64_t run_seed) : seed(run_seed) {}
+
+private:
+    bool rehearsing_ = false;
+};
+
+}  // namespace detail
+
+// In which order the host runs the blocks of a kernel, and the threads of a block. Equal bits in all of them, or a
+// barrier is missing, or blocks depend on each other.
+enum class thread_order { ascending, descending, permuted };
+
+// Runs on the host, `cpu` or `blocks`; a device's context is in emulated/context.hpp and cuda/context.hpp.
+template <class Backend = cpu> class context : public detail::context_base<Backend> {
+    static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
+
+public:
+    // threads: 0 takes the machine's, one without OpenMP. The same seed gives the same bits at any number of threads.
+    explicit context(std::uint64_t run_seed = 0, int threads = 0) :
+        detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
+
+    thread_order order = thread_order::ascending;  // of `blocks`
+
+    [[nodiscard]] int threads() const { return threads_; }  // at least 1
+    void wait() const {}                                    // everything is done when it returns
+
     // Calls f(task) or f(task, thread) for task = 0 .. tasks - 1, each once, in any order, on threads 0 .. threads() -
     // 1 or fewer. Tasks must not depend on each other, and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
-        if (rehearsing_ || tasks <= 0) return;
+        if (this->rehearsing() || tasks <= 0) return;
         detail::run_tasks(
             threads_, tasks,
             [](void const* g, index_t task, [[maybe_unused]] int thread) {
@@ -133,7 +151,6 @@ public:
 
 private:
     int threads_;
-    bool rehearsing_ = false;
 };
 
 }  // namespace calm

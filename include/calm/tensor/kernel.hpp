@@ -1,6 +1,6 @@
 #pragma once
 // Portable block kernels: a functor over (block, shared memory, block index) whose phases end in barriers. On a device
-// a block of threads runs it; here, in the `emulated` executor, a loop a phase.
+// a block of threads runs it; on the host, a loop a phase.
 //
 //     struct kernel {
 //         static constexpr int threads = 128;
@@ -12,11 +12,35 @@
 //
 // Within a phase the threads run in no order: what one writes, another may read only in a later phase.
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <numeric>
 
 #include "calm/tensor/context.hpp"
 
 namespace calm {
+
+namespace detail {
+
+// Number i of n in that order; `factor` shares no divisor with n.
+constexpr index_t in_order(thread_order order, index_t i, index_t n, index_t factor) {
+    switch (order) {
+    case thread_order::descending:
+        return n - 1 - i;
+    case thread_order::permuted:
+        return (i * factor + n / 3) % n;
+    default:
+        return i;
+    }
+}
+constexpr index_t factor_for(index_t n) {
+    index_t factor = 5;
+    while (std::gcd(factor, n) != 1) ++factor;
+    return factor;
+}
+
+}  // namespace detail
 
 // A block of N threads on the host: each phase runs them one after the other, in the order asked for.
 template <int N> struct host_block {
@@ -29,36 +53,32 @@ template <int N> struct host_block {
     };
     // Calls f(thread) for each of the N threads; what follows sees what all of them wrote.
     template <class F> CALM_HD void phase(F const& f) {
-        for (int i = 0; i < N; ++i) f(thread(i));
-    }
-
-private:
-    // 5 and N share no factor, so that every thread has its turn.
-    [[nodiscard]] CALM_HD int thread(int i) const {
         static_assert(N % 5 != 0);
-        switch (order) {
-        case thread_order::descending:
-            return N - 1 - i;
-        case thread_order::permuted:
-            return (i * 5 + N / 3) % N;
-        default:
-            return i;
-        }
+        for (int i = 0; i < N; ++i) f(static_cast<int>(detail::in_order(order, i, N, 5)));
     }
 };
 
-// Runs the kernel on blocks 0 .. blocks - 1. Shared memory starts uninitialised, as on a device.
-template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks, Kernel const& kernel) {
-    ctx.parallel(blocks, [&](index_t block) {
-        auto const shared = std::make_unique_for_overwrite<typename Kernel::shared>();
-        host_block<Kernel::threads> threads{ctx.order};
-        kernel(threads, *shared, block);
+namespace detail {
+
+// Runs the kernel on blocks 0 .. blocks - 1 of the host. Shared memory starts as no number.
+template <class Kernel>
+void run_blocks(context<cpu> const& host, thread_order order, index_t blocks, Kernel const& kernel) {
+    index_t const factor = factor_for(blocks);
+    host.parallel(blocks, [&](index_t i) {
+        using shared_memory = typename Kernel::shared;
+        auto const shared = std::make_unique_for_overwrite<shared_memory>();
+        std::fill_n(reinterpret_cast<std::byte*>(shared.get()), sizeof(shared_memory), std::byte{0xFF});
+        host_block<Kernel::threads> block{order};
+        kernel(block, *shared, in_order(order, i, blocks, factor));
     });
 }
 
-// What lies at p, on the host; waits for a device. T{} in a rehearsal.
-template <host_memory Backend, class T> T fetch(context<Backend> const& ctx, T const* p) {
-    return ctx.rehearsing() ? T{} : *p;
+}  // namespace detail
+
+// Runs the kernel on blocks 0 .. blocks - 1.
+template <class Kernel> void launch(context<blocks> const& ctx, index_t count, Kernel const& kernel) {
+    if (ctx.rehearsing() || count <= 0) return;
+    detail::run_blocks(context<cpu>(0, ctx.threads()), ctx.order, count, kernel);
 }
 
 namespace detail {

@@ -1,5 +1,6 @@
 #pragma once
-// Where the memory of a backend comes from. Arenas and tensors ask for it; a device's is in cuda/memory.hpp.
+// Where the memory of a backend comes from. Arenas and tensors ask for it; a device's is in emulated/device.hpp and
+// cuda/memory.hpp.
 
 #include <cstring>
 #include <new>
@@ -11,7 +12,9 @@ namespace calm::detail {
 inline constexpr std::size_t memory_alignment = 64;  // of every block, in bytes
 
 template <class Backend> struct memory_of {
-    static_assert(host_memory<Backend>, "calm: the memory of this backend needs calm/cuda.hpp, compiled by nvcc");
+    static_assert(host_memory<Backend>,
+                  "calm: the memory of a device needs its header: calm/cuda.hpp, compiled by nvcc, "
+                  "or calm/emulated.hpp");
 
     // Null if there is not enough memory.
     static void* allocate(std::size_t bytes) {

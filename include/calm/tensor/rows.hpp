@@ -3,8 +3,10 @@
 // the threads change nothing.
 
 #include <limits>
+#include <vector>
 
 #include "calm/tensor/block/rows.hpp"
+#include "calm/tensor/copy.hpp"
 #include "calm/tensor/elementwise.hpp"
 
 namespace calm {
@@ -200,17 +202,29 @@ template <class Id> index_t number_ids(Id const* ids, index_t n, index_t V, Id* 
 
 // The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number
 // of ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there
-// can be. Their number decides the shapes of what follows, so the host counts them.
-template <class Id, host_memory Backend>
+// can be. Their number decides the shapes of what follows, so the host counts them, and waits for a device.
+template <class Id, class Backend>
 vector_view<Id const, dyn, Backend> distinct_rows(context<Backend>& ctx, vector_view<Id const, dyn, Backend> const& ids,
                                                   index_t V, vector_view<Id, dyn, Backend> const& places) {
     auto const distinct = ctx.saved.template take<Id>(extents<dyn>(std::min(V, ids.size())));
-    arena_scope const scope(ctx.scratch);
-    auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
     detail::check_ids(ctx, ids, V);
-    if (ctx.rehearsing()) return distinct;
-    return rows(distinct, 0,
-                detail::number_ids(ids.data(), ids.size(), V, distinct.data(), places.data(), numbers.data()));
+    if constexpr (host_memory<Backend>) {
+        arena_scope const scope(ctx.scratch);
+        auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
+        if (ctx.rehearsing()) return distinct;
+        return rows(distinct, 0,
+                    detail::number_ids(ids.data(), ids.size(), V, distinct.data(), places.data(), numbers.data()));
+    } else {
+        if (ctx.rehearsing()) return distinct;
+        auto const n = static_cast<std::size_t>(ids.size());
+        std::vector<Id> given(n), first(n), place(n), numbers(static_cast<std::size_t>(V));
+        copy(ctx, vector_view<Id>(given.data(), ids.extents()), ids);
+        auto const count = detail::number_ids(given.data(), ids.size(), V, first.data(), place.data(), numbers.data());
+        auto const found = rows(distinct, 0, count);
+        copy(ctx, places, vector_view<Id>(place.data(), ids.extents()));
+        copy(ctx, found, vector_view<Id>(first.data(), found.extents()));
+        return found;
+    }
 }
 
 }  // namespace calm

@@ -2,7 +2,6 @@
 // A view is a pointer and extents: row-major, contiguous, trivially copyable. It is all that kernels take.
 
 #include <concepts>
-#include <span>
 #include <type_traits>
 
 #include "calm/tensor/backend.hpp"
@@ -82,13 +81,5 @@ constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Re
 template <class T, index_t Columns, class Backend = cpu> using matrix_view = view<T, extents<dyn, Columns>, Backend>;
 // N numbers in a row.
 template <class T, index_t N = dyn, class Backend = cpu> using vector_view = view<T, extents<N>, Backend>;
-
-// Numbers of the host as a view, for an executor that shares its memory: a device needs a copy, copy(ctx, dst, src).
-template <class Backend, class T> constexpr vector_view<T, dyn, Backend> view_of(std::span<T> numbers) {
-    static_assert(host_memory<Backend>,
-                  "calm::view_of: a device cannot read the host's memory: sampling, generation and evaluation run on "
-                  "cpu and emulated");
-    return {numbers.data(), extents<dyn>(static_cast<index_t>(numbers.size()))};
-}
 
 }  // namespace calm

@@ -47,7 +47,7 @@ public:
     }
 
 private:
-    auto extend(std::span<token_id const> tokens) { return model_.extend(ctx_, view_of<Backend>(tokens), cache_); }
+    auto extend(std::span<token_id const> tokens) { return model_.extend(ctx_, upload(ctx_, tokens), cache_); }
 
     context<Backend>& ctx_;
     Model const& model_;

@@ -115,21 +115,23 @@ private:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
-        auto const tokens = view_of<Backend>(std::span<token_id const>(tokens_));
+        auto const tokens = upload(ctx_, std::span<token_id const>(tokens_));
         auto const t = shift_tokens(ctx_, tokens, P_, K);
         auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
-        auto const ids = view_of<Backend>(std::span<row_id const>(rows));
-        gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all), ids);
-        auto const labels = ctx_.saved.template take<token_id>(extents<dyn>(R * K));
+        gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all),
+                    upload(ctx_, std::span<row_id const>(rows)));
+        std::vector<token_id> labels;
         std::vector<noise_place> places;
-        for (index_t r = 0; r < R; ++r) {
-            std::copy_n(t.labels.data() + ids[r] * K, K, labels.data() + r * K);
-            auto const& block = blocks_[static_cast<std::size_t>(ids[r] / (P_ - 1))];
-            places.push_back(
-                {ctx_.random(stream::evaluation), number_of(block, ids[r] % (P_ - 1)) * settings_.samples});
+        for (row_id const row : rows) {
+            index_t const b = row / (P_ - 1), p = row % (P_ - 1);
+            auto const next = tokens_.begin() + (b * P_ + p + 1) * K;
+            labels.insert(labels.end(), next, next + K);
+            places.push_back({ctx_.random(stream::evaluation),
+                              number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
         }
-        if (loss_) loss_sum_ += model_.loss_sum(ctx_, hidden, labels, *loss_, drawn_);
+        if (loss_)
+            loss_sum_ += model_.loss_sum(ctx_, hidden, upload(ctx_, std::span<token_id const>(labels)), *loss_, drawn_);
         drawn_ += R;
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));

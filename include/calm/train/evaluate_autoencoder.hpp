@@ -58,12 +58,13 @@ private:
         if (n == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        auto const want = view_of<Backend>(std::span<token_id const>(tokens_));
+        auto const want = upload(ctx_, std::span<token_id const>(tokens_));
         auto const posterior = model_.posterior(ctx_, want);
         auto const got = ctx_.scratch.template take<token_id>(want.extents());
         auto const count_right = [&] {
+            auto const found = on_host(ctx_, got, found_);
             index_t hits = 0;
-            for (index_t i = 0; i < n * K; ++i) hits += want[i] != pad_ && got[i] == want[i];
+            for (std::size_t i = 0; i < tokens_.size(); ++i) hits += tokens_[i] != pad_ && found[i] == tokens_[i];
             return hits;
         };
         model_.decode_tokens(ctx_, got, posterior.mean);
@@ -76,9 +77,10 @@ private:
         right_posterior_ += count_right();
         auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
         cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want, 0);
-        for (index_t i = 0; i < n * K; ++i) loss_sum_ += static_cast<double>(losses[i]);
-        for (index_t i = 0; i < n * L; ++i) std_sum_ += std::exp(static_cast<double>(posterior.log_std[i]));
-        counted_ += n * K - std::count(want.begin(), want.end(), pad_);
+        for (T const loss : on_host(ctx_, losses, numbers_found_)) loss_sum_ += static_cast<double>(loss);
+        for (T const one : on_host(ctx_, posterior.log_std, numbers_found_))
+            std_sum_ += std::exp(static_cast<double>(one));
+        counted_ += n * K - std::count(tokens_.begin(), tokens_.end(), pad_);
         patches_ += n;
         numbers_.clear();
         tokens_.clear();
@@ -99,6 +101,8 @@ private:
     key noise_;
     std::vector<index_t> numbers_;  // of the patches that wait
     std::vector<token_id> tokens_;  // (numbers, K)
+    std::vector<token_id> found_;   // room for what a device found:
+    std::vector<T> numbers_found_;
     index_t patches_ = 0, counted_ = 0, right_ = 0, right_posterior_ = 0;
     double std_sum_ = 0, loss_sum_ = 0;
 };

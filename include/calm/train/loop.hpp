@@ -35,9 +35,10 @@ concept token_source = std::invocable<Source&, std::span<token_id>>;
 
 namespace detail {
 
-template <class T> std::size_t bytes_of_parameters(std::vector<any_parameter<space<cpu, T>>> const& parameters) {
+template <class Space> std::size_t bytes_of_parameters(std::vector<any_parameter<Space>> const& parameters) {
     std::size_t bytes = 0;
-    for (auto const& p : parameters) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(T);
+    for (auto const& p : parameters)
+        bytes += static_cast<std::size_t>(p.value.size()) * sizeof(typename Space::storage);
     return bytes;
 }
 
@@ -55,11 +56,13 @@ struct step_size {
 };
 
 // Runs steps of `micro(losses)`, which adds the gradients of ctx.micro_batch of the step, and its share of the losses.
-// It knows parameters and no model: it is compiled once for all of a scalar.
-template <class T> class training {
+// It knows parameters and no model: it is compiled once for all of a space.
+template <class Space> class training {
 public:
+    using Backend = typename Space::backend;
+
     // What it refers to outlives it.
-    training(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
+    training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
              training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
              std::function<void(progress&)> const& micro) :
         ctx_(ctx),
@@ -130,7 +133,7 @@ private:
                 limits::steps, " steps");
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
                 "training: expected a recipe of two phases to go on with a run of two, found one of one");
-        optimizer_.resume_after(state_.updates);
+        optimizer_.resume_after(ctx_, state_.updates);
     }
 
     progress step(bool first_phase, double rate) {
@@ -196,12 +199,13 @@ private:
         if (due && tell_.save) tell_.save(now);
         if (tell_.checkpoint && (last || due || measured)) {
             state_.seconds = used_ + speed.elapsed();
+            optimizer_.bring_moments(ctx_);
             tell_.checkpoint(state_, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
         }
         return last;
     }
 
-    context<cpu>& ctx_;
+    context<Backend>& ctx_;
     training_recipe const& recipe_;
     training_callbacks const& tell_;
     step_size size_;
@@ -209,7 +213,7 @@ private:
     std::size_t frozen_bytes_;
     std::function<void(progress&)> const& micro_;
     std::array<schedule, 2> rates_;  // of the only or second phase, of the first
-    adamw<space<cpu, T>> optimizer_;
+    adamw<Space> optimizer_;
     training_state state_;
     std::size_t memory_ = 0;  // bytes of the plan
     double used_ = 0;         // seconds, before it went on
@@ -217,11 +221,11 @@ private:
 };
 
 // A whole run.
-template <class T>
-void train(context<cpu>& ctx, std::vector<any_parameter<space<cpu, T>>> const& parameters, training_recipe const& r,
-           training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
+template <class Space>
+void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
+           training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            std::function<void(progress&)> const& micro) {
-    training<T>(ctx, parameters, r, tell, size, frozen_bytes, micro).run();
+    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro).run();
 }
 
 // The micro-batches of a step are equal parts of it. A step has `tokens` tokens in each of the batch's sequences.
@@ -241,7 +245,7 @@ public:
     explicit batch_place(index_t tokens) : ids_(memory_.take<token_id>(extents<dyn>(tokens))) {}
 
     [[nodiscard]] std::span<token_id> ids() const { return {ids_.data(), static_cast<std::size_t>(ids_.size())}; }
-    [[nodiscard]] vector_view<token_id const> view() const { return ids_; }
+    [[nodiscard]] std::span<token_id const> read() const { return ids(); }
 
 private:
     arena<> memory_{"ids of a batch"};
@@ -249,10 +253,9 @@ private:
 };
 
 // Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's
-// number `first`. Patch i draws elements i (K + 1) .. of the stream.
-inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> tokens, index_t K, index_t V, double share,
+// number `first`. Patch i draws elements i (K + 1) .. of the key.
+inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K, index_t V, double share,
                                index_t first) {
-    key const draws = ctx.random(stream::random_patches);
     auto const word = [&](index_t i) { return philox(draws, static_cast<std::uint64_t>(i) / 4).v[i % 4]; };
     for (index_t p = 0; p < static_cast<index_t>(tokens.size()) / K; ++p) {
         index_t const at = (first + p) * (K + 1);
@@ -268,8 +271,8 @@ inline void put_random_patches(context<cpu> const& ctx, std::span<token_id> toke
 // Trains an autoencoder with memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md). The
 // source is asked for whole patches. Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and
 // step before any weight changes, and what the source and the callbacks throw.
-template <autoencoder_configuration C, class T, token_source Source>
-void train_autoencoder(context<cpu>& ctx, autoencoder<C, space<cpu, T>>& model, Source&& source,
+template <autoencoder_configuration C, class Space, token_source Source>
+void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
                        autoencoder_recipe const& recipe, training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
@@ -281,10 +284,12 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, space<cpu, T>>& model, 
         if (!ctx.rehearsing()) {
             source(tokens.ids());
             if (recipe.random_patches > 0)
-                detail::put_random_patches(ctx, tokens.ids(), K, model.vocabulary(), recipe.random_patches, first);
+                detail::put_random_patches(ctx.random(stream::random_patches), tokens.ids(), K, model.vocabulary(),
+                                           recipe.random_patches, first);
         }
         arena_scope const scope(ctx.saved);
-        auto const labels = tokens.view();
+        arena_scope const of_ids(ctx.scratch);
+        auto const labels = upload(ctx, tokens.read());
         auto const noise = model.draw(ctx, labels, recipe.objective.dropout, first);
         auto const losses = model.loss_and_gradient(ctx, labels, noise, recipe.objective, share);
         now.loss += share * losses.loss;
@@ -299,9 +304,10 @@ void train_autoencoder(context<cpu>& ctx, autoencoder<C, space<cpu, T>>& model, 
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
 // for whole blocks. Throws as train_autoencoder.
-template <model_configuration auto C, class T, token_source Source>
-void train_calm(context<cpu>& ctx, calm_model<C, T>& model, Source&& source,
-                calm_recipe<typename calm_model<C, T>::objective> const& recipe, training_callbacks const& tell = {}) {
+template <model_configuration auto C, class Space, token_source Source>
+void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
+                calm_recipe<typename calm_model<C, Space>::objective> const& recipe,
+                training_callbacks const& tell = {}) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
@@ -314,7 +320,8 @@ void train_calm(context<cpu>& ctx, calm_model<C, T>& model, Source&& source,
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](progress& now) {
         if (!ctx.rehearsing()) source(tokens.ids());
-        auto const blocks = tokens.view();
+        arena_scope const of_ids(ctx.scratch);
+        auto const blocks = upload(ctx, tokens.read());
         index_t const first = ctx.micro_batch * sequences * (patches - 1);
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
@@ -329,8 +336,8 @@ void train_calm(context<cpu>& ctx, calm_model<C, T>& model, Source&& source,
 // Trains an autoregressive model with memory for values and gradients, token level or first patch level (Autoregressive
 // model in docs/mathematics.md). The source is asked for sequences of P tokens, of K P in the first phase, in which
 // neighbouring blocks go on where they follow one another in a text. Throws as train_autoencoder.
-template <autoregressive_configuration C, class T, token_source Source>
-void train_autoregressive(context<cpu>& ctx, autoregressive_model<C, space<cpu, T>>& model, Source&& source,
+template <autoregressive_configuration C, class Space, token_source Source>
+void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,
                           autoregressive_recipe const& given, training_callbacks const& tell = {}) {
     auto recipe = given;
     index_t const P = recipe.block_tokens, K = recipe.level.patch;
@@ -349,7 +356,8 @@ void train_autoregressive(context<cpu>& ctx, autoregressive_model<C, space<cpu, 
         index_t const patch = now.first_phase ? K : 1;
         index_t const count = sequences * patch * P;
         if (!ctx.rehearsing()) source(place.ids().first(static_cast<std::size_t>(count)));
-        auto const tokens = rows(place.view(), 0, count);
+        arena_scope const of_ids(ctx.scratch);
+        auto const tokens = upload(ctx, place.read().first(static_cast<std::size_t>(count)));
         now.loss += share * model.loss_and_gradient(ctx, tokens, P, patch, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };

@@ -106,21 +106,37 @@ public:
     }
 
     // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>. With
-    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does.
+    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does; a
+    // device's are copies, which `bring_moments` makes and `resume_after` takes.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
-        static_assert(host_memory<Backend>, "calm::adamw: moments on a device are not read from here");
         std::vector<optimizer_tensor> all;
-        for (auto const& slot : slots_) {
-            auto const n = static_cast<std::size_t>(slot.size);
-            all.push_back({"exp_avg." + slot.name, sizeof(T), std::as_writable_bytes(std::span(slot.first, n))});
-            all.push_back({"exp_avg_sq." + slot.name, sizeof(T), std::as_writable_bytes(std::span(slot.second, n))});
+        copies_.resize(device_memory<Backend> ? 2 * slots_.size() : 0);
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            auto const& slot = slots_[i];
+            auto const add = [&](char const* name, T* moment, std::size_t number) {
+                std::span there(moment, static_cast<std::size_t>(slot.size));
+                if constexpr (device_memory<Backend>) {
+                    copies_[number].resize(there.size());
+                    there = copies_[number];
+                }
+                all.push_back({name + slot.name, sizeof(T), std::as_writable_bytes(there)});
+            };
+            add("exp_avg.", slot.first, 2 * i);
+            add("exp_avg_sq.", slot.second, 2 * i + 1);
         }
         return all;
     }
+    // What tensors() gave has the moments of now; waits for a device.
+    void bring_moments(context<Backend> const& ctx) {
+        if constexpr (device_memory<Backend>)
+            for_each_copy([&](auto const& there, auto const& here) { copy(ctx, here, there); });
+    }
     // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
-    void resume_after(index_t updates) {
+    void resume_after(context<Backend> const& ctx, index_t updates) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         updates_ = updates;
+        if constexpr (device_memory<Backend>)
+            for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
     }
 
     // Updates made so far: the bias corrections follow from it.
@@ -139,6 +155,16 @@ private:
         must(s.eps > 0 && std::isfinite(s.eps), "eps above 0", s.eps);
         must(s.weight_decay >= 0 && std::isfinite(s.weight_decay), "weight_decay of at least 0", s.weight_decay);
         must(s.clip >= 0 && std::isfinite(s.clip), "clip of at least 0", s.clip);
+    }
+
+    // Calls f(moment on the device, its copy on the host).
+    template <class F> void for_each_copy(F const& f) {
+        for (std::size_t i = 0; i < copies_.size(); ++i) {
+            auto const& slot = slots_[i / 2];
+            extents<dyn> const shape(slot.size);
+            f(vector_view<T, dyn, Backend>(i % 2 == 0 ? slot.first : slot.second, shape),
+              vector_view<T>(copies_[i].data(), shape));
+        }
     }
 
     void add_ranges(index_t n) {
@@ -188,6 +214,7 @@ private:
     std::vector<detail::adamw_range> ranges_;
     view<double, extents<dyn>, Backend> sums_;  // of squares: all, then each range's
     index_t updates_ = 0;
+    std::vector<std::vector<T>> copies_;  // of a device's moments, two a slot, once tensors() was asked for
 };
 
 // `adamw optimizer(model)`: the space is the model's.

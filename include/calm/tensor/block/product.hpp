@@ -1,5 +1,5 @@
 #pragma once
-// Products in portable block form: tiles of both factors in shared memory. What `emulated` computes with, and a device
+// Products in portable block form: tiles of both factors in shared memory. What `blocks` computes with, and a device
 // where there is nothing faster.
 
 #include "calm/tensor/kernel.hpp"
@@ -85,7 +85,8 @@ template <block_executor Backend, class T> void block_product(context<Backend> c
     constexpr int tile = product_kernel<T>::tile;
     launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T>{p});
 }
-template <class T> void gemm(context<emulated> const& ctx, product<T> const& p) {
+// A device with a library of products has an overload of its own.
+template <block_executor Backend, class T> void gemm(context<Backend> const& ctx, product<T> const& p) {
     block_product(ctx, p);
 }
 

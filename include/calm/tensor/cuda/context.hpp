@@ -11,30 +11,28 @@ namespace calm {
 
 // Runs on one NVIDIA GPU. Everything that is asked for runs there in order; the host waits only in wait, fetch and
 // copies between host and device. It owns its stream, arenas and handle.
-template <> class context<cuda> {
+template <> class context<cuda> : public detail::context_base<cuda> {
 public:
-    using backend = cuda;
-
     // device: its number on this machine. Throws errc::device where there is none, with CUDA's text.
-    explicit context(std::uint64_t run_seed = 0, int device = 0) : seed(run_seed), queue_(open(device)) {}
+    explicit context(std::uint64_t run_seed = 0, int device = 0) :
+        detail::context_base<cuda>(run_seed), queue_(open(device)) {}
 
-    std::uint64_t seed;                      // of every random key
-    std::uint32_t step = 0;                  // of the run: part of every random key
-    index_t micro_batch = 0;                 // of the step, whose micro-batches are equal parts of it
-    arena<cuda> saved{"saved activations"};  // what backward needs of forward, on the device
-    arena<cuda> scratch{"scratch"};          // what a verb or layer needs while it runs, on the device
-
-    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // The CUDA stream on which everything runs, in order.
     [[nodiscard]] cudaStream_t queue() const { return queue_.get(); }
     [[nodiscard]] detail::blas const& blas() const { return blas_; }  // for products; the library's own
 
-    // As on the host: shapes are checked and memory is taken, nothing is computed.
-    [[nodiscard]] bool rehearsing() const { return rehearsing_; }
-    void rehearse(bool on) { rehearsing_ = on; }  // begins or ends a rehearsal
-
     // Returns when all that was asked for is done. Throws errc::device where something of it failed.
     void wait() const { detail::check_cuda(cudaStreamSynchronize(queue()), "computing on the device"); }
+    // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
+    void upload(void* dst, void const* src, std::size_t bytes) const {
+        detail::check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, queue()), "copying to the device");
+    }
+    // The same to dst on the host, which waits as `wait` does.
+    void download(void* dst, void const* src, std::size_t bytes) const {
+        detail::check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, queue()),
+                           "reading from the device");
+        wait();
+    }
 
 private:
     struct close {
@@ -53,7 +51,6 @@ private:
 
     queue_owner queue_;
     detail::blas blas_;
-    bool rehearsing_ = false;
 };
 
 }  // namespace calm

@@ -51,16 +51,6 @@ template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Ke
     detail::check_cuda(cudaGetLastError(), "starting a kernel");
 }
 
-// What lies at p, on the host; waits for the device.
-template <class T> T fetch(context<cuda> const& ctx, T const* p) {
-    T value{};
-    if (ctx.rehearsing()) return value;
-    detail::check_cuda(cudaMemcpyAsync(&value, p, sizeof(T), cudaMemcpyDeviceToHost, ctx.queue()),
-                       "reading from the device");
-    ctx.wait();
-    return value;
-}
-
 }  // namespace calm
 
 #endif

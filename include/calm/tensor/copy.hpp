@@ -1,0 +1,95 @@
+#pragma once
+// Numbers between the host and an executor: they stay where they are, but a device gets copies.
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/view.hpp"
+
+namespace calm {
+
+namespace detail {
+
+template <class T, class U, class D, class S> void check_across(D const& dst, S const& src) {
+    static_assert(std::is_same_v<T, std::remove_const_t<U>>, "calm::copy: both sides must have the same element type");
+    static_assert(std::is_trivially_copyable_v<T>);
+    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
+            src.extents());
+}
+
+}  // namespace detail
+
+// dst = src from the host to a device, elements in order; the host may change what it gave. Throws errc::usage for
+// unequal sizes, errc::device where it fails.
+template <class T, class U, class E1, class E2, device_memory Device>
+void copy(context<Device> const& ctx, view<T, E1, Device> const& dst, view<U, E2, cpu> const& src) {
+    detail::check_across<T, U>(dst, src);
+    if (ctx.rehearsing()) return;
+    ctx.upload(dst.data(), src.data(), static_cast<std::size_t>(dst.size()) * sizeof(T));
+}
+// From a device to the host, which waits for all that was asked for; otherwise the same.
+template <class T, class U, class E1, class E2, device_memory Device>
+void copy(context<Device> const& ctx, view<T, E1, cpu> const& dst, view<U, E2, Device> const& src) {
+    detail::check_across<T, U>(dst, src);
+    if (ctx.rehearsing()) return;
+    ctx.download(dst.data(), src.data(), static_cast<std::size_t>(dst.size()) * sizeof(T));
+}
+
+// What lies at p, on the host; T{} in a rehearsal.
+template <host_memory Backend, class T> T fetch(context<Backend> const& ctx, T const* p) {
+    return ctx.rehearsing() ? T{} : *p;
+}
+// The same from a device, which it waits for.
+template <device_memory Device, class T> T fetch(context<Device> const& ctx, T const* p) {
+    T value{};
+    if (!ctx.rehearsing()) ctx.download(&value, p, sizeof(T));
+    return value;
+}
+
+// Numbers of the host where the executor reads them: themselves, or on a device a copy in ctx.scratch.
+template <class T, class Backend>
+vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> numbers) {
+    extents<dyn> const shape(static_cast<index_t>(numbers.size()));
+    if constexpr (host_memory<Backend>) {
+        return {numbers.data(), shape};
+    } else {
+        auto const there = ctx.scratch.template take<std::remove_const_t<T>>(shape);
+        copy(ctx, there, vector_view<T const>(numbers.data(), shape));
+        return there;
+    }
+}
+
+// The elements of x where the host reads them: where they are, or a device's in `room`, which grows to hold them.
+template <class T, class E, class Backend>
+std::span<std::remove_const_t<T> const> on_host(context<Backend> const& ctx, view<T, E, Backend> const& x,
+                                                std::vector<std::remove_const_t<T>>& room) {
+    auto const n = static_cast<std::size_t>(x.size());
+    if constexpr (host_memory<Backend>) {
+        return {x.data(), n};
+    } else {
+        room.resize(std::max(room.size(), n));
+        copy(ctx, vector_view<std::remove_const_t<T>>(room.data(), extents<dyn>(x.size())), x);
+        return std::span(room).first(n);
+    }
+}
+
+// Where the executor writes numbers for the host: themselves, or on a device room in ctx.scratch; `download`
+// brings them.
+template <class T, class Backend> vector_view<T, dyn, Backend> room_for(context<Backend>& ctx, std::span<T> numbers) {
+    extents<dyn> const shape(static_cast<index_t>(numbers.size()));
+    if constexpr (host_memory<Backend>)
+        return {numbers.data(), shape};
+    else
+        return ctx.scratch.template take<T>(shape);
+}
+// The numbers of the host are what the executor wrote to their room.
+template <class T, class Backend>
+void download(context<Backend> const& ctx, std::span<T> numbers, vector_view<T, dyn, Backend> const& room) {
+    if constexpr (device_memory<Backend>) copy(ctx, vector_view<T>(numbers.data(), room.extents()), room);
+}
+
+}  // namespace calm

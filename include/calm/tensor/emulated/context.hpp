@@ -1,0 +1,62 @@
+#pragma once
+// The context of the emulated device, and how it launches block kernels (kernel.hpp).
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <type_traits>
+#include <typeinfo>
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/emulated/device.hpp"
+#include "calm/tensor/kernel.hpp"
+
+namespace calm {
+
+// Runs the block kernels of the GPU on the host, as a GPU would: what is asked for runs in order, and not before the
+// host waits: in wait, fetch and copies to the host. The device is one for the process (emulated/device.hpp).
+template <> class context<emulated> : public detail::context_base<emulated> {
+public:
+    // threads: of the host, a block at a time each; 0 takes the machine's. The same bits at any number of them.
+    explicit context(std::uint64_t run_seed = 0, int threads = 0) :
+        detail::context_base<emulated>(run_seed), host_(0, threads) {}
+
+    thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
+
+    [[nodiscard]] int threads() const { return host_.threads(); }  // at least 1
+    // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
+    void wait() const { detail::emulated_device::get().wait(); }
+    // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
+    void upload(void* dst, void const* src, std::size_t bytes) const {
+        detail::emulated_device::get().upload(dst, src, bytes);
+    }
+    // The same to dst on the host, which waits as `wait` does.
+    void download(void* dst, void const* src, std::size_t bytes) const {
+        detail::emulated_device::get().download(dst, src, bytes);
+    }
+    // What was asked of the device, by all contexts, since the process began.
+    [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
+
+private:
+    template <class Kernel> friend void launch(context<emulated> const&, index_t, Kernel const&);
+    context<cpu> host_;
+};
+
+// Runs the kernel on blocks 0 .. blocks - 1, after what was asked for before, when the host waits. Throws errc::device
+// for a kernel that holds an address of the host.
+template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks, Kernel const& kernel) {
+    static_assert(std::is_trivially_copyable_v<Kernel>, "calm::launch: a kernel is copied to the device as its bytes");
+    if (ctx.rehearsing() || blocks <= 0) return;
+    auto& device = detail::emulated_device::get();
+    Kernel given = kernel;
+#if defined(__GNUC__) && !defined(__clang__)
+    __builtin_clear_padding(&given);
+    device.require_no_host_address(&given, sizeof given, typeid(Kernel).name());
+#endif
+    device.launch([given, blocks, order = ctx.order, threads = ctx.threads()] {
+        detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
+    });
+}
+
+}  // namespace calm

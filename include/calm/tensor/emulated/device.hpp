@@ -1,0 +1,229 @@
+#pragma once
+// A device that is not there: memory that the host cannot touch, and a queue that runs as late as it may. What a GPU
+// would do wrong now and then (a host's pointer in a kernel, a read before a wait, a write behind an array) goes wrong
+// here at once.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/base/error.hpp"
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/memory.hpp"
+
+namespace calm {
+
+// What was asked of a device.
+struct device_counts {
+    index_t launches = 0;     // kernels
+    index_t uploads = 0;      // copies from the host
+    index_t waits = 0;        // of the host for the device: copies to the host, fetch, wait
+    index_t allocations = 0;  // of the device's memory
+    bool operator==(device_counts const&) const = default;
+};
+
+namespace detail {
+
+// The emulated device of a process. All contexts share its memory and its one queue; calls from several threads take
+// turns.
+class emulated_device {
+public:
+    static constexpr std::size_t red_zone = 64;         // bytes behind every piece of an arena
+    static constexpr auto red = std::byte{0xA5};        // what stands in them
+    static constexpr auto unwritten = std::byte{0xFF};  // of memory taken and not yet written: NaN, -1
+
+    // It outlives all that has static storage and asks for it.
+    static emulated_device& get() {
+        static auto& only = *new emulated_device;
+        return only;
+    }
+
+    // Memory that is zero, and unreadable but for kernels and copies; what lies before it and behind it always is. Null
+    // if there is not enough.
+    void* allocate(std::size_t bytes) {
+        std::scoped_lock const lock(mutex_);
+        ++counts_.allocations;
+        std::size_t const page = page_size();
+        bytes = (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+        std::size_t const inside = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
+        void* const whole =
+            mmap(nullptr, inside + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (whole == MAP_FAILED) return nullptr;
+        auto* const first = static_cast<std::byte*>(whole) + page;
+        std::byte* const p = first + (inside - bytes);  // its end is the end of a page
+        blocks_[p] = {first, inside, bytes};
+        return p;
+    }
+
+    // Waits, as cudaFree does; what fails then is thrown by the next wait.
+    void release(void* p) noexcept {
+        std::scoped_lock const lock(mutex_);
+        try {
+            run();
+        } catch (...) {
+            failed_ = std::current_exception();
+        }
+        auto const found = blocks_.find(static_cast<std::byte*>(p));
+        std::size_t const page = page_size();
+        munmap(found->second.first - page, found->second.inside + 2 * page);
+        blocks_.erase(found);
+    }
+
+    // Does it when it must, after what was asked for before.
+    void later(std::function<void()> task) {
+        std::scoped_lock const lock(mutex_);
+        queue_.push_back(std::move(task));
+    }
+    void launch(std::function<void()> kernel) {
+        ++counts_.launches;
+        later(std::move(kernel));
+    }
+    // dst on the device = src of the host, as it is now.
+    void upload(void* dst, void const* src, std::size_t bytes) {
+        require_on_device(dst, bytes, "copied to");
+        auto const* const from = static_cast<std::byte const*>(src);
+        ++counts_.uploads;
+        later([dst, staged = std::vector<std::byte>(from, from + bytes)] {
+            std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
+        });
+    }
+    // dst of the host = src on the device, after all that was asked for.
+    void download(void* dst, void const* src, std::size_t bytes) {
+        require_on_device(src, bytes, "copied from");
+        later([=] {
+            if (bytes > 0) std::memcpy(dst, src, bytes);
+        });
+        wait();
+    }
+    void fill(void* p, std::byte value, std::size_t bytes) {
+        later([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
+    }
+
+    // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
+    void wait() {
+        std::scoped_lock const lock(mutex_);
+        ++counts_.waits;
+        run();
+        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+    }
+
+    // A piece of an arena and the red zone behind it begin; at its end the zone must be as it was.
+    void begin_piece(std::byte* p, std::size_t bytes) {
+        fill(p, unwritten, bytes);
+        fill(p + bytes, red, red_zone);
+    }
+    void end_piece(std::byte const* p, std::size_t bytes, std::string arena) {
+        later([=, arena = std::move(arena)] {
+            require(std::all_of(p + bytes, p + bytes + red_zone, [](std::byte b) { return b == red; }), errc::device,
+                    "calm::emulated: a kernel wrote behind ", bytes, " bytes of the arena '", arena,
+                    "'; expected it to write within what it was given");
+        });
+    }
+
+    // Whether the device has all of these bytes.
+    [[nodiscard]] bool owns(void const* p, std::size_t bytes) const {
+        auto const* const at = static_cast<std::byte const*>(p);
+        std::scoped_lock const lock(mutex_);
+        auto const after = std::upper_bound(blocks_.begin(), blocks_.end(), at,
+                                            [](std::byte const* x, auto const& b) { return x < b.first; });
+        if (after == blocks_.begin()) return false;
+        auto const& [begin, block] = *std::prev(after);
+        return at >= begin && bytes <= block.bytes && at <= begin + (block.bytes - bytes);
+    }
+
+    // Every address in a kernel's own bytes must be the device's. Words that are none by their size, or where nothing
+    // is, are numbers.
+    void require_no_host_address(void const* kernel, std::size_t bytes, char const* name) const {
+        for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
+            std::uintptr_t word = 0;
+            std::memcpy(&word, static_cast<std::byte const*>(kernel) + at, sizeof word);
+            if (word >> 32 == 0 || word >> 48 != 0 || !is_mapped(word)) continue;
+            require(is_the_devices(word), errc::device,
+                    "calm::emulated: expected a kernel that holds addresses of "
+                    "the device alone, found one of the host's memory in ",
+                    name, "; copy the numbers to the device first: copy(ctx, there, here)");
+        }
+    }
+
+    [[nodiscard]] device_counts counts() const {
+        std::scoped_lock const lock(mutex_);
+        return counts_;
+    }
+
+private:
+    struct memory_block {
+        std::byte* first = nullptr;  // of its pages
+        std::size_t inside = 0;      // bytes of them
+        std::size_t bytes = 0;       // that were asked for
+    };
+
+    static std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+    static bool is_mapped(std::uintptr_t word) {
+        auto* const page = reinterpret_cast<void*>(word / page_size() * page_size());
+        return msync(page, 1, MS_ASYNC) == 0;
+    }
+    [[nodiscard]] bool is_the_devices(std::uintptr_t word) const {
+        std::scoped_lock const lock(mutex_);
+        return std::any_of(blocks_.begin(), blocks_.end(), [&](auto const& b) {
+            auto const first = reinterpret_cast<std::uintptr_t>(b.second.first);
+            return word >= first - page_size() && word <= first + b.second.inside + page_size();
+        });
+    }
+    void require_on_device(void const* p, std::size_t bytes, char const* what) const {
+        require(bytes == 0 || owns(p, bytes), errc::device, "calm::emulated: expected ", bytes,
+                " bytes of the device's memory to be ", what, ", found others");
+    }
+
+    void protect(int access) {
+        for (auto const& [p, b] : blocks_) mprotect(b.first, b.inside, access);
+    }
+    void run() {
+        if (queue_.empty()) return;
+        auto const tasks = std::exchange(queue_, {});
+        protect(PROT_READ | PROT_WRITE);
+        try {
+            for (auto const& task : tasks) task();
+        } catch (...) {
+            protect(PROT_NONE);
+            throw;
+        }
+        protect(PROT_NONE);
+    }
+
+    mutable std::recursive_mutex mutex_;
+    std::map<std::byte*, memory_block, std::less<>> blocks_;
+    std::vector<std::function<void()>> queue_;
+    std::exception_ptr failed_;
+    device_counts counts_;
+};
+
+template <> struct memory_of<emulated> {
+    // Null if there is not enough memory.
+    static void* allocate(std::size_t bytes) { return emulated_device::get().allocate(bytes); }
+    static void release(void* p) noexcept { emulated_device::get().release(p); }
+    static void clear(void* p, std::size_t bytes) { emulated_device::get().fill(p, std::byte{}, bytes); }
+
+    // What an arena does around its pieces.
+    static constexpr std::size_t red_zone = emulated_device::red_zone;
+    static void begin_piece(std::byte* p, std::size_t bytes) { emulated_device::get().begin_piece(p, bytes); }
+    static void end_piece(std::byte const* p, std::size_t bytes, std::string_view arena) {
+        emulated_device::get().end_piece(p, bytes, std::string(arena));
+    }
+};
+
+}  // namespace detail
+
+}  // namespace calm

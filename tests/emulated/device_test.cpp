@@ -1,0 +1,229 @@
+// What a GPU would do wrong now and then, the emulated device shows at once: each kind of misuse is made here.
+#include "calm/emulated.hpp"
+
+#include <csignal>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "calm/tensor.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr index_t N = 64;
+using numbers = tensor<float, extents<N>, emulated>;
+
+std::vector<float> on_the_host(context<emulated> const& ctx, numbers const& x) {
+    std::vector<float> room;
+    auto const all = on_host(ctx, x.view(), room);
+    return {all.begin(), all.end()};
+}
+
+// How a process that calls f ends: the signal that kills it, 0 without one.
+template <class F> int signal_of(F const& f) {
+    pid_t const child = fork();
+    if (child == 0) {
+        std::signal(SIGSEGV, SIG_DFL);
+        f();
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+// Thread t of block b writes its number to out[b threads + t], `behind` elements further.
+struct numbering {
+    static constexpr int threads = 32;
+    struct shared {};
+    float* out;
+    index_t behind = 0;
+    template <class Block> void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) { out[block * threads + t + behind] = static_cast<float>(block * threads + t); });
+    }
+};
+
+// Every block adds to one number without waiting for the others.
+struct in_turn {
+    static constexpr int threads = 1;
+    struct shared {};
+    float* out;
+    template <class Block> void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int) { *out = *out * 2 + static_cast<float>(block); });
+    }
+};
+
+// Reads shared memory that nothing wrote.
+struct unset {
+    static constexpr int threads = 1;
+    struct shared {
+        float value;
+    };
+    float* out;
+    template <class Block> void operator()(Block& b, shared& s, index_t) const {
+        b.phase([&](int) { *out = s.value; });
+    }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
+    context<emulated> ctx(0, 2);
+    numbers x;
+    BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
+    auto given = draws<float>(N, 1);
+    copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
+    auto const want = given;
+    given.assign(N, 7);  // what was given may be changed
+    BOOST_TEST(on_the_host(ctx, x) == want, boost::test_tools::per_element());
+    evaluate(ctx, x, x * 2.0);
+    BOOST_TEST(fetch(ctx, x.data() + 5) == want[5] * 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
+    context<emulated> ctx(0, 1);
+    numbers x;
+    ctx.rehearse(true);
+    auto const before = ctx.counts();
+    std::vector<float> const given(N, 3);
+    copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
+    launch(ctx, 2, numbering{x.data()});
+    BOOST_TEST(fetch(ctx, x.data()) == 0);
+    BOOST_CHECK(ctx.counts() == before);
+    ctx.rehearse(false);
+    BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
+    context<emulated> ctx(0, 1);
+    auto const before = ctx.counts();
+    numbers x;
+    std::vector<float> const given(N, 3);
+    copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
+    launch(ctx, 2, numbering{x.data()});
+    launch(ctx, 2, numbering{x.data()});
+    BOOST_TEST(fetch(ctx, x.data() + 3) == 3);
+    auto const now = ctx.counts();
+    BOOST_TEST(now.allocations - before.allocations == 1);
+    BOOST_TEST(now.uploads - before.uploads == 1);
+    BOOST_TEST(now.launches - before.launches == 2);
+    BOOST_TEST(now.waits - before.waits == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
+    context<emulated> ctx(0, 1);
+    numbers x;
+    launch(ctx, 2, numbering{x.data()});
+    BOOST_TEST(signal_of([&] { ctx.wait(); }) == 0);
+    BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
+    BOOST_TEST(signal_of([&] { *const_cast<float volatile*>(x.data()) = 1; }) == SIGSEGV);
+    ctx.wait();  // nor afterwards
+    BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
+}
+
+// The queue runs as late as it may: without a wait the host finds what was there before.
+BOOST_AUTO_TEST_CASE(nothing_runs_before_the_host_waits) {
+    context<emulated> ctx(0, 1);
+    bool ran = false;
+    auto& device = detail::emulated_device::get();
+    device.later([&] { ran = true; });
+    numbers x;
+    launch(ctx, 2, numbering{x.data()});
+    BOOST_TEST(!ran);
+    ctx.wait();
+    BOOST_TEST(ran);
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+BOOST_AUTO_TEST_CASE(a_kernel_with_an_address_of_the_host_is_refused) {
+    context<emulated> ctx(0, 1);
+    std::vector<float> here(N);
+    auto const refused = says(errc::device, "found one of the host's memory", "copy the numbers to the device");
+    BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{here.data()}), error, refused);
+    float on_the_stack[N];
+    BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{on_the_stack}), error, refused);
+    numbers x;
+    launch(ctx, 2, numbering{x.data()});
+    launch(ctx, 0, numbering{here.data()});  // runs nothing
+    ctx.wait();
+}
+#endif
+
+BOOST_AUTO_TEST_CASE(copies_of_memory_that_is_not_the_devices_are_refused) {
+    context<emulated> ctx(0, 1);
+    std::vector<float> here(N), there(N);
+    using device_view = vector_view<float, dyn, emulated>;
+    extents<dyn> const shape(N);
+    auto const refused = says(errc::device, "256 bytes of the device's memory");
+    BOOST_CHECK_EXCEPTION(copy(ctx, device_view(here.data(), shape), vector_view<float const>(there.data(), shape)),
+                          error, refused);
+    BOOST_CHECK_EXCEPTION(copy(ctx, vector_view<float>(there.data(), shape), device_view(here.data(), shape)), error,
+                          refused);
+    numbers x;
+    BOOST_CHECK_EXCEPTION(copy(ctx, vector_view<float>(there.data(), shape), device_view(x.data() + 1, shape)), error,
+                          refused);
+    BOOST_CHECK_EXCEPTION(
+        copy(ctx, vector_view<float>(there.data(), extents<dyn>(3)), device_view(x.data(), extents<dyn>(4))), error,
+        says(errc::usage, "expected equal sizes"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
+    context<emulated> ctx(0, 1);
+    // Behind a tensor nothing is mapped.
+    BOOST_TEST(signal_of([&] {
+                   numbers x;
+                   launch(ctx, 2, numbering{x.data(), 1});
+                   ctx.wait();
+               }) == SIGSEGV);
+    // Behind a piece of an arena is a red zone.
+    auto const x = ctx.scratch.take<float>(extents<N>());
+    [[maybe_unused]] auto const next = ctx.scratch.take<float>(extents<N>());
+    launch(ctx, 2, numbering{x.data(), 1});
+    ctx.scratch.clear();
+    BOOST_CHECK_EXCEPTION(ctx.wait(), error, says(errc::device, "wrote behind 256 bytes of the arena 'scratch'"));
+    auto const again = ctx.scratch.take<float>(extents<N>());
+    launch(ctx, 2, numbering{again.data()});
+    ctx.scratch.clear();
+    ctx.wait();
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
+    context<emulated> ctx(0, 1);
+    {
+        arena_scope const scope(ctx.scratch);
+        auto const x = ctx.scratch.take<float>(extents<N>());
+        fill(ctx, x, 1.0F);
+    }
+    auto const x = ctx.scratch.take<float>(extents<N>());  // the same place
+    BOOST_TEST(std::isnan(fetch(ctx, x.data() + 9)));
+    launch(ctx, 1, unset{x.data()});
+    BOOST_TEST(std::isnan(fetch(ctx, x.data())));
+}
+
+BOOST_AUTO_TEST_CASE(blocks_that_depend_on_each_other_show_in_another_order) {
+    std::vector<float> found;
+    for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted}) {
+        context<emulated> ctx(0, 1);
+        ctx.order = order;
+        numbers x;
+        launch(ctx, 6, in_turn{x.data()});
+        found.push_back(fetch(ctx, x.data()));
+    }
+    BOOST_TEST(found[0] != found[1]);
+    BOOST_TEST(found[0] != found[2]);
+    BOOST_TEST(found[1] != found[2]);
+}
+
+BOOST_AUTO_TEST_CASE(every_order_runs_every_block_once) {
+    for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted})
+        for (index_t const n : {1, 2, 5, 10, 35, 77}) {
+            std::vector<int> seen(static_cast<std::size_t>(n));
+            for (index_t i = 0; i < n; ++i)
+                ++seen[static_cast<std::size_t>(detail::in_order(order, i, n, detail::factor_for(n)))];
+            BOOST_TEST(std::count(seen.begin(), seen.end(), 1) == n);
+        }
+}

@@ -1,0 +1,281 @@
+// Whole jobs on the emulated device: it trains, evaluates and writes what the cpu does, and goes on with its runs.
+#include "calm/emulated.hpp"
+
+#include <cstring>
+#include <optional>
+
+#include "calm/model/resident.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/train/evaluate.hpp"
+#include "calm/train/loop.hpp"
+#include "support/close.hpp"
+#include "support/models.hpp"
+#include "support/small.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr index_t V = 11;
+inline constexpr autoregressive_configuration small_ar{.llama = llama_sizes_of(small), .vocab_size = V};
+constexpr special_tokens special{V - 3, V - 2, V - 1};
+
+template <class Backend> using autoencoder_on = autoencoder<small.autoencoder, space<Backend>>;
+template <class Backend> using calm_on = calm_model<small, space<Backend>>;
+template <class Backend> using autoregressive_on = autoregressive_model<small_ar, space<Backend>>;
+
+// Sentences of a tiny grammar, the same on every call with the same number.
+struct counting_source {
+    token_id next = 0;
+    void operator()(std::span<token_id> tokens) {
+        for (auto& t : tokens) t = std::exchange(next, static_cast<token_id>((next * 2 + 1) % V));
+    }
+};
+
+template <class Model> void copy_all(auto const& ctx, Model& to, auto& from) {
+    copy_parameters(ctx, parameters_of(to), parameters_of(from));
+    if constexpr (requires { to.ae_model; }) copy_parameters(ctx, frozen_parameters_of(to), frozen_parameters_of(from));
+}
+
+// A model of a backend that starts as the cpu starts it.
+template <template <class> class Model, class Backend> resident<Model<Backend>> started() {
+    resident<Model<cpu>> here(V);
+    context<> const host(3, 1);
+    initialise(host, here.model);
+    if constexpr (requires { here.model.ae_model; }) initialise(host, here.model.ae_model);
+    resident<Model<Backend>> own(V);
+    context<Backend> const ctx(3, 1);
+    copy_all(ctx, own.model, here.model);
+    return own;
+}
+
+// All weights, on the host.
+template <template <class> class Model, class Backend> std::vector<float> brought(Model<Backend>& model) {
+    resident<Model<cpu>> here(V);
+    context<Backend> const ctx(3, 1);
+    copy_all(ctx, here.model, model);
+    return weights_of(here.model);
+}
+
+struct outcome {
+    std::vector<double> losses;
+    std::vector<float> weights;
+    bool operator==(outcome const&) const = default;
+};
+
+// What a checkpoint keeps of a run.
+struct kept_run {
+    std::vector<float> weights;
+    training_state state;
+    std::vector<std::vector<std::byte>> moments;
+    counting_source source;  // behind what was read
+};
+
+struct autoencoder_job {
+    template <class Backend> using model = autoencoder_on<Backend>;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+        autoencoder_recipe r;
+        r.steps = 6;
+        r.accumulation = 2;
+        r.batch_tokens = 64;
+        r.rate = 3e-3;
+        r.warmup = 2;
+        r.random_patches = 0.2;
+        train_autoencoder(ctx, own, source, r, tell);
+    }
+};
+struct calm_job {
+    template <class Backend> using model = calm_on<Backend>;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+        calm_recipe<energy_objective> r;
+        r.steps = 6;
+        r.sequences = 4;
+        r.block_tokens = 16;
+        r.warmup = 2;
+        r.objective = {.samples = 3, .targets = 4};
+        train_calm(ctx, own, source, r, tell);
+    }
+};
+struct autoregressive_job {
+    template <class Backend> using model = autoregressive_on<Backend>;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+        autoregressive_recipe r;
+        r.steps = 6;
+        r.sequences = 4;
+        r.block_tokens = 8;
+        r.warmup = 2;
+        r.level = {.patch = 2, .share = 0.5};
+        train_autoregressive(ctx, own, source, r, tell);
+    }
+};
+using jobs = boost::mpl::list<autoencoder_job, calm_job, autoregressive_job>;
+
+// The weights of a list become parameters, by a model of the host.
+template <template <class> class Model, class Backend>
+void put(std::vector<float> const& weights, Model<Backend>& model) {
+    resident<Model<cpu>> here(V);
+    context<Backend> const ctx(3, 1);
+    copy_all(ctx, here.model, model);
+    auto from = weights.begin();
+    for (auto const& p : parameters_of(here.model))
+        for (auto& x : p.value) x = *from++;
+    copy_all(ctx, model, here.model);
+}
+
+template <class Job, class Backend> outcome trained(int threads, thread_order order = thread_order::ascending) {
+    auto own = started<Job::template model, Backend>();
+    context<Backend> ctx(3, threads);
+    ctx.order = order;
+    outcome result;
+    training_callbacks tell;
+    tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
+    counting_source source;
+    Job::run(ctx, own.model, source, tell);
+    result.weights = brought<Job::template model, Backend>(own.model);
+    return result;
+}
+
+}  // namespace
+
+// The first steps of a run, kept.
+template <class Job, class Backend> kept_run begun(index_t steps) {
+    auto own = started<Job::template model, Backend>();
+    context<Backend> ctx(3, 1);
+    kept_run kept;
+    index_t done = 0;
+    training_callbacks tell;
+    tell.step = [&](progress const&) { ++done; };
+    tell.stop = [&] { return done == steps; };
+    tell.checkpoint = [&](training_state const& state, state_after) {
+        kept.state = state;
+        kept.moments.clear();
+        for (auto const& m : state.moments) kept.moments.emplace_back(m.bytes.begin(), m.bytes.end());
+    };
+    Job::run(ctx, own.model, kept.source, tell);
+    kept.weights = brought<Job::template model, Backend>(own.model);
+    return kept;
+}
+
+// The rest of it.
+template <class Job, class Backend> outcome ended(kept_run const& kept) {
+    auto own = started<Job::template model, Backend>();
+    put<Job::template model, Backend>(kept.weights, own.model);
+    context<Backend> ctx(3, 1);
+    outcome result;
+    training_callbacks tell;
+    tell.resume = [&](training_state& state) {
+        auto const moments = state.moments;
+        state = kept.state;
+        state.moments = moments;
+        for (std::size_t i = 0; i < moments.size(); ++i)
+            std::copy(kept.moments[i].begin(), kept.moments[i].end(), moments[i].bytes.begin());
+    };
+    tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
+    auto source = kept.source;
+    Job::run(ctx, own.model, source, tell);
+    result.weights = brought<Job::template model, Backend>(own.model);
+    return result;
+}
+
+template <class Model>
+auto scores(context<typename Model::backend>& ctx, Model& model, std::span<token_id const> text) {
+    settings_of_evaluation<rule_of<Model>> settings;
+    settings.block_tokens = 16;
+    settings.samples = 4;
+    return evaluate_model(ctx, model, text, special, nullptr, settings);
+}
+
+template <class Model, class Rule>
+std::vector<std::vector<token_id>> texts(context<typename Model::backend>& ctx, Model& model, Rule const& rule) {
+    settings_of_generation<rule_of<Model>> settings;
+    settings.sampler = rule;
+    settings.max_tokens = 14;
+    settings.at_once = 2;
+    std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
+    std::vector<std::vector<token_id>> all;
+    for (auto& text : generate(ctx, model, std::span(prompts), special, settings)) all.push_back(text.tokens);
+    return all;
+}
+
+std::vector<token_id> some_text() {
+    std::vector<token_id> text(16 * 6);
+    counting_source{}(text);
+    return text;
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
+    using enum thread_order;
+    auto const want = trained<Job, cpu>(1);
+    auto const got = trained<Job, emulated>(1);
+    BOOST_REQUIRE(want.losses.size() == 6U);
+    BOOST_TEST(close(got.losses, want.losses, kind::gradient));
+    BOOST_REQUIRE(got.weights.size() == want.weights.size());
+    BOOST_CHECK((trained<Job, emulated>(2, descending) == got));
+    BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
+}
+
+// A run goes on wherever it is taken: the bits of a device's own run there, those of fp32 where they are exchanged.
+BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
+    constexpr index_t before = 3;
+    auto const here = trained<Job, cpu>(1);
+    auto const there = trained<Job, emulated>(1);
+    auto const kept_here = begun<Job, cpu>(before);
+    auto const kept_there = begun<Job, emulated>(before);
+    BOOST_CHECK((ended<Job, emulated>(kept_there).weights == there.weights));
+    BOOST_CHECK((ended<Job, cpu>(kept_here).weights == here.weights));
+    BOOST_TEST(close(ended<Job, emulated>(kept_here).losses, std::span(here.losses).subspan(before), kind::gradient));
+    BOOST_TEST(close(ended<Job, cpu>(kept_there).losses, std::span(here.losses).subspan(before), kind::gradient));
+}
+
+// Nothing is taken after the first steps, and every step asks for the same: shapes follow from no number of the device.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_allocates_nothing_and_asks_for_the_same_as_the_one_before, Job, jobs) {
+    auto own = started<Job::template model, emulated>();
+    context<emulated> ctx(3, 1);
+    std::vector<device_counts> after;
+    training_callbacks tell;
+    tell.step = [&](progress const&) { after.push_back(ctx.counts()); };
+    counting_source source;
+    Job::run(ctx, own.model, source, tell);
+    auto const of_step = [&](std::size_t i) {
+        return device_counts{after[i].launches - after[i - 1].launches, after[i].uploads - after[i - 1].uploads,
+                             after[i].waits - after[i - 1].waits, after[i].allocations - after[i - 1].allocations};
+    };
+    BOOST_REQUIRE(after.size() == 6U);
+    auto const one = of_step(4), next = of_step(5);  // of one phase
+    BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
+    BOOST_TEST(one.allocations == 0);
+    BOOST_CHECK(one == next);
+}
+
+BOOST_AUTO_TEST_CASE(a_calm_is_evaluated_and_writes_as_on_the_cpu) {
+    auto here = started<calm_on, cpu>();
+    auto there = started<calm_on, emulated>();
+    context<> host(1, 1);
+    context<emulated> device(1, 2);
+    auto const text = some_text();
+    auto const want = scores(host, here.model, text);
+    auto const got = scores(device, there.model, text);
+    BOOST_REQUIRE((want.brier && got.brier));
+    BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
+    BOOST_TEST(*got.token_accuracy == *want.token_accuracy);
+    BOOST_TEST(*got.token_accuracy_posterior == *want.token_accuracy_posterior);
+    for (auto const& rule : {sampler::unchanged(), sampler::adaptive(temperature::of(0.5), 12),
+                             sampler::batch(temperature::of(0.5), 12), sampler::exact(temperature::of(0.5))})
+        BOOST_CHECK(texts(device, there.model, rule) == texts(host, here.model, rule));
+}
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_cpu) {
+    auto here = started<autoregressive_on, cpu>();
+    auto there = started<autoregressive_on, emulated>();
+    context<> host(1, 1);
+    context<emulated> device(1, 2);
+    auto const text = some_text();
+    auto const want = scores(host, here.model, text);
+    auto const got = scores(device, there.model, text);
+    BOOST_REQUIRE((want.brier && got.brier));
+    BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
+    BOOST_TEST(*got.cross_entropy == *want.cross_entropy, boost::test_tools::tolerance(1e-6));
+    BOOST_CHECK(texts(device, there.model, token_sampler{}) == texts(host, here.model, token_sampler{}));
+}
