@@ -148,12 +148,13 @@ public:
     // is, are numbers.
     void require_no_host_address(void const* kernel, std::size_t bytes, char const* name) const {
         for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
-            std::uintptr_t word = 0;
-            std::memcpy(&word, static_cast<std::byte const*>(kernel) + at, sizeof word);
-            if (word >> 32 == 0 || word >> 48 != 0 || !is_mapped(word)) continue;
+            std::byte* address = nullptr;
+            std::memcpy(&address, static_cast<std::byte const*>(kernel) + at, sizeof address);
+            auto const word = reinterpret_cast<std::uintptr_t>(address);
+            if (word >> 32 == 0 || word >> 48 != 0 || !is_mapped(address)) continue;
             require(is_the_devices(word), errc::device,
-                    "calm::emulated: expected a kernel that holds addresses of "
-                    "the device alone, found one of the host's memory in ",
+                    "calm::emulated: expected a kernel that holds addresses of the device alone, found one of the "
+                    "host's memory in ",
                     name, "; copy the numbers to the device first: copy(ctx, there, here)");
         }
     }
@@ -171,9 +172,8 @@ private:
     };
 
     static std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
-    static bool is_mapped(std::uintptr_t word) {
-        auto* const page = reinterpret_cast<void*>(word / page_size() * page_size());
-        return msync(page, 1, MS_ASYNC) == 0;
+    static bool is_mapped(std::byte* address) {
+        return msync(address - reinterpret_cast<std::uintptr_t>(address) % page_size(), 1, MS_ASYNC) == 0;
     }
     [[nodiscard]] bool is_the_devices(std::uintptr_t word) const {
         std::scoped_lock const lock(mutex_);
