@@ -61,12 +61,9 @@ view<T, Shape, Backend> given(context<Backend>& ctx, std::vector<T> const& x, Sh
 }
 template <class T, class Shape, class Backend>
 std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Shape, Backend> const& x) {
-    std::vector<std::remove_const_t<T>> values(static_cast<std::size_t>(x.size()));
-    if constexpr (host_memory<Backend>)
-        std::copy(x.begin(), x.end(), values.begin());
-    else
-        copy(ctx, view<std::remove_const_t<T>, Shape>(values.data(), x.extents()), x);
-    return values;
+    std::vector<std::remove_const_t<T>> room;
+    auto const values = on_host(ctx, x, room);
+    return {values.begin(), values.end()};
 }
 
 // f(ctx) on the device, twice with the same bits, the emulated one's blocks and threads in another order, and on a host

@@ -1,8 +1,6 @@
 // Whole jobs on the emulated device: it trains, evaluates and writes what the cpu does, and goes on with its runs.
 #include "calm/emulated.hpp"
 
-#include <cstring>
-#include <optional>
 #include <set>
 
 #include "calm/model/resident.hpp"
@@ -27,7 +25,7 @@ template <class Backend> using autoencoder_on = autoencoder<small.autoencoder, s
 template <class Backend> using calm_on = calm_model<small, space<Backend>>;
 template <class Backend> using autoregressive_on = autoregressive_model<small_ar, space<Backend>>;
 
-// Sentences of a tiny grammar, the same on every call with the same number.
+// Every token follows from the one before.
 struct counting_source {
     token_id next = 0;
     void operator()(std::span<token_id> tokens) {
@@ -116,9 +114,8 @@ using jobs = boost::mpl::list<autoencoder_job, calm_job, autoregressive_job>;
 // The weights of a list become parameters, by a model of the host.
 template <template <class> class Model, class Backend>
 void put(std::vector<float> const& weights, Model<Backend>& model) {
-    resident<Model<cpu>> here(V);
+    auto here = started<Model, cpu>();
     context<Backend> const ctx(3, 1);
-    copy_all(ctx, here.model, model);
     auto from = weights.begin();
     for (auto const& p : parameters_of(here.model))
         for (auto& x : p.value) x = *from++;
@@ -137,8 +134,6 @@ template <class Job, class Backend> outcome trained(int threads, thread_order or
     result.weights = brought<Job::template model, Backend>(own.model);
     return result;
 }
-
-}  // namespace
 
 // The first steps of a run, kept.
 template <class Job, class Backend> kept_run begun(index_t steps) {
@@ -224,6 +219,31 @@ std::vector<token_id> some_text() {
     return text;
 }
 
+// One model on both, and the scores and texts that it has there.
+template <template <class> class Model> struct on_both {
+    resident<Model<cpu>> here = wide<Model>();
+    resident<Model<emulated>> there{V};
+    context<> host{1, 1};
+    context<emulated> device{1, 2};
+
+    on_both() { copy_all(device, there.model, here.model); }
+    void check_scores(auto const& compare) {
+        auto const text = some_text();
+        auto const want = scores(host, here.model, text);
+        auto const got = scores(device, there.model, text);
+        BOOST_REQUIRE((want.brier && got.brier));
+        BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
+        compare(got, want);
+    }
+    void check_texts(auto const& rule) {
+        auto const written = texts(host, here.model, rule);
+        BOOST_TEST(have_other_tokens_than_0(written));
+        BOOST_CHECK(texts(device, there.model, rule) == written);
+    }
+};
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     using enum thread_order;
     auto const want = trained<Job, cpu>(1);
@@ -269,39 +289,20 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_allocates_nothing_and_asks_for_the_same_as_
 }
 
 BOOST_AUTO_TEST_CASE(a_calm_is_evaluated_and_writes_as_on_the_cpu) {
-    auto here = wide<calm_on>();
-    resident<calm_on<emulated>> there(V);
-    context<> host(1, 1);
-    context<emulated> device(1, 2);
-    copy_all(device, there.model, here.model);
-    auto const text = some_text();
-    auto const want = scores(host, here.model, text);
-    auto const got = scores(device, there.model, text);
-    BOOST_REQUIRE((want.brier && got.brier));
-    BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
-    BOOST_TEST(*got.token_accuracy == *want.token_accuracy);
-    BOOST_TEST(*got.token_accuracy_posterior == *want.token_accuracy_posterior);
+    on_both<calm_on> model;
+    model.check_scores([](evaluation const& got, evaluation const& want) {
+        BOOST_TEST(*got.token_accuracy == *want.token_accuracy);
+        BOOST_TEST(*got.token_accuracy_posterior == *want.token_accuracy_posterior);
+    });
     for (auto const& rule : {sampler::unchanged(), sampler::adaptive(temperature::of(0.5), 12),
-                             sampler::batch(temperature::of(0.5), 12), sampler::exact(temperature::of(0.5))}) {
-        auto const written = texts(host, here.model, rule);
-        BOOST_TEST(have_other_tokens_than_0(written));
-        BOOST_CHECK(texts(device, there.model, rule) == written);
-    }
+                             sampler::batch(temperature::of(0.5), 12), sampler::exact(temperature::of(0.5))})
+        model.check_texts(rule);
 }
 
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_cpu) {
-    auto here = wide<autoregressive_on>();
-    resident<autoregressive_on<emulated>> there(V);
-    context<> host(1, 1);
-    context<emulated> device(1, 2);
-    copy_all(device, there.model, here.model);
-    auto const text = some_text();
-    auto const want = scores(host, here.model, text);
-    auto const got = scores(device, there.model, text);
-    BOOST_REQUIRE((want.brier && got.brier));
-    BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
-    BOOST_TEST(*got.cross_entropy == *want.cross_entropy, boost::test_tools::tolerance(1e-6));
-    auto const written = texts(host, here.model, token_sampler{});
-    BOOST_TEST(have_other_tokens_than_0(written));
-    BOOST_CHECK(texts(device, there.model, token_sampler{}) == written);
+    on_both<autoregressive_on> model;
+    model.check_scores([](evaluation const& got, evaluation const& want) {
+        BOOST_TEST(*got.cross_entropy == *want.cross_entropy, boost::test_tools::tolerance(1e-6));
+    });
+    model.check_texts(token_sampler{});
 }

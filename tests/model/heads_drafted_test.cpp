@@ -334,7 +334,7 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
 }
 
 // Executors agree on the same step.
-BOOST_AUTO_TEST_CASE(the_emulated_device_trains_as_the_cpu_does) {
+BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     constexpr index_t R = 40, N = 4;
     auto const labels = some_tokens(R * K);
     auto const on = [&]<class B>(B) {

@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     BOOST_TEST(ctx.scratch.used() == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(emulated_kernels_write_what_the_cpu_writes) {
+BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
     untrained u;
     calm_model<base, space<blocks>> same{97};
     arena<blocks> values{"values"};

@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(a_tree_knows_pointers_only) {
     BOOST_TEST(gradients == 1);
 }
 
-BOOST_AUTO_TEST_CASE(the_emulated_blocks_agree_with_the_packets) {
+BOOST_AUTO_TEST_CASE(the_block_kernels_agree_with_the_packets) {
     context<cpu> ctx(1, 2);
     context<blocks> in_blocks(1, 2);
     in_blocks.order = thread_order::permuted;

@@ -14,11 +14,14 @@ namespace calm {
 
 namespace detail {
 
+template <class D, class S> void check_sizes(D const& dst, S const& src) {
+    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
+            src.extents());
+}
 template <class T, class U, class D, class S> void check_across(D const& dst, S const& src) {
     static_assert(std::is_same_v<T, std::remove_const_t<U>>, "calm::copy: both sides must have the same element type");
     static_assert(std::is_trivially_copyable_v<T>);
-    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
-            src.extents());
+    check_sizes(dst, src);
 }
 
 }  // namespace detail

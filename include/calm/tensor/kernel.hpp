@@ -24,7 +24,7 @@ namespace calm {
 namespace detail {
 
 // Number i of n in that order; `factor` shares no divisor with n.
-constexpr index_t in_order(thread_order order, index_t i, index_t n, index_t factor) {
+CALM_HD constexpr index_t in_order(thread_order order, index_t i, index_t n, index_t factor) {
     switch (order) {
     case thread_order::descending:
         return n - 1 - i;
@@ -61,8 +61,8 @@ template <int N> struct host_block {
 namespace detail {
 
 // Runs the kernel on blocks 0 .. blocks - 1 of the host. Shared memory starts as no number.
-template <class Kernel>
-void run_blocks(context<cpu> const& host, thread_order order, index_t blocks, Kernel const& kernel) {
+template <host_memory Backend, class Kernel>
+void run_blocks(context<Backend> const& host, thread_order order, index_t blocks, Kernel const& kernel) {
     index_t const factor = factor_for(blocks);
     host.parallel(blocks, [&](index_t i) {
         using shared_memory = typename Kernel::shared;
@@ -77,8 +77,7 @@ void run_blocks(context<cpu> const& host, thread_order order, index_t blocks, Ke
 
 // Runs the kernel on blocks 0 .. blocks - 1.
 template <class Kernel> void launch(context<blocks> const& ctx, index_t count, Kernel const& kernel) {
-    if (ctx.rehearsing() || count <= 0) return;
-    detail::run_blocks(context<cpu>(0, ctx.threads()), ctx.order, count, kernel);
+    if (count > 0) detail::run_blocks(ctx, ctx.order, count, kernel);
 }
 
 namespace detail {

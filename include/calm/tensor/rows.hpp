@@ -140,8 +140,7 @@ void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> cons
 // dst = src, elements in order, converted to T where the types differ. Throws errc::usage for unequal sizes.
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
-    require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
-            src.extents());
+    detail::check_sizes(dst, src);
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 

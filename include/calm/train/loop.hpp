@@ -245,7 +245,6 @@ public:
     explicit batch_place(index_t tokens) : ids_(memory_.take<token_id>(extents<dyn>(tokens))) {}
 
     [[nodiscard]] std::span<token_id> ids() const { return {ids_.data(), static_cast<std::size_t>(ids_.size())}; }
-    [[nodiscard]] std::span<token_id const> read() const { return ids(); }
 
 private:
     arena<> memory_{"ids of a batch"};
@@ -289,7 +288,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
         }
         arena_scope const scope(ctx.saved);
         arena_scope const of_ids(ctx.scratch);
-        auto const labels = upload(ctx, tokens.read());
+        auto const labels = upload(ctx, tokens.ids());
         auto const noise = model.draw(ctx, labels, recipe.objective.dropout, first);
         auto const losses = model.loss_and_gradient(ctx, labels, noise, recipe.objective, share);
         now.loss += share * losses.loss;
@@ -321,7 +320,7 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     auto const micro = [&](progress& now) {
         if (!ctx.rehearsing()) source(tokens.ids());
         arena_scope const of_ids(ctx.scratch);
-        auto const blocks = upload(ctx, tokens.read());
+        auto const blocks = upload(ctx, tokens.ids());
         index_t const first = ctx.micro_batch * sequences * (patches - 1);
         now.loss += share * model.loss_and_gradient(ctx, blocks, patches, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
@@ -357,7 +356,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
         index_t const count = sequences * patch * P;
         if (!ctx.rehearsing()) source(place.ids().first(static_cast<std::size_t>(count)));
         arena_scope const of_ids(ctx.scratch);
-        auto const tokens = upload(ctx, place.read().first(static_cast<std::size_t>(count)));
+        auto const tokens = upload(ctx, place.ids().first(static_cast<std::size_t>(count)));
         now.loss += share * model.loss_and_gradient(ctx, tokens, P, patch, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };

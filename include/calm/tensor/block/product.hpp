@@ -1,6 +1,6 @@
 #pragma once
-// Products in portable block form: tiles of both factors in shared memory. What `blocks` computes with, and a device
-// where there is nothing faster.
+// Products in portable block form: tiles of both factors in shared memory. What `blocks` and `emulated` compute with,
+// and a GPU where there is nothing faster.
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"

@@ -1,10 +1,7 @@
 #pragma once
 // The context of the emulated device, and how it launches block kernels (kernel.hpp).
 
-#include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <numeric>
 #include <type_traits>
 #include <typeinfo>
 
@@ -20,11 +17,11 @@ template <> class context<emulated> : public detail::context_base<emulated> {
 public:
     // threads: of the host, a block at a time each; 0 takes the machine's. The same bits at any number of them.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
-        detail::context_base<emulated>(run_seed), host_(0, threads) {}
+        detail::context_base<emulated>(run_seed), threads_(context<cpu>(0, threads).threads()) {}
 
     thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
 
-    [[nodiscard]] int threads() const { return host_.threads(); }  // at least 1
+    [[nodiscard]] int threads() const { return threads_; }  // at least 1
     // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
     void wait() const { detail::emulated_device::get().wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
@@ -39,8 +36,7 @@ public:
     [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
 
 private:
-    template <class Kernel> friend void launch(context<emulated> const&, index_t, Kernel const&);
-    context<cpu> host_;
+    int threads_;
 };
 
 // Runs the kernel on blocks 0 .. blocks - 1, after what was asked for before, when the host waits. Throws errc::device

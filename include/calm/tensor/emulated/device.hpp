@@ -88,6 +88,7 @@ public:
         queue_.push_back(std::move(task));
     }
     void launch(std::function<void()> kernel) {
+        std::scoped_lock const lock(mutex_);
         ++counts_.launches;
         later(std::move(kernel));
     }
@@ -95,6 +96,7 @@ public:
     void upload(void* dst, void const* src, std::size_t bytes) {
         require_on_device(dst, bytes, "copied to");
         auto const* const from = static_cast<std::byte const*>(src);
+        std::scoped_lock const lock(mutex_);
         ++counts_.uploads;
         later([dst, staged = std::vector<std::byte>(from, from + bytes)] {
             std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
@@ -137,8 +139,7 @@ public:
     [[nodiscard]] bool owns(void const* p, std::size_t bytes) const {
         auto const* const at = static_cast<std::byte const*>(p);
         std::scoped_lock const lock(mutex_);
-        auto const after = std::upper_bound(blocks_.begin(), blocks_.end(), at,
-                                            [](std::byte const* x, auto const& b) { return x < b.first; });
+        auto const after = blocks_.upper_bound(at);
         if (after == blocks_.begin()) return false;
         auto const& [begin, block] = *std::prev(after);
         return at >= begin && bytes <= block.bytes && at <= begin + (block.bytes - bytes);
