@@ -13,8 +13,8 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of an autoregressive model.
-template <autoregressive_configuration C> class compiled_autoregressive : compiled_model {
+// The programs' work for one configuration of an autoregressive model on one backend.
+template <autoregressive_configuration C, class Backend> class compiled_autoregressive : compiled_model {
 public:
     compiled_autoregressive(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
 
@@ -23,6 +23,7 @@ public:
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoregressive, o);
         run.keep_warmup(recipe);
+        tell_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::language_model, o.data, words);
@@ -45,15 +46,15 @@ public:
                        fits))
             return 0;
         samples_log samples(o.out, run.steps());
-        context<> ctx(o.seed, o.threads);
+        auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
         if (start)
-            load_autoregressive(*start, own.model);
+            load_autoregressive(ctx, *start, own.model);
         else
             initialise(ctx, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
         tell_of_patch_level(run.report(), recipe.level);
 
         auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);
@@ -67,7 +68,7 @@ public:
         auto const calls = run.callbacks(
             recipe, blocks,
             [&](std::string const& directory) {
-                save_autoregressive(directory, own.model, description, files);
+                save_autoregressive(ctx, directory, own.model, description, files);
                 counts.save(directory + "/" + std::string(bigram_file));
             },
             [&](progress const& now) {
@@ -92,8 +93,8 @@ public:
                                                  .sampler = token_sampler_of(o.sampler, o.temperature)};
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
         auto const blocks = evaluation_blocks_of(o.data, words, {mode, 1, data_seed}, settings.block_tokens);
-        context<> ctx(o.seed, o.threads);
-        auto own = loaded(stored, words);
+        auto ctx = context_of<Backend>(o);
+        auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
         return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
@@ -103,31 +104,34 @@ public:
 
     int generate(generate_options const& o, stored_model const& stored) const {
         auto const words = tokenizer_of(stored);
-        auto const own = loaded(stored, words);
-        return write(o, stored, words, own.model, token_generation_settings_of(o));
+        auto ctx = context_of<Backend>(o);
+        auto const own = loaded(ctx, stored, words);
+        return write(ctx, o, stored, words, own.model, token_generation_settings_of(o));
     }
 
-    double seconds_per_token(stored_model const& stored, std::uint64_t seed, int threads) const {
+    double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
         auto const words = tokenizer_of(stored);
-        auto const own = loaded(stored, words);
-        return seconds_of_writing(own.model, words, seed, threads);
+        auto ctx = context_of<Backend>(o);
+        auto const own = loaded(ctx, stored, words);
+        return seconds_of_writing(ctx, own.model, words);
     }
 
 private:
-    using model_type = autoregressive_model<C>;
+    using model_type = autoregressive_model<C, space<Backend>>;
     // As many positions as a CALM of 4 tokens a patch is measured on.
     static constexpr std::size_t interval_tokens = 2000;
     static constexpr std::size_t final_tokens = 5000;
 
-    static resident<model_type> loaded(stored_model const& stored, tokenizer const& words) {
+    static resident<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
+                                       tokenizer const& words) {
         resident<model_type> own(words.vocabulary_size(), held_for::use);
-        load_autoregressive(stored, own.model);
+        load_autoregressive(ctx, stored, own.model);
         return own;
     }
 
     run_plan plan(autoregressive_recipe const& recipe, train_options const& o, tokenizer const& words,
                   text_size const& text, std::size_t heldout) const {
-        context<> ctx(o.seed, o.threads);
+        auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
@@ -138,19 +142,15 @@ private:
     }
 };
 
-// Registers configuration C under a name; a unit in configs/ does it as the program starts.
+// Registers configuration C under a name, for the backend that its unit is compiled for; a unit in configs/ does it as
+// the program starts.
 template <autoregressive_configuration C>
-bool compile_autoregressive(std::string const& name, recipes const& defaults) {
-    auto const work = std::make_shared<compiled_autoregressive<C> const>(name, defaults);
-    return register_configuration(
-        {.name = name,
-         .sizes = C,
-         .defaults = defaults,
-         .train_autoregressive = [work](auto const& o) { return work->train(o); },
-         .evaluate = [work](auto const& o, auto const& model) { return work->evaluate(o, model); },
-         .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); },
-         .seconds_per_patch = [work](auto const& model, std::uint64_t seed,
-                                     int threads) { return work->seconds_per_token(model, seed, threads); }});
+static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
+    using Backend = CALM_DEVICE;
+    auto const work = std::make_shared<compiled_autoregressive<C, Backend> const>(name, defaults);
+    auto all = work_of<Backend>(work);
+    all.train_autoregressive = [work](train_options const& o) { return work->train(o); };
+    return register_configuration(name, C, defaults, name_of_device<Backend>, std::move(all));
 }
 
 }  // namespace calm::apps

@@ -12,8 +12,11 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of a CALM.
-template <model_configuration auto C> class compiled_calm : compiled_model {
+// The programs' work for one configuration of a CALM on one backend.
+template <model_configuration auto C, class Backend> class compiled_calm : compiled_model {
+    using model_type = calm_model<C, space<Backend>>;
+    using autoencoder_type = typename model_type::autoencoder_type;
+
 public:
     compiled_calm(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
 
@@ -21,6 +24,7 @@ public:
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoencoder, o);
         run.keep_warmup(recipe);
+        tell_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
@@ -28,8 +32,8 @@ public:
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
         if (o.dry_run) {
             auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
-            context<> ctx(o.seed, o.threads);
-            resident<typename calm_model<C>::autoencoder_type> own(words.vocabulary_size());
+            auto ctx = context_of<Backend>(o);
+            resident<autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
             plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
                                                             recipe.batch_tokens / recipe.accumulation / K) /
@@ -46,12 +50,12 @@ public:
         if (!run.begin(settings_of("autoencoder", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe,
                        !unseen.empty(), fits))
             return 0;
-        context<> ctx(o.seed, o.threads);
+        auto ctx = context_of<Backend>(o);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
-        if (start) load_autoencoder(*start, own.model);
+        if (start) load_autoencoder(ctx, *start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
@@ -60,7 +64,7 @@ public:
         };
         auto calls = run.callbacks(
             recipe, blocks,
-            [&](std::string const& directory) { save_autoencoder(directory, own.model, description, files); },
+            [&](std::string const& directory) { save_autoencoder(ctx, directory, own.model, description, files); },
             [&](progress const& now) { return told(run.report(), measure(interval_tokens), now.step + 1); },
             [&] { return score_of(measure(interval_tokens)); });
         calls.step = [&, tell = std::move(calls.step)](progress const& now) {
@@ -77,6 +81,7 @@ public:
         training_run run(o);
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
         run.keep_warmup(recipe);
+        tell_together<Backend>(recipe);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
         detail::require_match(C.autoencoder, words.vocabulary_size(), stored);
@@ -104,12 +109,12 @@ public:
                        fits))
             return 0;
         samples_log samples(o.out, run.steps());
-        context<> ctx(o.seed, o.threads);
-        resident<calm_model<C>> own(words.vocabulary_size());
+        auto ctx = context_of<Backend>(o);
+        resident<model_type> own(words.vocabulary_size());
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
         if (!run.from() && !unseen.empty())
             tell_of_autoencoder(run.report(), evaluate_autoencoder(ctx, own.model.ae_model,
                                                                    spread_blocks(unseen, block, interval_tokens),
@@ -125,7 +130,7 @@ public:
         };
         auto const calls = run.callbacks(
             recipe, blocks,
-            [&](std::string const& directory) { save(directory, own.model, description, files, counts); },
+            [&](std::string const& directory) { save(ctx, directory, own.model, description, files, counts); },
             [&](progress const& now) {
                 samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
                 return told(run.report(), measure(interval_tokens), now, recipe, levels);
@@ -151,15 +156,15 @@ public:
         auto const mode = packing_for(use, o.data, words, &stored);
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
-        context<> ctx(o.seed, o.threads);
+        auto ctx = context_of<Backend>(o);
         if (d.kind == model_kind::autoencoder) {
-            resident<autoencoder<C.autoencoder>> own(words.vocabulary_size(), held_for::use);
-            load_autoencoder(stored, own.model);
+            resident<autoencoder_type> own(words.vocabulary_size(), held_for::use);
+            load_autoencoder(ctx, stored, own.model);
             return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings), mode, o.data,
                             data_seed);
         }
-        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
-        load_calm(stored, own.model);
+        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        load_calm(ctx, stored, own.model);
         auto const counts = counts_beside(stored);
         return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                              settings, static_cast<objective>(head_objective_of(d))),
@@ -170,20 +175,22 @@ public:
         require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
                 ": expected a CALM, found an autoencoder: it writes nothing by itself");
         auto const words = tokenizer_of(stored);
-        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
-        load_calm(stored, own.model);
-        return write(o, stored, words, own.model, generation_settings_of(o));
+        auto ctx = context_of<Backend>(o);
+        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        load_calm(ctx, stored, own.model);
+        return write(ctx, o, stored, words, own.model, generation_settings_of(o));
     }
 
-    double seconds_per_patch(stored_model const& stored, std::uint64_t seed, int threads) const {
+    double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
         auto const words = tokenizer_of(stored);
-        resident<calm_model<C>> own(words.vocabulary_size(), held_for::use);
-        load_calm(stored, own.model);
-        return seconds_of_writing(own.model, words, seed, threads);
+        auto ctx = context_of<Backend>(o);
+        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        load_calm(ctx, stored, own.model);
+        return seconds_of_writing(ctx, own.model, words);
     }
 
 private:
-    using objective = typename calm_model<C>::objective;
+    using objective = typename model_type::objective;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
     static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
@@ -191,8 +198,8 @@ private:
 
     run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
                           text_size const& text, std::size_t heldout) const {
-        context<> ctx(o.seed, o.threads);
-        resident<calm_model<C>> own(words.vocabulary_size());
+        auto ctx = context_of<Backend>(o);
+        resident<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
         plan.flops_per_token =
@@ -201,38 +208,33 @@ private:
         calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
         return plan;
     }
-    static void save(std::string const& directory, calm_model<C>& model, model_description const& description,
-                     model_files const& files, bigram_table const& counts) {
-        save_calm(directory, model, description, files);
+    static void save(context<Backend> const& ctx, std::string const& directory, model_type& model,
+                     model_description const& description, model_files const& files, bigram_table const& counts) {
+        save_calm(ctx, directory, model, description, files);
         counts.save(directory + "/" + std::string(bigram_file));
     }
     // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
-    static void begin_with(calm_model<C>& model, context<> const& ctx, std::optional<stored_model> const& start,
+    static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,
                            stored_model const* autoencoder) {
         if (start)
-            load_calm(*start, model);
+            load_calm(ctx, *start, model);
         else
             initialise(ctx, model);
-        if (autoencoder != nullptr) load_autoencoder(*autoencoder, model.ae_model);
+        if (autoencoder != nullptr) load_autoencoder(ctx, *autoencoder, model.ae_model);
     }
 };
 
-// Registers configuration C under a name; a unit in configs/ does it as the program starts. What the defaults do not
-// say of the head's objective is as its type has it.
-template <model_configuration auto C> bool compile_configuration(std::string const& name, recipes defaults) {
+// Registers configuration C under a name, for the backend that its unit is compiled for; a unit in configs/ does it as
+// the program starts. What the defaults do not say of the head's objective is as its type has it.
+template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
+    using Backend = CALM_DEVICE;
     add_head<std::remove_cvref_t<decltype(C.head)>>();
     defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
-    auto const work = std::make_shared<compiled_calm<C> const>(name, defaults);
-    return register_configuration(
-        {.name = name,
-         .sizes = with_any_head(C),
-         .defaults = defaults,
-         .train_autoencoder = [work](auto const& o) { return work->train_autoencoder(o); },
-         .train_calm = [work](auto const& o) { return work->train_calm(o); },
-         .evaluate = [work](auto const& o, auto const& model) { return work->evaluate(o, model); },
-         .generate = [work](auto const& o, auto const& model) { return work->generate(o, model); },
-         .seconds_per_patch = [work](auto const& model, std::uint64_t seed,
-                                     int threads) { return work->seconds_per_patch(model, seed, threads); }});
+    auto const work = std::make_shared<compiled_calm<C, Backend> const>(name, defaults);
+    auto all = work_of<Backend>(work);
+    all.train_autoencoder = [work](train_options const& o) { return work->train_autoencoder(o); };
+    all.train_calm = [work](train_options const& o) { return work->train_calm(o); };
+    return register_configuration(name, with_any_head(C), defaults, name_of_device<Backend>, std::move(all));
 }
 
 }  // namespace calm::apps

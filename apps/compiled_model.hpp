@@ -2,6 +2,7 @@
 // What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,11 +31,52 @@
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
 
+// The backend that a unit is compiled for: the units that CMake writes for NAME@DEVICE define it.
+#ifndef CALM_DEVICE
+#define CALM_DEVICE cpu
+#endif
+
 namespace calm::apps {
+
+// What executes on a backend as options say.
+template <class Backend> context<Backend> context_of(execution_options const& o) {
+    if constexpr (std::is_same_v<Backend, cuda>)
+        return context<Backend>(o.seed, o.device.number);
+    else
+        return context<Backend>(o.seed, o.threads);
+}
+
+// Why this machine has no such backend; empty where it has.
+template <class Backend> std::string obstacle_to() {
+    return "";
+}
+#ifdef __CUDACC__
+template <> inline std::string obstacle_to<cuda>() {
+    return no_device_reason();
+}
+#endif
+// Constants: units register themselves with them before other initialisation is sure.
+template <class Backend> inline constexpr char const* name_of_device = "cpu";
+template <> inline constexpr char const* name_of_device<emulated> = "emulated";
+template <> inline constexpr char const* name_of_device<cuda> = "cuda";
+
+// What the work for a configuration of any model does for the registry, but for training.
+template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work const> const& work) {
+    compiled_work all;
+    all.evaluate = [work](evaluate_options const& o, stored_model const& model) { return work->evaluate(o, model); };
+    all.generate = [work](generate_options const& o, stored_model const& model) { return work->generate(o, model); };
+    all.seconds_per_patch = [work](stored_model const& model, execution_options const& o) {
+        return work->seconds_per_patch(model, o);
+    };
+    all.obstacle = obstacle_to<Backend>;
+    return all;
+}
 
 // A configuration's name and defaults, and what its work is made of.
 class compiled_model {
 protected:
+    template <class Model> using backend_of = typename space_of<Model>::backend;
+
     compiled_model(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
     // Where a loop takes its blocks from: one type, so that the loop is compiled once.
@@ -51,10 +93,18 @@ protected:
         return {{words.file_name(), tokenizer_bytes}};
     }
 
-    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words) const {
+    // A device does some steps before the host waits for what came of them.
+    template <class Backend> static void tell_together(training_recipe& recipe) {
+        if constexpr (device_memory<Backend>) recipe.tell_every = 10;
+    }
+
+    // `device`: what it is trained on, said where it is not the cpu.
+    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
+                  std::string const& device) const {
         report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
                              name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
-                             text.tokens()));
+                             text.tokens()) +
+                   (device == "cpu" ? "" : ", on " + device));
     }
 
     run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
@@ -108,7 +158,7 @@ protected:
     }
     // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
     template <class Model>
-    static std::string sample(context<>& ctx, Model const& model, tokenizer const& words,
+    static std::string sample(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words,
                               std::vector<std::vector<token_id>> const& prompt) {
         auto const made = calm::generate(ctx, model, std::span(prompt), words.specials(),
                                          {.sampler = sampler_of_samples<Model>(), .max_tokens = 32});
@@ -117,11 +167,11 @@ protected:
 
     // Writes what is asked for: lines of a file of prompts, or texts.
     template <class Model>
-    static int write(generate_options const& o, stored_model const& stored, tokenizer const& words, Model const& model,
+    static int write(context<backend_of<Model>>& ctx, generate_options const& o, stored_model const& stored,
+                     tokenizer const& words, Model const& model,
                      settings_of_generation<rule_of<Model>> const& settings) {
         constexpr index_t K = Model::K;
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
-        context<> ctx(o.seed, o.threads);
         index_t const positions = stored.description.max_position_embeddings;
         if (!o.jsonl.empty())
             return answer_batch(
@@ -156,16 +206,15 @@ protected:
 
     // Seconds a patch of writing one text, a draw a patch.
     template <class Model>
-    static double seconds_of_writing(Model const& model, tokenizer const& words, std::uint64_t seed, int threads) {
+    static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words) {
         constexpr index_t patches = 64;
-        context<> ctx(seed, threads);
         special_tokens never = words.specials();
         never.eos = -1;  // so that no text ends early
         std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(static_cast<std::size_t>(Model::K), 0)};
         double const start = steady_seconds();
-        auto const made =
-            calm::generate(ctx, model, std::span(prompt), never,
-                           {.sampler = rule_of<Model>::unchanged(), .max_tokens = patches * Model::K, .seed = seed});
+        auto const made = calm::generate(
+            ctx, model, std::span(prompt), never,
+            {.sampler = rule_of<Model>::unchanged(), .max_tokens = patches * Model::K, .seed = ctx.seed});
         return (steady_seconds() - start) / static_cast<double>(made.front().patches);
     }
 

@@ -19,8 +19,8 @@ int main(int argc, char** argv) {
             auto one = *options;
             one.model = directory;
             auto const model = calm::read_model_description(directory);
-            auto const& configuration = configuration_of(model);
-            all.push_back({model, configuration.evaluate(one, model)});
+            auto const& work = configuration_of(model).on(options->device);
+            all.push_back({model, work.evaluate(one, model)});
             if (several) tell("== " + directory);
             out.put(to_json(all.back().found) + "\n");
             tell_lines(to_table(all.back().found));

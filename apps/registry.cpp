@@ -22,9 +22,11 @@ std::vector<std::string> names() {
     return all;
 }
 
+// With all that is compiled already, as CALM_CONFIGS names it.
 std::string line_that_compiles(std::string const& name) {
     std::string list;
-    for (auto const& one : names()) list += one + ";";
+    for (auto const& one : registered())
+        for (auto const& [device, work] : one.work) list += one.name + (device == "cpu" ? "" : "@" + device) + ";";
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
@@ -125,11 +127,37 @@ std::vector<entry> const& compiled_configurations() {
     return registered();
 }
 
-bool register_configuration(entry one) {
+bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
+                            std::string const& device, compiled_work work) {
     auto& all = registered();
-    auto const place = std::find_if(all.begin(), all.end(), [&](entry const& other) { return other.name > one.name; });
-    all.insert(place, std::move(one));
+    auto place = std::find_if(all.begin(), all.end(), [&](entry const& other) { return other.name >= name; });
+    if (place == all.end() || place->name != name)
+        place = all.insert(place, {.name = name, .sizes = sizes, .defaults = defaults});
+    place->work.emplace(device, std::move(work));
     return true;
+}
+
+compiled_work const& entry::on(device_choice const& device) const {
+    bool const is_auto = device.name == "auto";
+    auto chosen = device.name;
+    if (is_auto) {  // a GPU is asked after here alone: finding one takes a while
+        auto const gpu = work.find("cuda");
+        std::string const missing = gpu == work.end() ? name + " is not compiled for cuda" : gpu->second.obstacle();
+        chosen = missing.empty() ? "cuda" : "cpu";
+        tell("--device auto takes " + chosen + (missing.empty() ? "" : ": " + missing));
+    }
+    auto const found = work.find(chosen);
+    if (found == work.end()) {
+        std::string compiled;
+        for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
+        throw error(errc::config, "--device " + device.text() + ": the configuration " + name + " is compiled for " +
+                                      compiled + ", not for " + chosen + ". This compiles it too: " +
+                                      line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
+    }
+    auto const why = is_auto ? "" : found->second.obstacle();
+    if (!why.empty())
+        throw error(errc::device, "--device " + device.text() + ": " + why + "; leave --device out to use the cpu");
+    return found->second;
 }
 
 entry const& configuration_named(std::string const& name) {

@@ -23,18 +23,30 @@ struct recipes {
     autoregressive_recipe autoregressive = {};
 };
 
-// A configuration of a CALM or of an autoregressive model; what trains the other is empty.
-struct entry {
-    std::string name;
-    std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
-    recipes defaults = {};
+// What a configuration does where it is compiled for a device. Of a CALM or of an autoregressive model; what trains the
+// other is empty.
+struct compiled_work {
     std::function<int(train_options const&)> train_autoencoder = {};
     std::function<int(train_options const&)> train_calm = {};
     std::function<int(train_options const&)> train_autoregressive = {};
     std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate = {};
     std::function<int(generate_options const&, stored_model const&)> generate = {};
     // Of writing one text, a draw a patch; of an autoregressive model a token.
-    std::function<double(stored_model const&, std::uint64_t seed, int threads)> seconds_per_patch = {};
+    std::function<double(stored_model const&, execution_options const&)> seconds_per_patch = {};
+    // Why this machine cannot do it; empty where it can.
+    std::function<std::string()> obstacle = {};
+};
+
+// A configuration of a CALM or of an autoregressive model, and its work by the name of the device that does it.
+struct entry {
+    std::string name;
+    std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
+    recipes defaults = {};
+    std::map<std::string, compiled_work> work = {};
+
+    // On a device. What auto takes is said on standard error. Throws errc::config where the configuration is not
+    // compiled for the device, naming the line that compiles it, and errc::device where the machine has none.
+    [[nodiscard]] compiled_work const& on(device_choice const& device) const;
 
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Of a CALM.
@@ -46,8 +58,9 @@ struct entry {
 // In the order of their names.
 std::vector<entry> const& compiled_configurations();
 
-// Called while a program starts, by the units in configs/.
-bool register_configuration(entry one);
+// Called while a program starts, by the units in configs/, once for each device that one is compiled for.
+bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
+                            std::string const& device, compiled_work work);
 
 // The configuration of a name. Throws errc::config naming those that are compiled and the line that compiles it.
 entry const& configuration_named(std::string const& name);

@@ -53,8 +53,7 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     t.configuration = name;
     t.tokenizer = o.tokenizer;
     t.data = o.data;
-    t.seed = o.seed;
-    t.threads = o.threads;
+    static_cast<execution_options&>(t) = o;
     t.record = o.record;
     return t;
 }
@@ -64,16 +63,16 @@ void trained(std::function<int(train_options const&)> const& train, train_option
 }
 
 // The language model in a directory, evaluated.
-calm::evaluation evaluated(sweep_options const& o, entry const& one, calm::stored_model const& model, index_t block) {
+calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, calm::stored_model const& model,
+                           index_t block) {
     evaluate_options e;
     e.model = model.directory;
     e.data = o.data;
     e.block = block;
     e.samples = o.samples;
     e.positions = o.positions;
-    e.seed = o.seed;
-    e.threads = o.threads;
-    return one.evaluate(e, model);
+    static_cast<execution_options&>(e) = o;
+    return work.evaluate(e, model);
 }
 
 // Of the steps of a run that was trained, whichever calls made them.
@@ -85,6 +84,7 @@ calm::training_state state_of(std::string const& run) {
 // V is the vocabulary that all are trained with.
 row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
+    auto const& work = one.on(o.device);
     auto const& c = one.calm();
     index_t const K = c.autoencoder.patch_size;
     auto t = training_of(o, one.name);
@@ -94,7 +94,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
         t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
     t.kl_weight = o.kl_weight;
     t.random_patches = o.random_patches;
-    trained(one.train_autoencoder, t);
+    trained(work.train_autoencoder, t);
 
     double const flops = calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
                                                            one.defaults.calm.objective.samples());
@@ -105,7 +105,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     t.rate = o.rate;
     t.minutes = o.minutes;
     t.steps = steps_of(o, static_cast<double>(step), flops);
-    trained(one.train_calm, t);
+    trained(work.train_calm, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
@@ -116,12 +116,13 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
             calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
             state.seconds,
             state.step * step,
-            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
-            evaluated(o, one, model, block)};
+            1e3 * work.seconds_per_patch(model, o),
+            evaluated(o, work, model, block)};
 }
 
 row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
+    auto const& work = one.on(o.device);
     auto const& c = one.autoregressive();
     auto const& level = one.defaults.autoregressive.level;
     double const flops = level.cost() * calm::flops::train_autoregressive(c.llama, V, block);
@@ -134,7 +135,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     t.rate = o.rate;
     t.minutes = o.minutes;
     t.steps = steps_of(o, mean_step, flops);
-    trained(one.train_autoregressive, t);
+    trained(work.train_autoregressive, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
@@ -145,8 +146,8 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
             calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
             state.seconds,
             (state.step + state.first_phase_steps * (level.patch - 1)) * step,
-            1e3 * one.seconds_per_patch(model, o.seed, o.threads),
-            evaluated(o, one, model, block)};
+            1e3 * work.seconds_per_patch(model, o),
+            evaluated(o, work, model, block)};
 }
 
 row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {

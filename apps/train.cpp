@@ -14,11 +14,11 @@ struct perform {
     int operator()(text_options const& o) const { return train_text(o); }
     int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
     int operator()(train_autoencoder_command const& o) const {
-        return calm_named(o.configuration).train_autoencoder(o);
+        return calm_named(o.configuration).on(o.device).train_autoencoder(o);
     }
-    int operator()(train_calm_command const& o) const { return calm_named(o.configuration).train_calm(o); }
+    int operator()(train_calm_command const& o) const { return calm_named(o.configuration).on(o.device).train_calm(o); }
     int operator()(train_ar_command const& o) const {
-        return autoregressive_named(o.configuration).train_autoregressive(o);
+        return autoregressive_named(o.configuration).on(o.device).train_autoregressive(o);
     }
 };
 

@@ -43,12 +43,24 @@ if(CALM_CUDA)
     elseif(reason)
         message(FATAL_ERROR "CALM_CUDA=${CALM_CUDA}: ${reason}; CALM_CUDA=OFF builds without")
     else()
+        # Code for the GPUs of data centres, and PTX for what comes after them: of 10.0, which 11.0 and 12.0 take alike.
+        # No kernel uses what only 9.0a or 10.0a has.
         if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-            set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+            set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
         endif()
         # What was said to the C++ compiler stays with it.
         get_directory_property(options COMPILE_OPTIONS)
         set_directory_properties(PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+        if(PROJECT_IS_TOP_LEVEL)
+            # nvcc passes on the warnings that it can keep: its own lines are no ISO C++, and its headers have a type `half`
+            # for all. A call of the host's functions from a kernel is never meant.
+            list(FILTER options INCLUDE REGEX "^-W")
+            list(REMOVE_ITEM options -Wpedantic)
+            list(TRANSFORM options REPLACE "^-Wshadow$" "-Wshadow=local")
+            list(TRANSFORM options PREPEND "-Xcompiler=")
+            add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${options}>"
+                                "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror cross-execution-space-call>")
+        endif()
         enable_language(CUDA)
         include("${CMAKE_CURRENT_LIST_DIR}/calm-cuda20.cmake")
         find_package(CUDAToolkit 12.4 REQUIRED)

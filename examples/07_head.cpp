@@ -37,10 +37,11 @@ template <calm::model_configuration auto C> struct guessing_head {
 
     calm::chain<calm::linear<D, H>, calm::silu_layer<H>, calm::linear<H, L>> network;
 
-    // The sum of |guess - mean|^2 over R positions; gradients of scale times it, those of hidden where they are wanted.
-    double loss_and_gradient(calm::context<>& ctx, rows_of<D> const& hidden, rows_of<L> const& mean, rows_of<L> const&,
-                             calm::matrix_view<float, D> const& dhidden, guess::objective, calm::index_t,
-                             double scale) {
+    // total += the sum of |guess - mean|^2 over R positions; gradients of scale times it, those of hidden where they
+    // are wanted.
+    void loss_and_gradient(calm::context<>& ctx, calm::total_view<> const& total, rows_of<D> const& hidden,
+                           rows_of<L> const& mean, rows_of<L> const&, calm::matrix_view<float, D> const& dhidden,
+                           guess::objective, calm::index_t, double scale) {
         calm::arena_scope const saved(ctx.saved), scratch(ctx.scratch);
         auto const g = network.forward(ctx, hidden);
         if (dhidden.data() != nullptr) {
@@ -48,7 +49,7 @@ template <calm::model_configuration auto C> struct guessing_head {
             differentiate_sum(ctx, square(wrt(g.y, dg) - mean), scale);
             network.backward(ctx, g, dg, dhidden);
         }
-        return sum(ctx, square(g.y - mean));
+        add_sum(ctx, total, square(g.y - mean));
     }
     // z (R N, L): N samples of each of R positions; the noise of a row has its place.
     void sample(calm::context<>& ctx, calm::matrix_view<float, L> const& z, rows_of<D> const& hidden,

@@ -99,9 +99,15 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     });
 }
 
-void add_threads(command& c, std::uint64_t& seed, int& threads) {
-    c.number<std::uint64_t, std::uint64_t>("--seed", seed, "S", "seed of everything random (1)", 0, any_seed);
-    c.number<int, int>("--threads", threads, "N", "threads; 0 takes the machine's (0)", 0, 1024);
+void add_execution(command& c, execution_options& o) {
+    c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of everything random (1)", 0, any_seed);
+    c.number<int, int>("--threads", o.threads, "N", "threads; 0 takes the machine's (0)", 0, 1024);
+    c.parsed("--device", "NAME",
+             "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU where one is, else cpu; emulated, a GPU's kernels on the "
+             "cpu, to try them (cpu)",
+             [&o](std::string const& text) { o.device = device_choice::parse(text); });
+    c.suggest("--device", device_names);
+    c.otherwise("--device", [] { return device_choice().text(); });
 }
 
 // Nothing may be where a result goes.
@@ -228,7 +234,7 @@ void add_upkeep(command& c, train_options& o) {
     c.only_as_flag("--dry-run");
     c.check([&o] { o.data.writes_cache = !o.dry_run; });
     c.flag("--plot", o.plot, "draw the training curve at the end, as the program plot does");
-    add_threads(c, o.seed, o.threads);
+    add_execution(c, o);
 }
 
 void add_training(command& c, train_options& o, trained kind) {
@@ -532,7 +538,7 @@ void declare(command& c, evaluate_options& o) {
     add_mode(c, o.data);
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
-    add_threads(c, o.seed, o.threads);
+    add_execution(c, o);
 }
 
 void declare(command& c, sweep_options& o) {
@@ -586,7 +592,7 @@ void declare(command& c, sweep_options& o) {
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2, limits::samples);
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
                                most_tokens);
-    add_threads(c, o.seed, o.threads);
+    add_execution(c, o);
 }
 
 void declare(command& c, convert_options& o) {
@@ -658,7 +664,7 @@ void declare(command& c, generate_options& o) {
                                limits::text_tokens);
     c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1,
                                most_at_once);
-    add_threads(c, o.seed, o.threads);
+    add_execution(c, o);
 }
 
 template <class Options> std::optional<Options> read_command(int argc, char const* const* argv) {

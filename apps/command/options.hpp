@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "calm/train/loop.hpp"
+#include "calm/train/recipe.hpp"
+#include "command/device.hpp"
 #include "command/text_choices.hpp"
 
 namespace calm::apps {
@@ -34,8 +35,15 @@ struct run_record {
     std::vector<std::string> words;  // the command line
 };
 
+// Where and how a program computes.
+struct execution_options {
+    std::uint64_t seed = 1;
+    int threads = 0;
+    device_choice device;
+};
+
 // Of an autoencoder or of a language model of either kind; each reads what concerns it.
-struct train_options {
+struct train_options : execution_options {
     std::string configuration;
     std::string tokenizer;    // a file, or "markov"
     std::string autoencoder;  // a model directory
@@ -61,12 +69,10 @@ struct train_options {
     index_t skip_nonfinite = 0;  // steps that may be left out
     bool fresh = false;          // start over where a run is
     bool take_changes = false;   // go on with other settings than the run was started with
-    std::uint64_t seed = 1;
-    int threads = 0;
-    bool dry_run = false;       // plan only
-    bool plot = false;          // the training curve at the end
-    std::string sample_prompt;  // of the texts that a language model writes as it learns
-    std::string beside;         // the run of an autoregressive model to compare a language model with, or empty
+    bool dry_run = false;        // plan only
+    bool plot = false;           // the training curve at the end
+    std::string sample_prompt;   // of the texts that a language model writes as it learns
+    std::string beside;          // the run of an autoregressive model to compare a language model with, or empty
     run_record record;
 };
 
@@ -76,7 +82,7 @@ struct text_options : train_options {
     text_choices choices;
 };
 
-struct evaluate_options {
+struct evaluate_options : execution_options {
     std::vector<std::string> models;  // to evaluate, one after another
     std::string model;                // the one at hand
     data_options data;
@@ -86,12 +92,10 @@ struct evaluate_options {
     std::string temperature = "1";
     std::string sampler;  // or empty: as suits the model
     index_t pool = 200;   // of adaptive and batch
-    std::uint64_t seed = 1;
-    int threads = 0;
 };
 
 // Equal minutes, equal tokens or equal FLOPs for all: one of each group is given.
-struct sweep_options {
+struct sweep_options : execution_options {
     std::vector<std::string> configurations;
     std::string tokenizer;
     std::string out;
@@ -107,8 +111,6 @@ struct sweep_options {
     std::optional<double> random_patches;
     index_t samples = 8;
     index_t positions = 0;  // 0: all
-    std::uint64_t seed = 1;
-    int threads = 0;
     run_record record;
 };
 
@@ -128,7 +130,7 @@ struct inspect_options {
     std::string model;
 };
 
-struct generate_options {
+struct generate_options : execution_options {
     std::string model;
     std::vector<std::string> prompts;
     std::string prompts_file;  // or empty, or - for standard input, as a prompt may be
@@ -142,8 +144,6 @@ struct generate_options {
     index_t max_tokens = 200;
     index_t at_once = 16;  // texts
     bool pad_left = true;
-    std::uint64_t seed = 1;
-    int threads = 0;
 };
 
 }  // namespace calm::apps

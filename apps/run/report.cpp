@@ -77,8 +77,9 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
         table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
     table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
     say_lines(table);
-    say(formatted("this machine adds products on its registers at %.0f GFLOP/s (the peak that shares refer to)",
-                  machine_peak / 1e9));
+    if (machine_peak > 0)
+        say(formatted("this machine adds products on its registers at %.0f GFLOP/s (the peak that shares refer to)",
+                      machine_peak / 1e9));
 }
 
 void run_report::step(progress const& now) {

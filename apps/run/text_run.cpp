@@ -160,9 +160,9 @@ struct stage {
 
 std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     text_plan const plan{choices_of(record.plan, in(o, plan_file)), record.why};
-    auto const& one = calm_named(plan.choices.configuration);
-    return {{autoencoder_stage, one.train_autoencoder, autoencoder_options(o, plan.choices)},
-            {model_stage, one.train_calm, model_options(o, plan)}};
+    auto const& work = calm_named(plan.choices.configuration).on(o.device);
+    return {{autoencoder_stage, work.train_autoencoder, autoencoder_options(o, plan.choices)},
+            {model_stage, work.train_calm, model_options(o, plan)}};
 }
 
 std::string table_of(text_options const& o, text_record const& record) {

@@ -8,12 +8,16 @@
 
 #include "configs/sizes.hpp"
 #include "support/sentences.hpp"
+#include "support/small.hpp"
 
 using namespace calm;
 using namespace calm::apps;
 using calm::test::has;
 
 namespace {
+
+// What emulated/launches counts.
+static_assert(sizes::calm_m == calm::test::published_m);
 
 entry of(std::string const& name, auto const& sizes) {
     return {.name = name, .sizes = with_any_head(sizes)};

@@ -54,8 +54,9 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
         calm::matrix_view<float const, L, B> const m = given(ctx, mean, extents<dyn, L>(R));
         calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
         auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
-        std::vector<float> all{static_cast<float>(
-            model.loss_and_gradient(ctx, h, m, s, dhidden, calm::paired_objective{.samples = N}, 5, 1.0 / R))};
+        std::vector<float> all{static_cast<float>(total_of(ctx, [&](auto const& total) {
+            model.loss_and_gradient(ctx, total, h, m, s, dhidden, calm::paired_objective{.samples = N}, 5, 1.0 / R);
+        }))};
         auto const keep = [&](auto const& x) {
             for (float const v : taken_back(ctx, x)) all.push_back(v);
         };
@@ -92,8 +93,9 @@ template <auto C> void drafting(char const* what) {
         calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
         calm::vector_view<calm::token_id const, dyn, B> const next = given(ctx, labels, extents<dyn>(R * K));
         auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
-        std::vector<float> all{static_cast<float>(
-            model.loss_and_gradient(ctx, ae, next, h, m, s, dhidden, {.samples = N, .targets = 5}, 5, 1.0 / R))};
+        std::vector<float> all{static_cast<float>(total_of(ctx, [&](auto const& total) {
+            model.loss_and_gradient(ctx, total, ae, next, h, m, s, dhidden, {.samples = N, .targets = 5}, 5, 1.0 / R);
+        }))};
         auto const keep = [&](auto const& x) {
             for (float const v : taken_back(ctx, x)) all.push_back(v);
         };

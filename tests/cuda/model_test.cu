@@ -43,7 +43,8 @@ std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& l
     for (auto const& p : calm::parameters_of(model)) keep(p.grad);
     // A large eps, so that tiny gradients, of whose signs little is known, move nothing far.
     calm::adamw optimizer(model, {.eps = 1e-2});
-    all.push_back(static_cast<float>(optimizer.step(ctx, 1e-2)));
+    optimizer.step(ctx, 1e-2);
+    all.push_back(static_cast<float>(optimizer.last_outcome(ctx).norm));
     for (auto const& p : calm::parameters_of(model)) keep(p.value);
     return all;
 }

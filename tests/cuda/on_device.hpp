@@ -79,6 +79,9 @@ template <class Host, class F> void compare(char const* what, double bound, F co
     check(got == f(device), what);
     check_near(what, got, f(host), bound);
     device.saved.clear();
+#ifdef __CUDACC__
+    check(device.unsupported_products() == 0, "every product is one of cuBLASLt");
+#endif
     device.wait();
 }
 

@@ -56,15 +56,17 @@ void rows(index_t R) {
         scatter_add_rows(ctx, more, calm::view<float const, matrix, backend>(y), at);
         return taken_back(ctx, more);
     });
-    compare<calm::cpu>("distinct_rows", 0, [&](auto& ctx) {
-        auto const v = given(ctx, ids, shape(R));
-        using backend = typename std::remove_const_t<decltype(v)>::backend;
-        auto const places = ctx.saved.template take<std::int32_t>(shape(R));
-        auto all =
-            taken_back(ctx, distinct_rows(ctx, calm::vector_view<std::int32_t const, dyn, backend>(v), V, places));
-        for (auto const place : taken_back(ctx, places)) all.push_back(place);
-        return all;
-    });
+    // More ids than rows, and fewer: an id is the distinct one that stands at its place.
+    for (index_t const n : {R, std::min(R, V / 2)})
+        compare<calm::cpu>("numbered", 0, [&](auto& ctx) {
+            std::vector<std::int32_t> const some(ids.begin(), ids.begin() + n);
+            auto const found = numbered(ctx, given(ctx, some, shape(n)), V);
+            auto const distinct = taken_back(ctx, found.distinct.view());
+            auto all = taken_back(ctx, found.places.view());
+            for (auto& one : all) one = distinct[static_cast<std::size_t>(one)];
+            check(all == some, "numbered ids are the ids");
+            return all;
+        });
 }
 
 void random_numbers() {

@@ -6,7 +6,7 @@
 #include "calm/model/resident.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/train/evaluate.hpp"
-#include "calm/train/loop.hpp"
+#include "calm/train/session.hpp"
 #include "support/close.hpp"
 #include "support/models.hpp"
 #include "support/small.hpp"
@@ -33,11 +33,6 @@ struct counting_source {
     }
 };
 
-template <class Model> void copy_all(auto const& ctx, Model& to, auto& from) {
-    copy_parameters(ctx, parameters_of(to), parameters_of(from));
-    if constexpr (requires { to.ae_model; }) copy_parameters(ctx, frozen_parameters_of(to), frozen_parameters_of(from));
-}
-
 // A model of a backend that starts as the cpu starts it.
 template <template <class> class Model, class Backend> resident<Model<Backend>> started() {
     resident<Model<cpu>> here(V);
@@ -46,7 +41,7 @@ template <template <class> class Model, class Backend> resident<Model<Backend>> 
     if constexpr (requires { here.model.ae_model; }) initialise(host, here.model.ae_model);
     resident<Model<Backend>> own(V);
     context<Backend> const ctx(3, 1);
-    copy_all(ctx, own.model, here.model);
+    copy_parameters(ctx, own.model, here.model);
     return own;
 }
 
@@ -54,7 +49,7 @@ template <template <class> class Model, class Backend> resident<Model<Backend>> 
 template <template <class> class Model, class Backend> std::vector<float> brought(Model<Backend>& model) {
     resident<Model<cpu>> here(V);
     context<Backend> const ctx(3, 1);
-    copy_all(ctx, here.model, model);
+    copy_parameters(ctx, here.model, model);
     return weights_of(here.model);
 }
 
@@ -72,40 +67,57 @@ struct kept_run {
     counting_source source;  // behind what was read
 };
 
+// A longer run, whose steps are told so many at a time.
+void told_together(training_recipe& r, index_t tell_every) {
+    if (tell_every == 1) return;
+    r.steps = 5 * tell_every;
+    r.tell_every = tell_every;
+    r.evaluate_every = r.save_every = r.steps;
+}
+
 struct autoencoder_job {
     template <class Backend> using model = autoencoder_on<Backend>;
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+    static constexpr index_t micro_batches = 2, uploads = micro_batches + 2, copies_to_tell = 2;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
+                    index_t tell_every = 1) {
         autoencoder_recipe r;
         r.steps = 6;
-        r.accumulation = 2;
+        r.accumulation = micro_batches;
         r.batch_tokens = 64;
         r.rate = 3e-3;
         r.warmup = 2;
         r.random_patches = 0.2;
+        told_together(r, tell_every);
         train_autoencoder(ctx, own, source, r, tell);
     }
 };
 struct calm_job {
     template <class Backend> using model = calm_on<Backend>;
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+    static constexpr index_t micro_batches = 1, uploads = 3, copies_to_tell = 1;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
+                    index_t tell_every = 1) {
         calm_recipe<energy_objective> r;
         r.steps = 6;
         r.sequences = 4;
         r.block_tokens = 16;
         r.warmup = 2;
         r.objective = {.samples = 3, .targets = 4};
+        told_together(r, tell_every);
         train_calm(ctx, own, source, r, tell);
     }
 };
 struct autoregressive_job {
     template <class Backend> using model = autoregressive_on<Backend>;
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell) {
+    static constexpr index_t uploads = 2, copies_to_tell = 1;  // it draws nothing
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
+                    index_t tell_every = 1) {
         autoregressive_recipe r;
         r.steps = 6;
         r.sequences = 4;
         r.block_tokens = 8;
         r.warmup = 2;
         r.level = {.patch = 2, .share = 0.5};
+        told_together(r, tell_every);
         train_autoregressive(ctx, own, source, r, tell);
     }
 };
@@ -119,7 +131,7 @@ void put(std::vector<float> const& weights, Model<Backend>& model) {
     auto from = weights.begin();
     for (auto const& p : parameters_of(here.model))
         for (auto& x : p.value) x = *from++;
-    copy_all(ctx, model, here.model);
+    copy_parameters(ctx, model, here.model);
 }
 
 template <class Job, class Backend> outcome trained(int threads, thread_order order = thread_order::ascending) {
@@ -226,7 +238,7 @@ template <template <class> class Model> struct on_both {
     context<> host{1, 1};
     context<emulated> device{1, 2};
 
-    on_both() { copy_all(device, there.model, here.model); }
+    on_both() { copy_parameters(device, there.model, here.model); }
     void check_scores(auto const& compare) {
         auto const text = some_text();
         auto const want = scores(host, here.model, text);
@@ -255,6 +267,78 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
 }
 
+namespace {
+
+// The weights after a step of four micro-batches, with an eps and a rate by which they show what the gradient was. It
+// was added up by the loop, by hand from gradients that were computed alone, or in turn: each micro-batch to the sum of
+// those before.
+enum class added { by_the_loop, by_hand, in_turn };
+template <class Backend> std::vector<float> after_micro_batches(added how) {
+    constexpr index_t n = 4;
+    auto own = started<calm_on, Backend>();
+    auto& model = own.model;
+    context<Backend> ctx(3, 2);
+    calm_recipe<energy_objective> r;
+    r.steps = 1;
+    r.accumulation = n;
+    r.sequences = 8;
+    r.block_tokens = 16;
+    r.rate = 1;
+    r.warmup = 0;
+    r.optimizer = {.eps = 1, .weight_decay = 0, .clip = 0};
+    r.objective = {.samples = 3, .targets = 4};
+    counting_source source;
+    if (how == added::by_the_loop) {
+        train_calm(ctx, model, source, r);
+        return brought<calm_on, Backend>(model);
+    }
+    auto const parameters = parameters_of(model);
+    adamw optimizer(parameters, r.optimizer);
+    std::vector<std::vector<float>> gradients(n);
+    std::vector<float> room;
+    for (index_t i = 0; i < n; ++i) {
+        arena_scope const scope(ctx.scratch);
+        ctx.micro_batch = i;
+        std::vector<token_id> ids(2 * 16);
+        source(ids);
+        model.loss_and_gradient(ctx, upload(ctx, std::span<token_id const>(ids)), 8, r.objective, i * 2 * 7, 1.0 / n);
+        for (auto const& p : parameters) {
+            auto const g = on_host(ctx, p.grad, room);
+            gradients[static_cast<std::size_t>(i)].insert(gradients[static_cast<std::size_t>(i)].end(), g.begin(),
+                                                          g.end());
+        }
+        if (how == added::by_hand) optimizer.discard();
+    }
+    ctx.micro_batch = 0;
+    auto const& [a, b, c, d] = std::tie(gradients[0], gradients[1], gradients[2], gradients[3]);
+    std::vector<float> sum;
+    for (std::size_t i = 0; i < a.size(); ++i) sum.push_back((a[i] + b[i]) + (c[i] + d[i]));
+    index_t first = 0;
+    for (auto const& p : parameters) {
+        extents<dyn> const shape(p.value.size());
+        vector_view<float const> const here(sum.data() + first, shape);
+        if (how == added::by_hand) {
+            if constexpr (host_memory<Backend>)
+                std::copy(here.begin(), here.end(), p.grad.data());
+            else
+                copy(ctx, p.grad, here);
+        }
+        *p.received_gradient = true;
+        first += p.value.size();
+    }
+    optimizer.step(ctx, r.rate);
+    return brought<calm_on, Backend>(model);
+}
+using backends = boost::mpl::list<cpu, emulated>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_micro_batches_add_up_in_a_tree, Backend, backends) {
+    auto const together = after_micro_batches<Backend>(added::by_the_loop);
+    BOOST_CHECK(together == after_micro_batches<Backend>(added::by_hand));
+    BOOST_CHECK(together != after_micro_batches<Backend>(added::in_turn));
+}
+
 // A run goes on wherever it is taken: the bits of a device's own run there, those of fp32 where they are exchanged.
 BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
     constexpr index_t before = 3;
@@ -268,23 +352,30 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
     BOOST_TEST(close(ended<Job, cpu>(kept_there).losses, std::span(here.losses).subspan(before), kind::gradient));
 }
 
-// Nothing is taken after the first steps, and every step asks for the same: shapes follow from no number of the device.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_allocates_nothing_and_asks_for_the_same_as_the_one_before, Job, jobs) {
+// Nothing is taken after the first steps, and steps ask for the same: shapes follow from no id. To the device go the
+// ids of a micro-batch, in one copy, and the numbers of the step and of the update; the host waits where steps are
+// told, for their losses and norms, however many they are.
+BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before_they_are_told, Job, jobs) {
+    constexpr index_t together = 4;
     auto own = started<Job::template model, emulated>();
     context<emulated> ctx(3, 1);
     std::vector<device_counts> after;
     training_callbacks tell;
-    tell.step = [&](progress const&) { after.push_back(ctx.counts()); };
+    tell.step = [&](progress const& now) {
+        if ((now.step + 1) % together == 0) after.push_back(ctx.counts());
+    };
     counting_source source;
-    Job::run(ctx, own.model, source, tell);
-    auto const of_step = [&](std::size_t i) {
+    Job::run(ctx, own.model, source, tell, together);
+    BOOST_REQUIRE(after.size() == 5U);
+    auto const asked = [&](std::size_t i) {
         return device_counts{after[i].launches - after[i - 1].launches, after[i].uploads - after[i - 1].uploads,
                              after[i].waits - after[i - 1].waits, after[i].allocations - after[i - 1].allocations};
     };
-    BOOST_REQUIRE(after.size() == 6U);
-    auto const one = of_step(4), next = of_step(5);  // of one phase
+    auto const one = asked(3), next = asked(4);  // of one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
     BOOST_TEST(one.allocations == 0);
+    BOOST_TEST(one.uploads == together * Job::uploads);
+    BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; of an autoencoder the parts of its losses too
     BOOST_CHECK(one == next);
 }
 

@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
         for (index_t b = 0; b < sequences; ++b)
             column.insert(column.end(), tokens.begin() + (b * patches + p) * K,
                           tokens.begin() + (b * patches + p + 1) * K);
-        auto const h = model.extend(ctx, seen_by<backend>(as_vector(column)), cache);
+        auto const h = model.extend(ctx, row_ids<backend>(seen_by<backend>(as_vector(column))), cache);
         for (index_t b = 0; b < sequences; ++b)
             std::copy_n(h.data() + b * C.hidden_size, C.hidden_size,
                         stepwise.begin() + (b * patches + p) * C.hidden_size);

@@ -68,15 +68,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     auto const eps = f.floats("in/eps");
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
-    auto const loss = model.loss_and_gradient_of(
-        ctx, seen_by<backend>(as_vector(tokens)), patches,
-        [&](auto const& hidden, auto const& posterior, auto const& dh) {
-            double const scale = 1.0 / static_cast<double>(positions);
-            auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
-            return scale * model.generator.loss_and_gradient(
-                               ctx, hidden, posterior.mean, posterior.log_std, dh, objective,
-                               seen_by<backend>(as_rows<float, head::S>(noise)), seen_by<backend>(targets), scale);
-        });
+    auto const loss = total_of(ctx, [&](auto const& mean) {
+        model.loss_and_gradient_of(
+            ctx, mean, seen_by<backend>(as_vector(tokens)), patches,
+            [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dh) {
+                auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
+                model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean, posterior.log_std, dh, objective,
+                                                  seen_by<backend>(as_rows<float, head::S>(noise)),
+                                                  seen_by<backend>(targets), 1.0 / static_cast<double>(positions));
+            });
+    });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(model), f);
 

@@ -121,11 +121,20 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, execu
     autoencoder<uneven.autoencoder, space<backend, typename on::scalar>> const model(V);
     auto const tokens = tokens_above_zero<backend>(90 * K);
     auto const whole = model.draw(ctx, tokens.view(), 0.3);
+    auto const ids = copied(tokens.view());
     for (auto const& [first, count] : {std::pair<index_t, index_t>{0, 41}, {41, 49}}) {
         auto const piece = model.draw(ctx, rows(tokens.view(), first * K, count * K), 0.3, first);
         BOOST_TEST((copied(piece.shown) == copied(rows(whole.shown, first * K, count * K))));
         BOOST_TEST((copied(piece.eps) == copied(rows(whole.eps, first, count))));
         BOOST_TEST((copied(piece.scale) == copied(rows(whole.scale, first, count))));
+        // What the host prepares is the same.
+        auto const own =
+            std::span(ids).subspan(static_cast<std::size_t>(first * K), static_cast<std::size_t>(count * K));
+        auto const prepared = model.prepare(ctx, own, 0.3, first);
+        BOOST_TEST((copied(prepared.labels.view()) == std::vector<token_id>(own.begin(), own.end())));
+        BOOST_TEST((copied(prepared.shown.ids.view()) == copied(piece.shown)));
+        BOOST_TEST((copied(prepared.eps) == copied(piece.eps)));
+        BOOST_TEST((copied(prepared.scale) == copied(piece.scale)));
     }
 }
 
@@ -191,8 +200,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
         return result;
     };
     auto const got = train([&](auto& p, auto const& dhidden) {
-        return p.model.loss_and_gradient(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
-                                         in_rows<backend, L>(log_std), dhidden, o, first, 1.0);
+        return total_of(p.ctx, [&](auto const& total) {
+            p.model.loss_and_gradient(p.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
+                                      in_rows<backend, L>(log_std), dhidden, o, first, 1.0);
+        });
     });
     auto const noise = centred_uniforms<T>({17, stream::head_noise, 5}, first * N * S, R * N * S);
     std::vector<T> eps;  // (M, R, L)
@@ -203,9 +214,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
                     {17, stream::target, 5}, static_cast<std::uint64_t>(((first + r) * M + m) * L + l))));
     auto const want = train([&](auto& p, auto const& dhidden) {
         view<T const, extents<dyn, dyn, dyn>, backend> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
-        return p.model.loss_and_gradient(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
-                                         in_rows<backend, L>(log_std), dhidden, o, in_rows<backend, S>(noise), targets,
-                                         1.0);
+        return total_of(p.ctx, [&](auto const& total) {
+            p.model.loss_and_gradient(p.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
+                                      in_rows<backend, L>(log_std), dhidden, o, in_rows<backend, S>(noise), targets,
+                                      1.0);
+        });
     });
     BOOST_TEST(near(got.loss, want.loss, 1e-5));
     BOOST_TEST(close(got.dhidden, want.dhidden, kind::gradient));

@@ -135,13 +135,16 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
     auto const eps = draws<double>(M * R * L, 2);
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
     auto const loss = [&] {
-        return p.model.loss_and_gradient_of(
-            p.ctx, seen(tokens), P, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-                view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
-                return p.model.generator.loss_and_gradient(p.ctx, hidden, posterior.mean, posterior.log_std, dhidden, o,
-                                                           as_matrix<6>(noise), targets, 1.0 / R) /
-                       R;
-            });
+        return total_of(p.ctx, [&](auto const& mean) {
+            p.model.loss_and_gradient_of(
+                p.ctx, mean, seen(tokens), P,
+                [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
+                    view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(),
+                                                                             extents<dyn, dyn, dyn>(M, R, L));
+                    p.model.generator.loss_and_gradient(p.ctx, total, hidden, posterior.mean, posterior.log_std,
+                                                        dhidden, o, as_matrix<6>(noise), targets, 1.0 / R);
+                });
+        });
     };
     loss();
     check_central_differences(p.params, loss);

@@ -93,10 +93,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differenc
     auto const eps = draws<double>(M * R * L, 6);
     drafted_objective const o{.samples = N, .targets = M, .beta = 1, .draft_weight = 0.6};
     auto const loss = [&] {
-        return 0.7 * p.model.head.loss_and_gradient(
-                         p.ctx, p.model.ae, seen(labels), in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
-                         in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), o, in_rows<cpu, S>(u),
-                         in_rows<cpu, L>(drafts), {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.7);
+        return 0.7 * total_of(p.ctx, [&](auto const& total) {
+                   p.model.head.loss_and_gradient(
+                       p.ctx, total, p.model.ae, seen(labels), in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
+                       in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), o, in_rows<cpu, S>(u),
+                       in_rows<cpu, L>(drafts), {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.7);
+               });
     };
     loss();
     auto all = p.params;
@@ -133,13 +135,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
     auto const labels = some_tokens(R * K);
     auto const hidden = draws<T>(R * D, 1), mean = draws<T>(R * L, 2), log_std = draws<T>(R * L, 3, 0.3, -1);
     std::vector<T> dhidden(hidden.size()), want(hidden.size());
-    double const loss =
-        head.loss_and_gradient(p.ctx, p.model.ae, seen<backend>(labels), in_rows<backend, D>(hidden),
+    double const loss = total_of(p.ctx, [&](auto const& total) {
+        head.loss_and_gradient(p.ctx, total, p.model.ae, seen<backend>(labels), in_rows<backend, D>(hidden),
                                in_rows<backend, L>(mean), in_rows<backend, L>(log_std), out_rows<backend, D>(dhidden),
                                {.samples = N, .targets = 7, .draft_weight = 0}, 3, 0.5);
-    double const of_energy = plain.model.loss_and_gradient(
-        plain.ctx, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
-        out_rows<backend, D>(want), {.samples = N, .targets = 7}, 3, 0.5);
+    });
+    double const of_energy = total_of(plain.ctx, [&](auto const& total) {
+        plain.model.loss_and_gradient(plain.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
+                                      in_rows<backend, L>(log_std), out_rows<backend, D>(want),
+                                      {.samples = N, .targets = 7}, 3, 0.5);
+    });
     BOOST_TEST(near(loss, of_energy, 1e-5));
     BOOST_TEST(close(dhidden, want, kind::gradient));
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
@@ -156,9 +161,11 @@ BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
     auto const labels = some_tokens(R * K);
     auto const hidden = draws<double>(R * D, 1), mean = draws<double>(R * L, 2), log_std = draws<double>(R * L, 3);
     auto const loss = [&](double weight) {
-        return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), in_rows<cpu, D>(hidden),
-                                              in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std), {},
-                                              {.samples = N, .targets = 4, .draft_weight = weight}, 0, 1.0);
+        return total_of(p.ctx, [&](auto const& total) {
+            p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), in_rows<cpu, D>(hidden),
+                                           in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std), {},
+                                           {.samples = N, .targets = 4, .draft_weight = weight}, 0, 1.0);
+        });
     };
     double want = 0;
     for (index_t r = 0; r < R; ++r) {
@@ -270,13 +277,16 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
         return step_of<checked<float>>(
             R, threads,
             [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                double total = 0;
+                double sum = 0;
                 for (auto const& [r, n] : of)
-                    total += p.model.head.loss_and_gradient(
-                        p.ctx, p.model.ae, rows(seen(labels), r * K, n * K), rows(h, r, n), rows(mean, r, n),
-                        rows(log_std, r, n),
-                        trains ? rows(dh, r, n) : matrix_view<float, D>(nullptr, extents<dyn, D>(0)), o, 7 + r, 0.5);
-                return total;
+                    sum += total_of(p.ctx, [&, r = r, n = n](auto const& total) {
+                        p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, rows(seen(labels), r * K, n * K),
+                                                       rows(h, r, n), rows(mean, r, n), rows(log_std, r, n),
+                                                       trains ? rows(dh, r, n)
+                                                              : matrix_view<float, D>(nullptr, extents<dyn, D>(0)),
+                                                       o, 7 + r, 0.5);
+                    });
+                return sum;
             },
             rehearse);
     };
@@ -305,8 +315,10 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
     check_alike(
         step_of<model_type>(R, 1,
                             [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                                return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), h, mean, log_std,
-                                                                      dh, o, first, 0.5);
+                                return total_of(p.ctx, [&](auto const& total) {
+                                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), h, mean,
+                                                                   log_std, dh, o, first, 0.5);
+                                });
                             }),
         step_of<model_type>(R, 1, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
             key const noise = p.ctx.random(stream::head_noise), target = p.ctx.random(stream::target);
@@ -327,9 +339,11 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
                                     head.draft_table.weight.read(), in_rows<cpu, K>(of_drafts));
             auto const latents = copied(p.model.ae.posterior(p.ctx, seen(tokens)).mean);
             p.ctx.saved.clear();
-            return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen(labels), h, mean, log_std, dh, o,
-                                                  in_rows<cpu, S>(u), in_rows<cpu, L>(latents),
-                                                  {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.5);
+            return total_of(p.ctx, [&](auto const& total) {
+                p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), h, mean, log_std, dh, o,
+                                               in_rows<cpu, S>(u), in_rows<cpu, L>(latents),
+                                               {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.5);
+            });
         }));
 }
 
@@ -340,8 +354,10 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     auto const on = [&]<class B>(B) {
         return step_of<with_autoencoder<small_drafted, float, B>>(
             R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                return p.model.head.loss_and_gradient(p.ctx, p.model.ae, seen<B>(labels), h, mean, log_std, dh,
-                                                      {.samples = N, .targets = 6}, 7, 0.5);
+                return total_of(p.ctx, [&](auto const& total) {
+                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen<B>(labels), h, mean, log_std, dh,
+                                                   {.samples = N, .targets = 6}, 7, 0.5);
+                });
             });
     };
     check_alike(on(blocks{}), on(cpu{}));

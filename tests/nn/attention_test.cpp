@@ -225,6 +225,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {
     BOOST_TEST(std::abs(static_cast<double>(x[0] - before[0])) < 1e-6);
 }
 
+// Each pair turns by its own angle, also in heads of more pairs than a kernel takes at once.
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
+    using T = typename E::scalar;
+    using backend = typename E::backend;
+    context<backend> ctx(1, 2);
+    for (index_t const head_size : {2, 30, 256, 258, 600}) {
+        index_t const R = 5, heads = 2, width = heads * head_size, half = head_size / 2, period = 3, first = 2045;
+        auto x = draws<T>(R * width, 1);
+        auto const before = x;
+        rotate(ctx, matrix_view<T, calm::dyn, backend>(x.data(), extents<dyn, dyn>(R, width)), head_size, period, first,
+               theta);
+        double worst = 0;
+        for (index_t r = 0; r < R; ++r)
+            for (index_t head = 0; head < heads; ++head)
+                for (index_t i = 0; i < half; ++i) {
+                    double const angle =
+                        static_cast<double>(first + r % period) *
+                        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+                    auto const at = static_cast<std::size_t>(r * width + head * head_size + i);
+                    auto const u = static_cast<double>(before[at]);
+                    auto const w = static_cast<double>(before[at + static_cast<std::size_t>(half)]);
+                    double const c = std::cos(angle), s = std::sin(angle);
+                    worst = std::max(worst, std::abs(static_cast<double>(x[at]) - (u * c - w * s)));
+                    worst = std::max(
+                        worst, std::abs(static_cast<double>(x[at + static_cast<std::size_t>(half)]) - (w * c + u * s)));
+                }
+        // Frequencies and angles are single precision: half an ulp of each, at position 2047 and |x| < 5.
+        BOOST_TEST(worst < 2047 * 0x1p-23 * 10, "head_size " << head_size);
+    }
+}
+
 // Sequences of different lengths in one step read what each would alone, whatever the order of the threads.
 BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, executors) {
     using T = typename E::scalar;

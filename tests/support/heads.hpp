@@ -99,25 +99,33 @@ template <class Head> void check_keyed_training(index_t R, index_t N) {
     paired_objective const o{.samples = N};
     auto const got =
         step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-            return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh, o, first, 0.5);
+            return total_of(p.ctx, [&](auto const& total) {
+                p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh, o, first, 0.5);
+            });
         });
     BOOST_TEST(std::isfinite(got.loss));
     check_alike(got,
                 step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                    return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh,
-                                                     noise_of_a_step<T, L, backend>(p.ctx, R, N, first).seen(), 0.5);
+                    return total_of(p.ctx, [&](auto const& total) {
+                        p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh,
+                                                  noise_of_a_step<T, L, backend>(p.ctx, R, N, first).seen(), 0.5);
+                    });
                 }));
     check_alike(got,
                 step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                    double total = 0;
+                    double sum = 0;
                     for (auto const& [r, n] : {std::pair<index_t, index_t>{0, R / 3}, {R / 3, R - R / 3}})
-                        total += p.model.loss_and_gradient(p.ctx, rows(h, r, n), rows(mean, r, n), rows(log_std, r, n),
-                                                           rows(dh, r, n), o, first + r, 0.5);
-                    return total;
+                        sum += total_of(p.ctx, [&, r = r, n = n](auto const& total) {
+                            p.model.loss_and_gradient(p.ctx, total, rows(h, r, n), rows(mean, r, n),
+                                                      rows(log_std, r, n), rows(dh, r, n), o, first + r, 0.5);
+                        });
+                    return sum;
                 }));
     auto const loss_alone =
         step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const&) {
-            return p.model.loss_and_gradient(p.ctx, h, mean, log_std, {}, o, first, 0.5);
+            return total_of(p.ctx, [&](auto const& total) {
+                p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, {}, o, first, 0.5);
+            });
         });
     BOOST_TEST(loss_alone.loss == got.loss);
     for (auto const& g : loss_alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
@@ -131,7 +139,10 @@ template <class Head> void check_step_laws(index_t R, index_t N) {
         return step_of<Head>(
             R, threads,
             [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                return p.model.loss_and_gradient(p.ctx, h, mean, log_std, dh, paired_objective{.samples = N}, 0, 1.0);
+                return total_of(p.ctx, [&](auto const& total) {
+                    p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh, paired_objective{.samples = N}, 0,
+                                              1.0);
+                });
             },
             rehearse);
     };
@@ -160,9 +171,10 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
     auto const noise = some_noise<double, L>(R * N);
     std::vector<double> dhidden(hidden.size(), 777.0);             // to be overwritten
     for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // to be added to
-    double const loss =
-        real.model.loss_and_gradient(real.ctx, in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std),
-                                     out_rows<cpu, D>(dhidden), noise.seen(), 0.7);
+    double const loss = total_of(real.ctx, [&](auto const& total) {
+        real.model.loss_and_gradient(real.ctx, total, in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
+                                     in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), noise.seen(), 0.7);
+    });
     for (auto& p : real.params)
         for (index_t i = 0; i < p.size; ++i) p.grad[i] -= 1.0;
 
@@ -202,12 +214,16 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
 
     std::vector<double> losses;
     for (index_t r = 0; r < h.extent(0); ++r)
-        losses.push_back(model.loss_and_gradient(
-            ctx, rows(h, r, 1), rows(y, r, 1), rows(spread, r, 1), {},
-            {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0));
+        losses.push_back(total_of(ctx, [&](auto const& total) {
+            model.loss_and_gradient(
+                ctx, total, rows(h, r, 1), rows(y, r, 1), rows(spread, r, 1), {},
+                {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0);
+        }));
     BOOST_TEST(close(losses, f.floats<double>("out/loss"), kind::output));
     std::vector<float> dhidden(hidden.size());
-    model.loss_and_gradient(ctx, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
+    total_of(ctx, [&](auto const& total) {
+        model.loss_and_gradient(ctx, total, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
+    });
     BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
     check_gradients(parameters_of(model), f);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Configurations that train in milliseconds, and what tests ask of their models.
+// Configurations that train in milliseconds, a large one, and what tests ask of their models.
 
 #include <vector>
 
@@ -27,6 +27,15 @@ inline constexpr configuration<> uneven{
     .num_attention_heads = 2,
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 2, .noise_size = 6}};
+
+// The sizes of calm-m, the smallest published model: for counting, not for running.
+inline constexpr configuration<> published_m{.autoencoder = {.vocab_size = 128257},
+                                             .hidden_size = 1024,
+                                             .intermediate_size = 2752,
+                                             .num_hidden_layers = 16,
+                                             .num_attention_heads = 16,
+                                             .num_key_value_heads = 16,
+                                             .head = {.num_mlp_layers = 4}};
 
 // The values of all parameters, in the order of visit.
 template <class Model> std::vector<float> weights_of(Model& model) {

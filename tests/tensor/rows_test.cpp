@@ -138,16 +138,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused
 BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, executors) {
     typename on::context ctx(1, 1);
     std::vector<token_id> const ids{7, 2, 7, 0, 2, 9};
-    std::vector<token_id> places(ids.size());
-    vector_view<token_id, dyn, typename on::backend> const where(places.data(), extents<dyn>(6));
-    auto const distinct = distinct_rows(ctx, seen<on>(ids), 10, where);
-    BOOST_TEST(copied(distinct) == (std::vector<token_id>{7, 2, 0, 9}), boost::test_tools::per_element());
-    BOOST_TEST(places == (std::vector<token_id>{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
-    BOOST_CHECK_EXCEPTION(distinct_rows(ctx, seen<on>(ids), 9, where), error, says(errc::tokenizer, "token id 9"));
+    auto const found = numbered(ctx, seen<on>(ids), 10);
+    BOOST_TEST(copied(found.distinct) == (std::vector<token_id>{7, 2, 0, 9}), boost::test_tools::per_element());
+    BOOST_TEST(copied(found.places) == (std::vector<token_id>{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
+    BOOST_CHECK((found.ids.are_known() && found.distinct.below() == 10 && found.places.below() == 4));
+    BOOST_CHECK_EXCEPTION(numbered(ctx, seen<on>(ids), 9), error, says(errc::tokenizer, "token id 9"));
     // A rehearsal does not know the ids and takes the memory of the worst.
     typename on::context rehearsal(1, 1);
     rehearsal.rehearse(true);
-    BOOST_TEST(distinct_rows(rehearsal, seen<on>(ids), 10, where).size() == 6);
+    BOOST_TEST(numbered(rehearsal, seen<on>(ids), 10).distinct.size() == 6);
+    BOOST_TEST(rehearsal.saved.peak() >= ctx.saved.used());
     BOOST_TEST(rehearsal.scratch.peak() == ctx.scratch.peak());
 }
 

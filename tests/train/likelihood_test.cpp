@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_that_of_training_and_bits_are_of_the_bytes
     auto const e = evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings_of(1),
                                   std::span(bytes));
     resident<model_type> twin(V);
-    copy_parameters(twin.model, m.own.model);
+    copy_parameters(context<>(), twin.model, m.own.model);
     double const loss = twin.model.loss_and_gradient(ctx, {text.data(), extents<dyn>(3 * P)}, P);
     BOOST_TEST(*e.cross_entropy == loss, boost::test_tools::tolerance(1e-6));
     BOOST_TEST(*e.perplexity == std::exp(loss), boost::test_tools::tolerance(1e-5));

@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
         index_t const rows = 8 / accumulation;
         std::vector<float> const ones(32, 1.0F);
         matrix_view<float const, 4> const x(ones.data(), extents<dyn, 4>(rows));
-        detail::train(ctx, parameters_of(model), r, {}, {8, 0}, 0, [&](progress&) {
+        detail::train(ctx, parameters_of(model), r, {}, {8, 0}, 0, [&](progress&, auto const&) {
             arena_scope const saved(ctx.saved);
             arena_scope const scope(ctx.scratch);
             auto const s = model.forward(ctx, x);

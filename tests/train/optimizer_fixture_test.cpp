@@ -107,15 +107,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
         auto const t = part(tokens, i, steps);
         auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
         auto const e = part(eps, i, steps);
-        return model.loss_and_gradient_of(
-            ctx, seen_by<backend>(as_vector(t)), patches,
-            [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-                return model.generator.loss_and_gradient(
-                           ctx, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                           seen_by<backend>(as_rows<float, C.head.noise_size>(u)),
-                           seen_by<backend>(seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L)),
-                           1.0 / static_cast<double>(positions)) /
-                       static_cast<double>(positions);
-            });
+        return total_of(ctx, [&](auto const& mean) {
+            model.loss_and_gradient_of(
+                ctx, mean, seen_by<backend>(as_vector(t)), patches,
+                [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
+                    model.generator.loss_and_gradient(
+                        ctx, total, hidden, posterior.mean, posterior.log_std, dhidden, objective,
+                        seen_by<backend>(as_rows<float, C.head.noise_size>(u)),
+                        seen_by<backend>(seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L)),
+                        1.0 / static_cast<double>(positions));
+                });
+        });
     });
 }

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(copies_need_one_vocabulary) {
     auto thirteen = make_autoencoder<small>(ctx, 13);
     auto eleven = make_autoencoder<small>(ctx, 11);
     auto const before = weights_of(eleven.model);
-    BOOST_CHECK_EXCEPTION(copy_parameters(eleven.model, thirteen.model), error, [](error const& e) {
+    BOOST_CHECK_EXCEPTION(copy_parameters(context<>(), eleven.model, thirteen.model), error, [](error const& e) {
         return e.code() == errc::usage &&
                std::string(e.what()).find("a vocabulary of 11, found 13") != std::string::npos;
     });

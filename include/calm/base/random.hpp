@@ -37,6 +37,15 @@ struct key {
     std::uint64_t seed = 0;                          // of the run
     calm::stream stream = calm::stream::initialise;  // who draws
     std::uint32_t step = 0;                          // of the run; where text is generated, the number of the prompt
+    // Where a device's kernels read the step instead, so that they can be run again in another one; null: nowhere.
+    std::uint32_t const* live_step = nullptr;
+
+    // The step as kernels see it.
+    [[nodiscard]] CALM_HD constexpr std::uint32_t current_step() const {
+        return live_step != nullptr ? *live_step : step;
+    }
+    // The key for the host to draw with, which cannot read a device's memory.
+    [[nodiscard]] constexpr key by_value() const { return {seed, stream, step}; }
 };
 
 // Four words of 32 bits: a counter, or what the generator makes of it.
@@ -60,7 +69,7 @@ CALM_HD constexpr philox_block philox(philox_block counter, std::uint32_t k0, st
 
 // Four words at a position of a keyed stream.
 CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
-    return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.step,
+    return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.current_step(),
                     static_cast<std::uint32_t>(k.stream)}},
                   static_cast<std::uint32_t>(k.seed), static_cast<std::uint32_t>(k.seed >> 32));
 }

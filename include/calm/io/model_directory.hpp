@@ -42,32 +42,50 @@ template <class Model> auto whole_parameters(Model& model) {
 
 }  // namespace detail
 
-// Reads the weights of a stored autoencoder; the model has memory (calm::allocate) and the vocabulary of the file.
-// Throws errc::config naming every size that differs, and errc::model_file.
+// Reads the weights of a stored autoencoder to where the model lives, on any executor; it has memory (calm::allocate)
+// and the vocabulary of the file. Throws errc::config naming every size that differs, and errc::model_file.
 template <autoencoder_configuration C, class Space>
-void load_autoencoder(stored_model const& from, autoencoder<C, Space>& model) {
+void load_autoencoder(context<typename Space::backend> const& ctx, stored_model const& from,
+                      autoencoder<C, Space>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    load_weights(*from.weights, tied_names_of_autoencoder, parameters_of(model));
+    load_weights(ctx, *from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
 // The same for a whole CALM, its autoencoder included.
 template <model_configuration auto C, class Space>
-void load_calm(stored_model const& from, calm_model<C, Space>& model) {
+void load_calm(context<typename Space::backend> const& ctx, stored_model const& from, calm_model<C, Space>& model) {
     detail::require_match(C, model.vocabulary(), from);
     if (from.autoencoder == nullptr) {
-        load_weights(*from.weights, tied_names_of_calm, detail::whole_parameters(model));
+        load_weights(ctx, *from.weights, tied_names_of_calm, detail::whole_parameters(model));
     } else {
-        load_weights(*from.weights, tied_names_of_calm, parameters_of(model));
-        load_autoencoder(*from.autoencoder, model.ae_model);
+        load_weights(ctx, *from.weights, tied_names_of_calm, parameters_of(model));
+        load_autoencoder(ctx, *from.autoencoder, model.ae_model);
     }
 }
 
 // The same for an autoregressive model. Where it is tied, the files may hold its one table under both names;
 // errc::model_file too where the two differ.
 template <autoregressive_configuration C, class Space>
-void load_autoregressive(stored_model const& from, autoregressive_model<C, Space>& model) {
+void load_autoregressive(context<typename Space::backend> const& ctx, stored_model const& from,
+                         autoregressive_model<C, Space>& model) {
     detail::require_match(C, model.vocabulary(), from);
-    load_weights(*from.weights, detail::tied_names_of(from.description), parameters_of(model));
+    load_weights(ctx, *from.weights, detail::tied_names_of(from.description), parameters_of(model));
+}
+
+// The same of models of the host, which need no context.
+template <autoencoder_configuration C, class T>
+void load_autoencoder(stored_model const& from, autoencoder<C, space<cpu, T>>& model) {
+    load_autoencoder(context<>(0, 1), from, model);
+}
+// Of a CALM.
+template <model_configuration auto C, class T>
+void load_calm(stored_model const& from, calm_model<C, space<cpu, T>>& model) {
+    load_calm(context<>(0, 1), from, model);
+}
+// Of an autoregressive model.
+template <autoregressive_configuration C, class T>
+void load_autoregressive(stored_model const& from, autoregressive_model<C, space<cpu, T>>& model) {
+    load_autoregressive(context<>(0, 1), from, model);
 }
 
 // The autoencoder's objective that a description states, for training on or measuring a loss; the published one where
@@ -137,35 +155,38 @@ using model_files = std::map<std::string, std::string>;
 
 namespace detail {
 
-template <class T, class Configuration>
-void save_model(std::string const& directory, Configuration const& c, index_t vocabulary, model_description description,
-                model_files const& beside, if_exists existing,
-                std::vector<any_parameter<space<cpu, T>>> const& parameters) {
+template <class Backend, class T, class Configuration>
+void save_model(context<Backend> const& ctx, std::string const& directory, Configuration const& c, index_t vocabulary,
+                model_description description, model_files const& beside, if_exists existing,
+                std::vector<any_parameter<space<Backend, T>>> const& parameters) {
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
     for (auto const& [name, bytes] : beside) target.write(name, bytes);
     target.write(config_file, config_json_text(description));
-    save_weights(target.path(weights_file), parameters);
+    save_weights(ctx, target.path(weights_file), parameters);
     target.commit();
 }
 
 }  // namespace detail
 
-// Writes a model directory as a whole: config.json, model.safetensors and the files beside them. A directory that
-// exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays, and a reader
-// meets the old one or the new one. Throws errc::config where the description is not the model's, and errc::storage.
+// Writes a model directory as a whole: config.json, model.safetensors and the files beside them, from any executor. A
+// directory that exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays,
+// and a reader meets the old one or the new one. Throws errc::config where the description is not the model's, and
+// errc::storage.
 template <autoencoder_configuration C, class Space>
-void save_autoencoder(std::string const& directory, autoencoder<C, Space>& model, model_description const& description,
+void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
+                      autoencoder<C, Space>& model, model_description const& description,
                       model_files const& beside = {}, if_exists existing = if_exists::refuse) {
-    detail::save_model(directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
+    detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
 // The same for a CALM; its autoencoder goes into the same file, as ae_model.*.
 template <model_configuration auto C, class Space>
-void save_calm(std::string const& directory, calm_model<C, Space>& model, model_description const& description,
-               model_files const& beside = {}, if_exists existing = if_exists::refuse) {
+void save_calm(context<typename Space::backend> const& ctx, std::string const& directory, calm_model<C, Space>& model,
+               model_description const& description, model_files const& beside = {},
+               if_exists existing = if_exists::refuse) {
     // A published config.json is silent about the autoencoder.
     auto expected = C;
     if (!description.calm || !description.calm->autoencoder) {
@@ -173,16 +194,37 @@ void save_calm(std::string const& directory, calm_model<C, Space>& model, model_
         expected.autoencoder.patch_size = C.autoencoder.patch_size;
         expected.autoencoder.latent_size = C.autoencoder.latent_size;
     }
-    detail::save_model(directory, expected, model.vocabulary(), description, beside, existing,
+    detail::save_model(ctx, directory, expected, model.vocabulary(), description, beside, existing,
                        detail::whole_parameters(model));
 }
 
 // The same for an autoregressive model; one that is tied is written without lm_head.weight.
 template <autoregressive_configuration C, class Space>
-void save_autoregressive(std::string const& directory, autoregressive_model<C, Space>& model,
+void save_autoregressive(context<typename Space::backend> const& ctx, std::string const& directory,
+                         autoregressive_model<C, Space>& model, model_description const& description,
+                         model_files const& beside = {}, if_exists existing = if_exists::refuse) {
+    detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
+}
+
+// The same of models of the host, which need no context.
+template <autoencoder_configuration C, class T>
+void save_autoencoder(std::string const& directory, autoencoder<C, space<cpu, T>>& model,
+                      model_description const& description, model_files const& beside = {},
+                      if_exists existing = if_exists::refuse) {
+    save_autoencoder(context<>(0, 1), directory, model, description, beside, existing);
+}
+// Of a CALM.
+template <model_configuration auto C, class T>
+void save_calm(std::string const& directory, calm_model<C, space<cpu, T>>& model, model_description const& description,
+               model_files const& beside = {}, if_exists existing = if_exists::refuse) {
+    save_calm(context<>(0, 1), directory, model, description, beside, existing);
+}
+// Of an autoregressive model.
+template <autoregressive_configuration C, class T>
+void save_autoregressive(std::string const& directory, autoregressive_model<C, space<cpu, T>>& model,
                          model_description const& description, model_files const& beside = {},
                          if_exists existing = if_exists::refuse) {
-    detail::save_model(directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
+    save_autoregressive(context<>(0, 1), directory, model, description, beside, existing);
 }
 
 }  // namespace calm

@@ -18,6 +18,7 @@
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/nn/param.hpp"
+#include "calm/tensor/copy.hpp"
 
 namespace calm {
 
@@ -63,6 +64,29 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
     }
     return false;
 }
+
+}  // namespace detail
+
+namespace detail {
+
+// The parameters of a device's model as the host has them: the same names and shapes, memory of their own, all zero.
+template <class T> class parameters_on_host {
+public:
+    template <class Backend>
+    explicit parameters_on_host(std::vector<any_parameter<space<Backend, T>>> const& parameters) {
+        for (auto const& p : parameters) {
+            auto const value = memory_.take<T>(p.value.extents());
+            std::fill_n(value.data(), value.size(), T{});
+            all_.push_back(
+                {p.name, p.shape, value, {nullptr, p.value.extents()}, p.starts, p.decays, nullptr, nullptr, nullptr});
+        }
+    }
+    [[nodiscard]] std::vector<any_parameter<space<cpu, T>>> const& all() const { return all_; }
+
+private:
+    arena<> memory_{"values on the host"};
+    std::vector<any_parameter<space<cpu, T>>> all_;
+};
 
 }  // namespace detail
 
@@ -123,6 +147,32 @@ void load_weights(tensor_table const& file, std::span<tied_name const> ties,
                         "; the file is of another kind of model, or of other sizes");
     for (auto const& p : parameters)
         file.read_into(file.at(p.name), std::span<T>(p.value.data(), static_cast<std::size_t>(p.value.size())));
+}
+
+// Writes parameters of any executor as above: of a device by way of the host, which needs room for them once more.
+template <class Backend, class T>
+void save_weights(context<Backend> const& ctx, std::string const& path,
+                  std::vector<any_parameter<space<Backend, T>>> const& parameters,
+                  std::optional<stored_type> as = std::nullopt) {
+    if constexpr (device_memory<Backend>) {
+        detail::parameters_on_host<T> const here(parameters);
+        copy_parameters(ctx, here.all(), parameters);
+        save_weights(path, here.all(), as);
+    } else {
+        save_weights(path, parameters, as);
+    }
+}
+// Reads them as above, to any executor.
+template <class Backend, class T>
+void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tied_name const> ties,
+                  std::vector<any_parameter<space<Backend, T>>> const& parameters) {
+    if constexpr (device_memory<Backend>) {
+        detail::parameters_on_host<T> const here(parameters);
+        load_weights(file, ties, here.all());
+        copy_parameters(ctx, parameters, here.all());
+    } else {
+        load_weights(file, ties, parameters);
+    }
 }
 
 // The vocabulary V that the table of a file has, for the model to be built with. Throws errc::model_file.

@@ -5,13 +5,23 @@
 #include "calm/loss/block/cross_entropy.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/tensor/rows.hpp"
+#include "calm/tensor/working_set.hpp"
 
 namespace calm {
 
 namespace detail {
 
-inline constexpr index_t vocabulary_rows = 256;    // a block
-inline constexpr index_t vocabulary_chunk = 4096;  // tokens of the vocabulary
+// How many rows and tokens of the vocabulary have their logits at once.
+struct logits_at_once {
+    index_t rows;
+    index_t width;
+    // Of so many rows and tokens in all. A device has them of the whole vocabulary.
+    template <class T, class Backend>
+    static logits_at_once of(context<Backend> const& ctx, index_t rows, index_t vocabulary) {
+        index_t const width = host_memory<Backend> ? std::min<index_t>(4096, vocabulary) : vocabulary;
+        return {std::min(rows, rows_at_once(ctx, 256, static_cast<std::size_t>(width) * sizeof(T))), width};
+    }
+};
 
 // The sum with n more logits.
 template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t n) {
@@ -99,12 +109,12 @@ template <class E> void require_shape_of(char const* gradient, E const& found, c
 // The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
 // If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
 // scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
-// that do not fit.
+// that do not fit. Unless the targets are known to be good, it waits for a device.
 template <class T, index_t D, class Backend>
 void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
                    matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
                    matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table,
-                   vector_view<token_id const, dyn, Backend> const& targets, double scale) {
+                   std::type_identity_t<row_ids<Backend>> const& targets, double scale) {
 
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
@@ -117,14 +127,10 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
         if (dtable.data() != nullptr)
             detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
     }
-    index_t const outside = detail::run_first_outside(ctx, targets.data(), targets.size(), vocabulary);
-    require(ctx.rehearsing() || outside == targets.size(), errc::tokenizer, [&] {
-        return sentence("calm::cross_entropy: target ", fetch(ctx, targets.data() + outside),
-                        " is outside a vocabulary of ", vocabulary, "; was the text encoded with another tokenizer?");
-    });
+    detail::check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
     arena_scope const scope(ctx.scratch);
-    index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
-    index_t const width = std::min(detail::vocabulary_chunk, vocabulary);
+    auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    index_t const block = at_once.rows, width = at_once.width;
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
     auto const sums = ctx.scratch.template take<detail::running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
@@ -164,8 +170,8 @@ void argmax_token(context<Backend>& ctx, vector_view<token_id, dyn, Backend> con
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
     detail::require_one_per_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
     arena_scope const scope(ctx.scratch);
-    index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
-    index_t const width = std::min(detail::vocabulary_chunk, vocabulary);
+    auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    index_t const block = at_once.rows, width = at_once.width;
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
     auto const best = ctx.scratch.template take<T>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {

@@ -46,8 +46,8 @@ void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> cons
             ", as many of them for each row, and a number for each token, found token ", k, ", ", x.extent(0),
             " rows, ", tokens.size(), " tokens and ", uniforms.size(), " numbers");
     arena_scope const scope(ctx.scratch);
-    index_t const block = std::min(detail::vocabulary_rows, x.extent(0));
-    index_t const width = std::min(detail::vocabulary_chunk, vocabulary);
+    auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    index_t const block = at_once.rows, width = at_once.width;
     index_t const chunks = detail::blocks_for(vocabulary, width);
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
     auto const totals = ctx.scratch.template take<detail::chunk_total<T>>(extents<dyn>(block * chunks));

@@ -3,7 +3,7 @@
 // exp(log_std)^2) from N(0, 1) in nats, every dimension clamped from below, so that what is already close is left
 // alone.
 
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/total.hpp"
 
 namespace calm {
 
@@ -21,6 +21,13 @@ template <class T, index_t L, class Backend>
 auto clamped_kl_sum(context<Backend>& ctx, matrix_view<T, L, Backend> const& mean,
                     matrix_view<T, L, Backend> const& log_std, double clamp) {
     return sum(ctx, detail::clamped_kl(mean, log_std, log_std, clamp));
+}
+
+// The same, added to a total: nothing waits.
+template <class T, index_t L, class Backend>
+void add_clamped_kl(context<Backend>& ctx, total_view<Backend> const& total, matrix_view<T, L, Backend> const& mean,
+                    matrix_view<T, L, Backend> const& log_std, double clamp) {
+    add_sum(ctx, total, detail::clamped_kl(mean, log_std, log_std, clamp));
 }
 
 // Adds the gradient of scale * clamped_kl_sum to dmean and dlog_std, both (R, L). Where the clamp holds it is 0.

@@ -4,6 +4,8 @@
 // vocabulary.
 
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/variational.hpp"
@@ -38,6 +40,24 @@ struct autoencoder_losses {
     double posterior_std = 0;  // mean of exp(log_std)
 };
 
+namespace detail {
+// The losses of a batch from sums over `tokens` tokens, `patches` patches and their dimensions.
+struct mean_losses {
+    autoencoder_losses* losses;
+    double const* cross_entropy;
+    double const* kl;
+    double const* std;
+    double tokens, patches, dimensions;
+    double K, kl_weight;
+    CALM_HD void operator()(index_t) const {
+        losses->cross_entropy = *cross_entropy / tokens;
+        losses->kl = *kl / patches;
+        losses->posterior_std = *std / dimensions;
+        losses->loss = K * losses->cross_entropy + kl_weight * losses->kl;
+    }
+};
+}  // namespace detail
+
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
 template <autoencoder_configuration C, class Space = space<>> struct autoencoder {
@@ -57,6 +77,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // Layers of either half of the encoder, and below of the decoder.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
     static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // see above
+    // What a patch takes while it is encoded or decoded, at most.
+    static constexpr index_t numbers_a_patch =
+        static_cast<index_t>(encoder_half + decoder_half) * (K + 1) * 4 * (C.intermediate_size + D) + (8 * K + 8) * D +
+        8 * L;
     using layer = feed_forward_layer<D, C.intermediate_size, Space>;   // x + SwiGLU(RMSNorm(x))
     using encoder_tokens = stack<layer, encoder_half>;                 // layers 0 .. of the encoder
     using encoder_patches = stack<layer, encoder_half, encoder_half>;  // and those behind them
@@ -64,8 +88,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     using decoder_tokens = stack<layer, decoder_half, decoder_half>;   // and those behind them
     using latents = matrix_view<T, L, Backend>;                        // (R, L)
     using const_latents = matrix_view<T const, L, Backend>;            // (R, L)
-    using token_view = vector_view<token_id const, dyn, Backend>;      // (R K), flat
-    using row_view = vector_view<row_id const, dyn, Backend>;          // rows to gather
+    using token_ids = row_ids<Backend>;                                // (R K), flat
 
     embedding<D, Space> embed_tokens;                          // (V, D), tied with the decoder's projection
     encoder_tokens encoder_token_layers;                       // (R K, D)
@@ -99,11 +122,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
     struct encoded {
-        token_view tokens;                             // (R K): what it is the posterior of
-        vector_view<row_id, dyn, Backend> places;      // (R K): which of the distinct ids stands there
-        typename embedding<D, Space>::saved embedded;  // y: (U, D)
-        typename encoder_tokens::saved token_layers;   // y: (U, D)
-        typename encoder_patches::saved patch_layers;  // y: (R, D)
+        numbered_ids<Backend> tokens;                                      // (R K): what it is the posterior of
+        typename embedding<D, Space>::saved embedded;                      // y: (U, D)
+        typename encoder_tokens::saved token_layers;                       // y: (U, D)
+        typename encoder_patches::saved patch_layers;                      // y: (R, D)
         typename linear<K * D, D, with_bias::yes, Space>::saved squeezed;  // y: (R, D)
         typename rms_norm_layer<D, Space>::saved norm;                     // y: (R, D)
         latents mean;                                                      // (R, L)
@@ -111,18 +133,15 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     };
 
     // tokens (R * K) to the posterior of every patch, normal with diagonal exp(log_std)^2; in ctx.saved. Throws
-    // errc::usage where tokens are no whole patches and errc::tokenizer for an id outside the vocabulary.
-    encoded posterior(context<Backend>& ctx, token_view const& tokens) const {
-        require(tokens.size() % K == 0, errc::usage, "calm::autoencoder: expected whole patches of ", K,
-                " tokens, found ", tokens.size(), " tokens");
-        index_t const patches = tokens.size() / K;
+    // errc::usage where tokens are no whole patches.
+    encoded posterior(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
+        index_t const patches = whole_patches(tokens.ids.size());
         encoded s{};
         s.tokens = tokens;
-        s.places = ctx.saved.template take<row_id>(tokens.extents());
-        s.embedded = embed_tokens.forward(ctx, distinct_rows(ctx, tokens, vocabulary(), s.places));
+        s.embedded = embed_tokens.forward(ctx, tokens.distinct);
         s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);
-        auto const every = ctx.saved.template take<T>(extents<dyn, D>(tokens.size()));  // (R K, D)
-        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), row_view(s.places));
+        auto const every = ctx.saved.template take<T>(extents<dyn, D>(patches * K));  // (R K, D)
+        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), tokens.places);
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         s.patch_layers = encoder_patch_layers.forward(ctx, s.squeezed.y);
         s.norm = encoder_norm.forward(ctx, s.patch_layers.y);
@@ -131,6 +150,12 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         hidden_to_latent.template apply_part<0, L>(ctx, s.mean, s.norm.y);
         hidden_to_latent.template apply_part<L, L>(ctx, s.log_std, s.norm.y);
         return s;
+    }
+    // The same of ids that are not numbered yet. Throws errc::tokenizer for an id outside the vocabulary; unless they
+    // are known to be good, it waits for a device.
+    encoded posterior(context<Backend>& ctx, token_ids const& tokens) const {
+        (void)whole_patches(tokens.size());
+        return posterior(ctx, numbered(ctx, tokens, vocabulary()));
     }
 
     // What decode_backward needs, the result in y; views of ctx.saved's memory.
@@ -185,61 +210,104 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // What the training objective draws. `scale` is 0 or 1 / (1 - dropout).
     struct noise {
-        token_view shown;     // (R K): the input tokens, some replaced by id 0
-        const_latents eps;    // (R, L)
-        const_latents scale;  // (R, L)
+        typename token_ids::view_type shown;  // (R K): the input tokens, some replaced by id 0
+        const_latents eps;                    // (R, L)
+        const_latents scale;                  // (R, L)
     };
 
     // Noise of patches first .. first + R of the step, tokens (R K) with the dropout `rate` in [0, 1); all from keyed
     // streams, in ctx.saved. Throws errc::usage for another rate.
-    noise draw(context<Backend>& ctx, token_view const& tokens, double rate, index_t first = 0) const {
-        require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a rate of dropout in [0, 1), found ",
-                rate);
+    noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, index_t first = 0) const {
+        require_rate(rate);
         index_t const patches = tokens.size() / K;
-        auto const shown = ctx.saved.template take<token_id>(tokens.extents());
-        auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        hide_tokens(ctx, shown, tokens, ctx.random(stream::token_mask), static_cast<std::uint64_t>(first * K), rate);
-        fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
-        fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
-                            static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));
+        auto const shown = ctx.saved.template take<token_id>(tokens.view().extents());
+        for_each(ctx, tokens.size(), hiding(ctx.random(stream::token_mask), shown.data(), tokens.data(), rate, first));
+        auto const [eps, scale] = draw_latents(ctx, patches, rate, first);
         return {shown, eps, scale};
     }
 
-    // The losses of one batch of R patches; gradients times `weight` are added to the parameters' (Reconstruction,
-    // variational term and autoencoder in docs/mathematics.md). tokens (R K) are the labels, n the noise of the same
-    // patches. Uses ctx.saved and gives it back.
-    autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_view const& tokens, noise const& n,
-                                         autoencoder_objective const& objective, double weight = 1) {
+    // A micro-batch as the loss takes it.
+    struct batch {
+        token_ids labels;             // (R K)
+        numbered_ids<Backend> shown;  // (R K): the input tokens, some replaced by id 0
+        const_latents eps;            // (R, L)
+        const_latents scale;          // (R, L)
+    };
+
+    // The same noise and the host's tokens (R K), which it checks, hides, numbers and brings in one copy: no shape
+    // follows from them, and nothing waits. In ctx.saved; what a host's executor reads of `tokens` it reads there.
+    // Throws errc::tokenizer for an id outside the vocabulary, errc::usage where tokens are no whole patches and for
+    // another rate.
+    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, index_t first = 0) const {
+        require_rate(rate);
+        index_t const n = std::ssize(tokens), V = vocabulary();
+        index_t const patches = whole_patches(n);
+        id_upload<Backend> ids(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
+        auto const labels = ids.given(tokens);
+        auto const shown = ids.take(n);
+        auto const hide = hiding(ctx.random(stream::token_mask).by_value(), shown.data(), tokens.data(), rate, first);
+        if (!ctx.rehearsing())
+            for (index_t i = 0; i < n; ++i) hide(i);
+        auto const input = ids.numbered(shown);
+        ids.send();
+        auto const [eps, scale] = draw_latents(ctx, patches, rate, first);
+        return {labels, input, eps, scale};
+    }
+
+    using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // on the executor
+
+    // losses = those of one batch of R patches; gradients times `weight` are added to the parameters' (Reconstruction,
+    // variational term and autoencoder in docs/mathematics.md). Nothing waits. Uses ctx.saved and gives it back.
+    void loss_and_gradient(context<Backend>& ctx, losses_view const& losses, batch const& b,
+                           autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         arena_scope const scope(ctx.scratch);
-        index_t const patches = tokens.size() / K;
+        index_t const patches = b.labels.size() / K;
         auto const count = static_cast<double>(std::max<index_t>(patches, 1));
-        auto const e = posterior(ctx, n.shown);
+        auto const e = posterior(ctx, b.shown);
         auto const z = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        evaluate(ctx, z, (e.mean + exp(e.log_std) * n.eps) * n.scale);
+        evaluate(ctx, z, (e.mean + exp(e.log_std) * b.eps) * b.scale);
         auto const d = decode(ctx, z);
 
         auto const rows_of_loss = ctx.scratch.template take<T>(extents<dyn>(patches * K));
         auto const dy = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
         double const ce_weight = weight * static_cast<double>(K) / (count * static_cast<double>(K));
         cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), matrix_view<T const, D, Backend>(d.y),
-                      embed_tokens.weight.read(), tokens, ce_weight);
-        autoencoder_losses losses;
-        losses.cross_entropy = detail::real_part(sum(ctx, rows_of_loss)) / (count * static_cast<double>(K));
-        losses.kl = detail::real_part(clamped_kl_sum(ctx, e.mean, e.log_std, objective.kl_clamp)) / count;
-        losses.posterior_std = detail::real_part(sum(ctx, exp(e.log_std))) / (count * static_cast<double>(L));
-        losses.loss = static_cast<double>(K) * losses.cross_entropy + objective.kl_weight * losses.kl;
+                      embed_tokens.weight.read(), b.labels, ce_weight);
+        auto const cross_entropy_sum = new_total(ctx), kl_sum = new_total(ctx), std_sum = new_total(ctx);
+        add_sum(ctx, cross_entropy_sum, rows_of_loss);
+        add_clamped_kl(ctx, kl_sum, e.mean, e.log_std, objective.kl_clamp);
+        add_sum(ctx, std_sum, exp(e.log_std));
+        for_each(ctx, 1,
+                 detail::mean_losses{losses.data(), cross_entropy_sum.data(), kl_sum.data(), std_sum.data(),
+                                     count * static_cast<double>(K), count, count * static_cast<double>(L),
+                                     static_cast<double>(K), objective.kl_weight});
 
         auto const dz = ctx.scratch.template take<T>(extents<dyn, L>(patches));
         decode_backward(ctx, d, dy, dz);
         auto const dmean = ctx.scratch.template take<T>(extents<dyn, L>(patches));
         auto const dlog_std = ctx.scratch.template take<T>(extents<dyn, L>(patches));
-        differentiate(ctx, (wrt(e.mean, dmean) + exp(wrt(e.log_std, dlog_std)) * n.eps) * n.scale, dz);
+        differentiate(ctx, (wrt(e.mean, dmean) + exp(wrt(e.log_std, dlog_std)) * b.eps) * b.scale, dz);
         add_clamped_kl_gradient(ctx, e.mean, e.log_std, dmean, dlog_std, objective.kl_clamp,
                                 weight * objective.kl_weight / count);
         posterior_backward(ctx, e, dmean, dlog_std);
-        return losses;
+    }
+    // The same, and the losses on the host: a device is waited for.
+    autoencoder_losses loss_and_gradient(context<Backend>& ctx, batch const& b, autoencoder_objective const& objective,
+                                         double weight = 1) {
+        arena_scope const scope(ctx.scratch);
+        auto const losses = ctx.scratch.template take<autoencoder_losses>(extents<1>());
+        loss_and_gradient(ctx, losses, b, objective, weight);
+        return fetch(ctx, losses.data());
+    }
+    // The same of labels `tokens` (R K) and the noise n of the same patches, which are on the executor: to check them
+    // it waits for a device. Throws errc::tokenizer for an id outside the vocabulary.
+    autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, noise const& n,
+                                         autoencoder_objective const& objective, double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        (void)whole_patches(n.shown.size());
+        return loss_and_gradient(ctx, batch{tokens, numbered(ctx, n.shown, vocabulary()), n.eps, n.scale}, objective,
+                                 weight);
     }
 
     // From dy (R K, D): dz (R, L) is overwritten, the decoder's gradients accumulate. Consumes what was saved.
@@ -275,12 +343,36 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         auto const dw = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         fill(ctx, dx, T{});
         scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))),
-                         row_view(s.places));
+                         s.tokens.places);
         encoder_token_layers.backward(ctx, s.token_layers, dx, dw);
         embed_tokens.backward(ctx, s.embedded, dw);
     }
 
 private:
+    // How many patches so many tokens are.
+    static index_t whole_patches(index_t tokens) {
+        require(tokens % K == 0, errc::usage, "calm::autoencoder: expected whole patches of ", K, " tokens, found ",
+                tokens, " tokens");
+        return tokens / K;
+    }
+    static void require_rate(double rate) {
+        require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a rate of dropout in [0, 1), found ",
+                rate);
+    }
+    // Token i of the noise of patches from `first` on.
+    static detail::hide_token hiding(key draws, token_id* shown, token_id const* tokens, double rate, index_t first) {
+        return {shown, tokens, draws, static_cast<std::uint64_t>(first * K), rate};
+    }
+    // eps and scale of the noise, (R, L) each.
+    std::pair<latents, latents> draw_latents(context<Backend>& ctx, index_t patches, double rate, index_t first) const {
+        auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
+        fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
+        fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
+                            static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));
+        return {eps, scale};
+    }
+
     // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).
     matrix_view<T, D, Backend> decode_patches(context<Backend>& ctx, decoded& s, const_latents const& z) const {
         s.hidden = latent_to_hidden.forward(ctx, z);

@@ -11,6 +11,7 @@
 #include "calm/model/tokens.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/tensor/repeat.hpp"
+#include "calm/tensor/total.hpp"
 
 namespace calm {
 
@@ -31,11 +32,11 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     using backend = Backend;
     static constexpr index_t K = 1;  // tokens a position, where text is written or scored
     static constexpr index_t D = C.llama.hidden_size;
-    static constexpr bool is_tied = C.tie_word_embeddings;         // one table for embeddings and logits
-    using llama_type = llama_stack<C.llama, Space>;                // over positions
-    using cache = typename llama_type::cache;                      // of B sequences
-    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
-    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
+    static constexpr bool is_tied = C.tie_word_embeddings;  // one table for embeddings and logits
+    using llama_type = llama_stack<C.llama, Space>;         // over positions
+    using cache = typename llama_type::cache;               // of B sequences
+    using token_ids = row_ids<Backend>;                     // flat
+    using hidden_view = matrix_view<T, D, Backend>;         // (R, D)
 
     embedding<D, Space> embed_tokens;  // (V, D)
     llama_type llama;                  // over positions
@@ -53,7 +54,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
 
     // Hidden states of tokens (B, P, K) flat: a position reads the mean of the embeddings of its K tokens. Throws
     // errc::usage where tokens are no whole sequences, errc::tokenizer for an id outside the vocabulary.
-    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions, index_t patch = K) const {
+    saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K) const {
         require(tokens.size() % patch == 0, errc::usage, "calm::autoregressive_model: expected whole positions of ",
                 patch, " tokens, found ", tokens.size(), " tokens");
         saved s{};
@@ -83,27 +84,56 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         embed_tokens.backward(ctx, s.embedded, dx);
     }
 
-    // The mean cross-entropy, in nats, of what follows the P - 1 first positions of tokens (B, P, K), and weight times
-    // its gradient, added to the parameters'. With K > 1, phase 1 of patch-level training (Shao et al. 2024): one
-    // softmax a position, scored by each of the next position's K tokens. Uses ctx.saved and gives it back. Throws
+    // A micro-batch as the loss takes it.
+    struct batch {
+        shifted_tokens<Backend> tokens;  // (R K) each: what is read, what is predicted
+        index_t positions;               // P - 1, of a sequence
+        index_t patch;                   // K
+    };
+
+    // Of the host's tokens (B, P, K), which it checks and brings in one copy: nothing waits. In ctx.saved. Throws
     // errc::usage where tokens are no whole sequences of at least 2 positions, errc::tokenizer for an id outside the
     // vocabulary.
-    double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t positions, index_t patch = K,
-                             double weight = 1) {
-        arena_scope const saved_scope(ctx.saved);
-        arena_scope const scope(ctx.scratch);
-        auto const t = shift_tokens(ctx, tokens, positions, patch);
-        auto const s = forward(ctx, t.inputs, positions - 1, patch);
-        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
-        double const loss = loss_sum(ctx, s.y, t.labels, dhidden, weight);
-        backward(ctx, s, dhidden);
-        return loss / static_cast<double>(s.y.extent(0));
+    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t positions, index_t patch = K) const {
+        index_t const n = detail::shifted_size(std::ssize(tokens), positions, patch);
+        id_upload<Backend> ids(ctx, vocabulary(), 2 * n);
+        shifted_on_host<Backend> const t(ctx, ids, tokens, positions, patch);
+        batch const b{{ids.checked(t.inputs), ids.checked(t.labels)}, positions - 1, patch};
+        ids.send();
+        return b;
     }
 
-    // The sum over hidden states (R, D) of the mean cross-entropy of the K `labels` (R K) of each. If dhidden (R, D) is
-    // not null it is overwritten, and the output table's gradient accumulates, with weight times the gradients of the
-    // mean over rows.
-    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_view const& labels,
+    // loss = the mean cross-entropy, in nats, of what follows the P - 1 first positions of tokens (B, P, K), and weight
+    // times its gradient is added to the parameters'. With K > 1, phase 1 of patch-level training (Shao et al. 2024):
+    // one softmax a position, scored by each of the next position's K tokens. Nothing waits. Uses ctx.saved and gives
+    // it back.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        arena_scope const scope(ctx.scratch);
+        auto const s = forward(ctx, b.tokens.inputs, b.positions, b.patch);
+        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
+        auto const total = new_total(ctx);
+        add_losses(ctx, total, s.y, b.tokens.labels, dhidden, weight);
+        backward(ctx, s, dhidden);
+        put_mean(ctx, loss, total, s.y.extent(0));
+    }
+    // The same, and the loss on the host: a device is waited for.
+    double loss_and_gradient(context<Backend>& ctx, batch const& b, double weight = 1) {
+        return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, weight); });
+    }
+    // The same of tokens (B, P, K) that are on the executor: to check them it waits for a device. Throws as `prepare`
+    // does.
+    double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K,
+                             double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        return loss_and_gradient(ctx, batch{shift_tokens(ctx, tokens, positions, patch), positions - 1, patch}, weight);
+    }
+
+    // total += the sum over hidden states (R, D) of the mean cross-entropy of the K `labels` (R K) of each. If dhidden
+    // (R, D) is not null it is overwritten, and the output table's gradient accumulates, with weight times the
+    // gradients of the mean over rows.
+    void add_losses(context<Backend>& ctx, total_view<Backend> const& total,
+                    matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
                     hidden_view const& dhidden = {nullptr, extents<dyn, D>(0)}, double weight = 1) {
         arena_scope const scope(ctx.scratch);
         auto const losses = ctx.scratch.template take<T>(extents<dyn>(hidden.extent(0)));
@@ -111,7 +141,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         cross_entropy(ctx, losses, dhidden,
                       trains ? output().weight.gradient() : hidden_view(nullptr, extents<dyn, D>(0)), hidden,
                       output().weight.read(), labels, weight / static_cast<double>(hidden.extent(0)));
-        return detail::real_part(sum(ctx, losses));
+        add_sum(ctx, total, losses);
     }
 
     // logits (R, V) of hidden states (R, D), of the next token.
@@ -126,12 +156,12 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     }
     // Hidden states (S T, D) of new tokens (S, T), flat, each behind those of its sequence in the cache; the S
     // sequences are named once each. In ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
+    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
                        std::span<index_t const> sequences) const {
         return llama.extend(ctx, embed_tokens.forward(ctx, tokens).y, c, sequences);
     }
     // The same for every sequence of the cache: tokens (B, T).
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
         return extend(ctx, tokens, c, c.all());
     }
 

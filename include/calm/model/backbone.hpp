@@ -35,21 +35,21 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     template <index_t Width>
     using projection_of = chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space>,
                                 linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
-    using projection = projection_of<K * D>;                       // of a patch's K embeddings
-    using latent_projection = projection_of<L>;                    // of a patch's latent vector
-    using token_view = vector_view<token_id const, dyn, Backend>;  // (R K), flat
-    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
+    using projection = projection_of<K * D>;         // of a patch's K embeddings
+    using latent_projection = projection_of<L>;      // of a patch's latent vector
+    using token_ids = row_ids<Backend>;              // (R K), flat
+    using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
 
     // What is read: tokens (R K) and, where latents are read, the latent vectors (R, L) of their patches. Tokens alone
     // are enough for a backbone that reads no latents.
     struct input {
-        token_view tokens;  // (R K)
+        token_ids tokens;  // (R K)
         // (R, L), none where latents are not read.
         matrix_view<T const, L, Backend> latents{nullptr, extents<dyn, L>(0)};
         // Of tokens alone.
-        input(token_view const& t) requires(!reads_latents) : tokens(t) {}
+        input(token_ids const& t) requires(!reads_latents) : tokens(t) {}
         // Throws errc::usage where z has another number of rows than t has patches.
-        input(token_view const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
+        input(token_ids const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
             require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected a latent vector a patch");
         }
     };
@@ -82,7 +82,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     }
 
     // The same from tokens alone.
-    saved forward(context<Backend>& ctx, token_view const& tokens, index_t positions) const requires(!reads_latents) {
+    saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions) const requires(!reads_latents) {
         return forward(ctx, input(tokens), positions);
     }
 

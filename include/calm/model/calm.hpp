@@ -8,6 +8,7 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
+#include "calm/model/heads/at_once.hpp"
 #include "calm/model/heads/energy.hpp"
 
 namespace calm {
@@ -23,14 +24,14 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;    // frozen here, trained on its own before
-    using backbone_type = backbone<C, Space>;                      // patches to hidden states
-    using head = decltype(C.head);                                 // the head's sizes and names
-    using head_type = typename head::template layer<C, Space>;     // hidden states to samples of the next latent
-    using objective = typename head::objective;                    // what a recipe may set of the head's loss
-    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
-    using hidden_view = matrix_view<T, D, Backend>;                // (R, D)
-    using cache = typename backbone_type::cache;                   // of B sequences, its positions are patches
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;  // frozen here, trained on its own before
+    using backbone_type = backbone<C, Space>;                    // patches to hidden states
+    using head = decltype(C.head);                               // the head's sizes and names
+    using head_type = typename head::template layer<C, Space>;   // hidden states to samples of the next latent
+    using objective = typename head::objective;                  // what a recipe may set of the head's loss
+    using token_ids = row_ids<Backend>;                          // flat
+    using hidden_view = matrix_view<T, D, Backend>;              // (R, D)
+    using cache = typename backbone_type::cache;                 // of B sequences, its positions are patches
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone
@@ -51,11 +52,18 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // What the backbone reads of tokens (R K), whole patches: the latent vector of a patch is the mean of its
     // posterior, in training as in generation, where patches come as tokens. In ctx.saved.
-    typename backbone_type::input backbone_input(context<Backend>& ctx, token_view const& tokens) const {
+    typename backbone_type::input backbone_input(context<Backend>& ctx, token_ids const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens, ae_model.posterior(ctx, tokens).mean};
         else
             return tokens;
+    }
+    // The same of ids that are numbered where latents are read.
+    typename backbone_type::input backbone_input(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
+        if constexpr (backbone_type::reads_latents)
+            return {tokens.ids, ae_model.posterior(ctx, tokens).mean};
+        else
+            return tokens.ids;
     }
 
     // An empty cache for B sequences of at most `capacity` patches.
@@ -64,49 +72,93 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
     // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
     // S sequences are named once each. In ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c,
+    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
                        std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
     // The same for every sequence of the cache: tokens (B, T, K).
-    hidden_view extend(context<Backend>& ctx, token_view const& tokens, cache& c) const {
+    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
         return extend(ctx, tokens, c, c.all());
     }
 
-    // The mean loss of the next patch over all R positions of tokens (B, P, K), and weight times its gradient, added to
-    // the parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
-    // decides the noise. Energy score in docs/mathematics.md, for the energy head. Uses ctx.saved and gives it back.
-    // Throws as shift does, and errc::tokenizer for an id outside the vocabulary.
-    double loss_and_gradient(context<Backend>& ctx, token_view const& tokens, index_t patches, objective const& o,
-                             index_t first = 0, double weight = 1) {
-        return loss_and_gradient_of(
-            ctx, tokens, patches, [&](auto const& hidden, auto const& posterior, auto const& dhidden) {
-                auto const positions = static_cast<double>(hidden.extent(0));
-                return head_loss(ctx, hidden, posterior, dhidden, o, first, weight / positions) / positions;
-            });
+    // A micro-batch as the loss takes it.
+    struct batch {
+        numbered_ids<Backend> inputs;  // (R K): what is read; numbered where latents are
+        numbered_ids<Backend> labels;  // (R K): what is predicted
+        index_t positions;             // P - 1, of a sequence
+    };
+
+    // Of the host's tokens (B, P, K), which it checks, numbers and brings in one copy: no shape follows from them, and
+    // nothing waits. In ctx.saved. Throws as shift_tokens does, and errc::tokenizer for an id outside the vocabulary.
+    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t patches) const {
+        index_t const n = detail::shifted_size(std::ssize(tokens), patches, K), V = vocabulary();
+        constexpr index_t numbered_sides = backbone_type::reads_latents ? 2 : 1;
+        id_upload<Backend> ids(ctx, V, n + numbered_sides * id_upload<Backend>::room_to_number(n, V));
+        shifted_on_host<Backend> const t(ctx, ids, tokens, patches, K);
+        auto const labels = ids.numbered(t.labels);
+        batch b{{}, labels, patches - 1};
+        if constexpr (backbone_type::reads_latents)
+            b.inputs = ids.numbered(t.inputs);
+        else
+            b.inputs.ids = ids.checked(t.inputs);
+        ids.send();
+        return b;
     }
 
-    // The same with the head's loss as a callable (hidden, posterior, dhidden) -> loss: for given noise.
+    // loss = the mean loss of the next patch over all R positions, and weight times its gradient is added to the
+    // parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
+    // decides the noise. Energy score in docs/mathematics.md, for the energy head. Nothing waits. Uses ctx.saved and
+    // gives it back.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
+                           index_t first = 0, double weight = 1) {
+        loss_and_gradient_of(ctx, loss, b,
+                             [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
+                                 auto const positions = static_cast<double>(hidden.extent(0));
+                                 head_loss(ctx, total, hidden, posterior, dhidden, o, first, weight / positions);
+                             });
+    }
+    // The same, and the loss on the host: a device is waited for.
+    double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, index_t first = 0,
+                             double weight = 1) {
+        return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
+    }
+    // The same of tokens (B, P, K) that are on the executor: to check them it waits for a device. Throws as `prepare`
+    // does.
+    double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
+                             index_t first = 0, double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
+    }
+
+    // The same with the head's losses as a callable (total, hidden, posterior, dhidden) that adds them: for given
+    // noise.
     template <class HeadLoss>
-    double loss_and_gradient_of(context<Backend>& ctx, token_view const& tokens, index_t patches,
-                                HeadLoss const& head_loss) {
+    void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b,
+                              HeadLoss const& head_losses) {
         arena_scope const saved_scope(ctx.saved);
         arena_scope const scope(ctx.scratch);
-        auto const t = shift_tokens(ctx, tokens, patches, K);
-        auto const posterior = ae_model.posterior(ctx, t.labels);
-        auto const s = transformer.forward(ctx, backbone_input(ctx, t.inputs), patches - 1);
+        auto const posterior = ae_model.posterior(ctx, b.labels);
+        auto const s = transformer.forward(ctx, backbone_input(ctx, b.inputs), b.positions);
         auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
-        double const loss = head_loss(matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
+        auto const total = new_total(ctx);
+        head_losses(total, matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
         transformer.backward(ctx, s, dhidden);
-        return loss;
+        put_mean(ctx, loss, total, s.y.extent(0));
+    }
+    // The same of tokens (B, P, K) that are on the executor.
+    template <class HeadLoss>
+    void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, token_ids const& tokens,
+                              index_t patches, HeadLoss const& head_losses) {
+        arena_scope const saved_scope(ctx.saved);
+        loss_and_gradient_of(ctx, loss, batch_of(ctx, tokens, patches), head_losses);
     }
 
     // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the step's noise.
-    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_view const& labels,
+    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
                     objective const& o, index_t first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
-        return head_loss(ctx, hidden, posterior, {}, o, first, 1);
+        return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
     }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
@@ -116,7 +168,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
                         std::span<noise_place const> places, double noise_scale = 1) const {
         arena_scope const scope(ctx.scratch);
-        index_t const chunk = rows_at_once(samples);
+        index_t const chunk = positions_drawn_at_once(ctx, samples);
         auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
@@ -143,7 +195,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                       matrix_view<T const, D, Backend> const& hidden, index_t samples,
                       std::span<noise_place const> places, alike_groups groups) const {
         std::fill(tokens.begin(), tokens.end(), not_decoded);
-        index_t const chunk = rows_at_once(samples);
+        index_t const chunk = positions_drawn_at_once(ctx, samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, r0 * samples, n * samples);
@@ -157,6 +209,13 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
+    // Of tokens (B, P, K) on the executor.
+    batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
+        auto const t = shift_tokens(ctx, tokens, patches, K);
+        batch b{{t.inputs, {}, {}}, numbered(ctx, t.labels, vocabulary()), patches - 1};
+        if constexpr (backbone_type::reads_latents) b.inputs = numbered(ctx, t.inputs, vocabulary());
+        return b;
+    }
     static head_type generator_of(index_t vocabulary) {
         if constexpr (drafting_head<head>)
             return head_type(vocabulary);
@@ -164,14 +223,14 @@ private:
             return {};
     }
     // The head's loss of the patches of a posterior; see its loss_and_gradient.
-    double head_loss(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
-                     typename autoencoder_type::encoded const& next, hidden_view const& dhidden, objective const& o,
-                     index_t first, double scale) {
+    void head_loss(context<Backend>& ctx, total_view<Backend> const& total,
+                   matrix_view<T const, D, Backend> const& hidden, typename autoencoder_type::encoded const& next,
+                   hidden_view const& dhidden, objective const& o, index_t first, double scale) {
         if constexpr (drafting_head<head>)
-            return generator.loss_and_gradient(ctx, ae_model, next.tokens, hidden, next.mean, next.log_std, dhidden, o,
-                                               first, scale);
+            generator.loss_and_gradient(ctx, total, ae_model, next.tokens.ids, hidden, next.mean, next.log_std, dhidden,
+                                        o, first, scale);
         else
-            return generator.loss_and_gradient(ctx, hidden, next.mean, next.log_std, dhidden, o, first, scale);
+            generator.loss_and_gradient(ctx, total, hidden, next.mean, next.log_std, dhidden, o, first, scale);
     }
     // The head's samples.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
@@ -183,9 +242,9 @@ private:
             generator.sample(ctx, z, hidden, places, noise_scale);
     }
     // Hidden states whose samples are drawn together: a working set of bounded size.
-    static index_t rows_at_once(index_t samples) {
+    static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
-        return std::max<index_t>(1, 2048 / samples);
+        return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_a_patch);
     }
     // z 0 is 0, or not a number where some element is not finite.
     static void require_finite(context<Backend>& ctx, matrix_view<T, L, Backend> const& z) {

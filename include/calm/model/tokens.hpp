@@ -6,12 +6,13 @@
 #include "calm/base/random.hpp"
 #include "calm/base/token.hpp"
 #include "calm/tensor/for_each.hpp"
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/row_ids.hpp"
 
 namespace calm {
 
 namespace detail {
 
+// shown[i] = tokens[i], or id 0 where number first + i of the key's uniforms is below the rate.
 struct hide_token {
     token_id* shown;
     token_id const* tokens;
@@ -24,6 +25,7 @@ struct hide_token {
     }
 };
 
+// Place i of sequences of `length` tokens without one patch each: what is read there, and what is predicted.
 struct shift_token {
     token_id* inputs;
     token_id* labels;
@@ -40,31 +42,49 @@ struct shift_token {
 
 }  // namespace detail
 
-// shown (n): tokens (n), or id 0 where number first + i of the key's uniforms is below the rate.
-template <class Backend>
-void hide_tokens(context<Backend> const& ctx, vector_view<token_id, dyn, Backend> const& shown,
-                 vector_view<token_id const, dyn, Backend> const& tokens, key draws, std::uint64_t first, double rate) {
-    for_each(ctx, tokens.size(), detail::hide_token{shown.data(), tokens.data(), draws, first, rate});
-}
-
 // The patches of sequences that are read (all but the last of each) and those that are predicted (all but the first).
 template <class Backend> struct shifted_tokens {
-    vector_view<token_id const, dyn, Backend> inputs;  // (B, P - 1, K), flat
-    vector_view<token_id const, dyn, Backend> labels;  // (B, P - 1, K), flat, a patch later
+    row_ids<Backend> inputs;  // (B, P - 1, K), flat
+    row_ids<Backend> labels;  // (B, P - 1, K), flat, a patch later
 };
+
+namespace detail {
+// How many of `tokens` tokens (B, P, K) are (B, P - 1, K).
+inline index_t shifted_size(index_t tokens, index_t P, index_t K) {
+    require(P >= 2 && K >= 1 && tokens % (P * K) == 0, errc::usage,
+            "calm::shift_tokens: expected whole sequences of at least 2 patches of ", K, " tokens, found ", tokens,
+            " tokens for sequences of ", P, " patches");
+    return tokens / P * (P - 1);
+}
+}  // namespace detail
+
 // Of tokens (B, P, K), in ctx.saved: P patches a sequence, K tokens a patch. Throws errc::usage where tokens are no
 // whole sequences of at least 2 patches.
 template <class Backend>
-shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, vector_view<token_id const, dyn, Backend> const& tokens,
+shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& tokens,
                                      index_t P, index_t K) {
-    require(P >= 2 && K >= 1 && tokens.size() % (P * K) == 0, errc::usage,
-            "calm::shift_tokens: expected whole sequences of at least 2 patches of ", K, " tokens, found ",
-            tokens.size(), " tokens for sequences of ", P, " patches");
-    extents<dyn> const kept(tokens.size() / P * (P - 1));
+    extents<dyn> const kept(detail::shifted_size(tokens.size(), P, K));
     auto const inputs = ctx.saved.template take<token_id>(kept);
     auto const labels = ctx.saved.template take<token_id>(kept);
     for_each(ctx, kept.size(), detail::shift_token{inputs.data(), labels.data(), tokens.data(), P * K, K});
-    return {inputs, labels};
+    return {row_ids<Backend>::known(inputs, tokens.below()), row_ids<Backend>::known(labels, tokens.below())};
 }
+
+// Sequences (B, P, K) on the host as a step reads and predicts them: (B, P - 1, K) each, in places of an upload that
+// nobody checked yet. Throws as above.
+template <class Backend> struct shifted_on_host {
+    std::span<token_id> inputs;  // all patches but the last of each
+    std::span<token_id> labels;  // all but the first
+
+    // Of these tokens, which a rehearsal does not read.
+    shifted_on_host(context<Backend> const& ctx, id_upload<Backend>& upload, std::span<token_id const> tokens,
+                    index_t P, index_t K) :
+        inputs(upload.take(detail::shifted_size(std::ssize(tokens), P, K))),
+        labels(upload.take(std::ssize(inputs))) {
+        detail::shift_token const shift{inputs.data(), labels.data(), tokens.data(), P * K, K};
+        if (!ctx.rehearsing())
+            for (index_t i = 0; i < std::ssize(inputs); ++i) shift(i);
+    }
+};
 
 }  // namespace calm

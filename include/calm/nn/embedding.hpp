@@ -21,12 +21,13 @@ template <index_t D, class Space = space<>> struct embedding {
     [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V: ids are 0 .. V - 1
 
     struct saved {
-        vector_view<token_id const, dyn, Backend> ids;  // (R)
-        matrix_view<T, D, Backend> y;                   // (R, D)
+        row_ids<Backend> ids;          // (R)
+        matrix_view<T, D, Backend> y;  // (R, D)
     };
 
-    // y (R, D) of ids (R). Throws errc::tokenizer for an id outside the table.
-    saved forward(context<Backend>& ctx, vector_view<token_id const, dyn, Backend> const& ids) const {
+    // y (R, D) of ids (R). Throws errc::tokenizer for an id outside the table; unless the ids are known to be good, it
+    // waits for a device.
+    saved forward(context<Backend>& ctx, row_ids<Backend> const& ids) const {
         saved const s{ids, ctx.saved.template take<T>(extents<dyn, D>(ids.size()))};
         gather_rows(ctx, s.y, weight.read(), ids);
         return s;

@@ -58,6 +58,10 @@ public:
     }
     void clear() { rewind({}); }  // gives all back: what was taken is no longer valid
 
+    // Whether the backend looks at the pieces that are taken from now on, if it does at all: in a rehearsal there is
+    // nothing to see.
+    void watch([[maybe_unused]] bool on) { watches_ = on; }
+
     [[nodiscard]] std::string name() const { return std::string(name_); }  // for messages
     [[nodiscard]] std::size_t used() const { return total_; }              // bytes taken now, with what alignment adds
     [[nodiscard]] std::size_t peak() const { return peak_; }               // bytes, the most that were taken at once
@@ -102,10 +106,11 @@ private:
             used_ = 0;
         }
         std::byte* const p = blocks_[current_].bytes.get() + used_;
-        if constexpr (watched) {
-            memory::begin_piece(p, bytes - memory::red_zone);
-            pieces_.push_back({p, bytes - memory::red_zone, total_});
-        }
+        if constexpr (watched)
+            if (watches_) {
+                memory::begin_piece(p, bytes - memory::red_zone);
+                pieces_.push_back({p, bytes - memory::red_zone, total_});
+            }
         used_ += bytes;
         total_ += bytes;
         peak_ = std::max(peak_, total_);
@@ -115,6 +120,7 @@ private:
     std::string_view name_;
     std::vector<block> blocks_;
     std::vector<piece> pieces_;  // where they are watched
+    bool watches_ = true;
     std::size_t current_ = 0;
     std::size_t used_ = 0;
     std::size_t total_ = 0;

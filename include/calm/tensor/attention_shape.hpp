@@ -34,14 +34,18 @@ struct rotation {
     double theta;
     double direction;  // -1 turns back
 
+    // By how much pair i turns from one position to the next. Of the host alone: a GPU's powf differs in its last bits,
+    // and positions multiply that. The published tables are computed in single precision.
+    [[nodiscard]] float frequency(index_t i) const {
+        return std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
+    }
+
     struct angle {
         float cosine;
         float sine;
     };
-    // By which pair i of a head turns at a position. The published tables are computed in single precision.
-    [[nodiscard]] CALM_HD angle at(index_t position, index_t i) const {
-        float const frequency =
-            std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
+    // By which a pair of that frequency is turned at a position.
+    [[nodiscard]] CALM_HD static angle at(index_t position, float frequency) {
         float const turned = static_cast<float>(position) * frequency;
         return {std::cos(turned), std::sin(turned)};
     }

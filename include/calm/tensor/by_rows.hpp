@@ -87,4 +87,11 @@ template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tre
     return total;
 }
 
+// *total += factor * the sum
+template <class Tree>
+void run_add_sum_rows(context<cpu>& ctx, double* total, Tree const& tree, tree::span shape, double factor) {
+    auto const sum = run_sum_rows(ctx, tree, shape);
+    if (!ctx.rehearsing()) *total += factor * real_part(sum);
+}
+
 }  // namespace calm::detail

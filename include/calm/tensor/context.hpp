@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #if defined(__SSE__)
@@ -20,6 +21,7 @@
 
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
+#include "calm/tensor/tensor.hpp"
 
 namespace calm {
 
@@ -85,19 +87,54 @@ public:
     index_t micro_batch = 0;                    // of the step, whose micro-batches are equal parts of it
     arena<Backend> saved{"saved activations"};  // what backward needs of forward
     arena<Backend> scratch{"scratch"};          // what a verb or layer needs while it runs
+    arena<> staging{"staging"};                 // of the host: what is on its way to a device
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
 
     // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
     // known before it runs.
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
-    void rehearse(bool on) { rehearsing_ = on; }  // begins or ends a rehearsal
+    void rehearse(bool on) {  // begins or ends a rehearsal
+        rehearsing_ = on;
+        saved.watch(!on);
+        scratch.watch(!on);
+    }
 
 protected:
     explicit context_base(std::uint64_t run_seed) : seed(run_seed) {}
 
 private:
     bool rehearsing_ = false;
+};
+
+}  // namespace detail
+
+namespace detail {
+
+// What the contexts of devices have besides: `Context` is such a one.
+template <class Backend, class Context> class device_context_base : public context_base<Backend> {
+public:
+    // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
+    // which they run.
+    [[nodiscard]] key random(stream s) const {
+        bring_step();
+        return {this->seed, s, this->step, live_step_->data()};
+    }
+    // Kernels that are run again after it draw as in this step. `random` does it where the number has changed. The
+    // first time takes the memory, also in a rehearsal.
+    void bring_step() const {
+        if (!live_step_) live_step_.emplace();
+        if (this->rehearsing() || brought_ == this->step) return;
+        static_cast<Context const*>(this)->upload(live_step_->data(), &this->step, sizeof this->step);
+        brought_ = this->step;
+    }
+
+protected:
+    using context_base<Backend>::context_base;
+
+private:
+    mutable std::optional<tensor<std::uint32_t, extents<1>, Backend>> live_step_;
+    mutable std::uint32_t brought_ = 0;  // what stands there
 };
 
 }  // namespace detail

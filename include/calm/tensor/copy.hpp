@@ -66,6 +66,19 @@ vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> nu
     }
 }
 
+// Rows of the host where kernels read them for as long as the rows and the arena last, and they do not change:
+// themselves, or on a device a copy that is made now.
+template <class T, class Backend> T const* table_of(arena<Backend>& memory, std::vector<T> const& rows) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if constexpr (host_memory<Backend>) {
+        return rows.data();
+    } else {
+        T* const there = memory.template take<T>(extents<dyn>(static_cast<index_t>(rows.size()))).data();
+        detail::memory_of<Backend>::put(there, rows.data(), rows.size() * sizeof(T));
+        return there;
+    }
+}
+
 // The elements of x where the host reads them: where they are, or a device's in `room`, which grows to hold them.
 template <class T, class E, class Backend>
 std::span<std::remove_const_t<T> const> on_host(context<Backend> const& ctx, view<T, E, Backend> const& x,

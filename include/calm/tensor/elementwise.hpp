@@ -8,6 +8,14 @@ namespace calm::detail {
 
 inline constexpr index_t elementwise_grain = 16384;  // elements a task
 
+// What comparisons and losses see of a number that may be complex.
+template <class T> double real_part(T x) {
+    if constexpr (requires { x.real(); })
+        return x.real();
+    else
+        return static_cast<double>(x);
+}
+
 // f<V>(i) for the elements of [begin, end) that fill packets, then f<T>(i) for the others.
 template <class V, class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_lanes(index_t begin, index_t end, F const& f) {
@@ -90,6 +98,12 @@ template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t 
     if (!ctx.rehearsing())
         for (wide const p : partial) total += p;
     return total;
+}
+
+// *total += factor * the sum
+template <class Tree> void run_add_sum(context<cpu>& ctx, double* total, Tree const& tree, index_t n, double factor) {
+    auto const sum = run_sum(ctx, tree, n);
+    if (!ctx.rehearsing()) *total += factor * real_part(sum);
 }
 
 }  // namespace calm::detail

@@ -312,8 +312,14 @@ template <packed V> [[gnu::always_inline]] inline cosine_sine<V> sin_cos_turns(V
     return detail::turn(r, std::bit_cast<bits_t<V>>(shifted));
 }
 template <real_scalar V> CALM_HD inline cosine_sine<V> sin_cos_turns(V u) {
+#ifdef __CUDA_ARCH__  // sin and cos of a GPU hold registers for angles of any size
+    cosine_sine<V> at;
+    ::sincospi(2 * u, &at.sine, &at.cosine);
+    return at;
+#else
     V const angle = u * static_cast<V>(6.283185307179586);
     return {std::cos(angle), std::sin(angle)};
+#endif
 }
 
 }  // namespace calm::math

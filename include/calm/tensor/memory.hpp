@@ -25,6 +25,10 @@ template <class Backend> struct memory_of {
     [[gnu::noinline]] static void clear(void* p, std::size_t bytes) {
         if (bytes > 0) std::memset(p, 0, bytes);
     }
+    // dst = src, of the host.
+    static void put(void* dst, void const* src, std::size_t bytes) {
+        if (bytes > 0) std::memcpy(dst, src, bytes);
+    }
 };
 
 }  // namespace calm::detail

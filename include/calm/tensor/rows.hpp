@@ -3,25 +3,18 @@
 // the threads change nothing.
 
 #include <limits>
-#include <vector>
 
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/elementwise.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/row_ids.hpp"
 
 namespace calm {
 
 namespace detail {
 
 inline constexpr index_t row_chunk = 64;
-
-// What comparisons see of a number that may be complex.
-template <class T> double real_part(T x) {
-    if constexpr (requires { x.real(); })
-        return x.real();
-    else
-        return static_cast<double>(x);
-}
 
 // y[i] += a * x[i]
 template <class T> void axpy(T* y, T a, T const* x, index_t n) {
@@ -126,13 +119,15 @@ template <class E> void check_rows(char const* verb, E const& found, index_t wid
 }
 
 // Nothing in a rehearsal, which knows no ids.
-template <class Backend, class Id>
-void check_ids(context<Backend>& ctx, view<Id const, extents<dyn>, Backend> const& ids, index_t V) {
+template <class Backend>
+void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, char const* what = "calm: token id ") {
+    if (ids.are_known()) {
+        require(ids.below() <= V, errc::usage, "calm: expected ids that were checked for a table of at most ", V,
+                " rows, found ids for one of ", ids.below(), "; check them for the smaller one");
+        return;
+    }
     index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
-    require(ctx.rehearsing() || first == ids.size(), errc::tokenizer, [&] {
-        return sentence("calm: token id ", fetch(ctx, ids.data() + first), " is outside a vocabulary of ", V,
-                        "; was the text encoded with another tokenizer?");
-    });
+    if (!ctx.rehearsing() && first != ids.size()) fail_for_id(what, fetch(ctx, ids.data() + first), V);
 }
 
 }  // namespace detail
@@ -158,11 +153,11 @@ void add_row_sums(context<Backend>& ctx, view<T, extents<D>, Backend> const& tot
 }
 
 // y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
-// another shape; to know the ids it waits for a device.
-template <class T, index_t D, class Id, class Backend>
+// another shape; unless the ids are known to be good, it waits for a device.
+template <class T, index_t D, class Backend>
 void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& y,
                  view<T const, extents<dyn, D>, Backend> const& table,
-                 view<Id const, extents<dyn>, Backend> const& ids) {
+                 std::type_identity_t<row_ids<Backend>> const& ids) {
     index_t const width = table.extent(1);
     detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
     detail::check_ids(ctx, ids, table.extent(0));
@@ -171,58 +166,48 @@ void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const&
 
 // dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order. The ids must be in 0 .. V - 1: they are not checked
 // again. Throws errc::usage for a dy of another shape.
-template <class T, index_t D, class Id, class Backend>
+template <class T, index_t D, class Backend>
 void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& dtable,
                       view<T const, extents<dyn, D>, Backend> const& dy,
-                      view<Id const, extents<dyn>, Backend> const& ids) {
+                      std::type_identity_t<row_ids<Backend>> const& ids) {
     index_t const width = dtable.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
     detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width);
 }
 
 namespace detail {
-
-// In order of appearance into distinct; the number of ids[i] among them into places[i]. numbers (V) is scratch.
-template <class Id> index_t number_ids(Id const* ids, index_t n, index_t V, Id* distinct, Id* places, Id* numbers) {
-    std::fill_n(numbers, V, Id{-1});
-    index_t count = 0;
-    for (index_t i = 0; i < n; ++i) {
-        Id& number = numbers[ids[i]];
-        if (number < 0) {
-            distinct[count] = ids[i];
-            number = static_cast<Id>(count++);
-        }
-        places[i] = number;
-    }
-    return count;
-}
-
+// ids[i] = i
+struct count_up {
+    row_id* ids;
+    CALM_HD void operator()(index_t i) const { ids[i] = static_cast<row_id>(i); }
+};
 }  // namespace detail
 
-// The distinct ids among ids (R), in the order of their first appearance and in ctx.saved; places[i] becomes the number
-// of ids[i] among them. Throws errc::tokenizer for an id outside 0 .. V - 1. In a rehearsal there are as many as there
-// can be. Their number decides the shapes of what follows, so the host counts them, and waits for a device.
-template <class Id, class Backend>
-vector_view<Id const, dyn, Backend> distinct_rows(context<Backend>& ctx, vector_view<Id const, dyn, Backend> const& ids,
-                                                  index_t V, vector_view<Id, dyn, Backend> const& places) {
-    auto const distinct = ctx.saved.template take<Id>(extents<dyn>(std::min(V, ids.size())));
+// Ids (R) with their numbers, in ctx.saved. Throws errc::tokenizer for one outside 0 .. V - 1. Where the host reads
+// them it numbers those that are distinct; in a rehearsal there are as many as there can be. On a device nobody counts:
+// as `distinct` stand all ids or, where they are more, the whole table; unless the ids are known to be good, it waits.
+// The ids of a step are numbered before they go there: id_upload.
+template <class Backend>
+numbered_ids<Backend> numbered(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);
+    auto const good = row_ids<Backend>::known(ids.view(), V);
+    index_t const most = std::min(V, ids.size());
     if constexpr (host_memory<Backend>) {
+        auto const distinct = ctx.saved.template take<row_id>(extents<dyn>(most));
+        auto const places = ctx.saved.template take<row_id>(extents<dyn>(ids.size()));
         arena_scope const scope(ctx.scratch);
-        auto const numbers = ctx.scratch.template take<Id>(extents<dyn>(V));
-        if (ctx.rehearsing()) return distinct;
-        return rows(distinct, 0,
-                    detail::number_ids(ids.data(), ids.size(), V, distinct.data(), places.data(), numbers.data()));
+        auto const numbers = ctx.scratch.template take<row_id>(extents<dyn>(V));
+        index_t const count = ctx.rehearsing()
+                                  ? most
+                                  : detail::number_ids(detail::on_this_side(ids.view()), detail::on_this_side(numbers),
+                                                       distinct.data(), places.data());
+        return {good, row_ids<Backend>::known(rows(distinct, 0, count), V), row_ids<Backend>::known(places, count)};
     } else {
-        if (ctx.rehearsing()) return distinct;
-        auto const n = static_cast<std::size_t>(ids.size());
-        std::vector<Id> given(n), first(n), place(n), numbers(static_cast<std::size_t>(V));
-        copy(ctx, vector_view<Id>(given.data(), ids.extents()), ids);
-        auto const count = detail::number_ids(given.data(), ids.size(), V, first.data(), place.data(), numbers.data());
-        auto const found = rows(distinct, 0, count);
-        copy(ctx, places, vector_view<Id>(place.data(), ids.extents()));
-        copy(ctx, found, vector_view<Id>(first.data(), found.extents()));
-        return found;
+        auto const all = ctx.saved.template take<row_id>(extents<dyn>(most));
+        for_each(ctx, most, detail::count_up{all.data()});
+        auto const counted = row_ids<Backend>::known(all, V);
+        if (ids.size() > V) return {good, counted, good};
+        return {good, good, row_ids<Backend>::known(all, most)};
     }
 }
 

@@ -58,14 +58,14 @@ public:
         };
         run parts[few + 1];  // one a byte and the end
         std::size_t count = piece.size();
+        for (std::size_t i = 0; i < count; ++i)
+            parts[i] = {static_cast<std::uint32_t>(i), table_.find(piece.substr(i, 1)), none};
+        parts[count] = {static_cast<std::uint32_t>(count), none, none};
         auto const rank = [&](std::size_t i) {
             if (i + 2 > count) return none;
             return rules_.rank(parts[i].id, parts[i + 1].id,
                                piece.substr(parts[i].begin, parts[i + 2].begin - parts[i].begin));
         };
-        for (std::size_t i = 0; i < count; ++i)
-            parts[i] = {static_cast<std::uint32_t>(i), table_.find(piece.substr(i, 1)), none};
-        parts[count] = {static_cast<std::uint32_t>(count), none, none};
         for (std::size_t i = 0; i + 1 < count; ++i) parts[i].pair = rank(i);
         while (true) {
             std::size_t best = count;

@@ -47,22 +47,20 @@ inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end)
 }
 
 // How the cpu does what train/block/adamw.hpp says and does for executors of blocks.
-template <class T>
-double sum_of_squared_gradients(context<cpu> const& ctx, double* sums, std::vector<adamw_slot<T>> const& slots,
-                                std::vector<adamw_range> const& ranges) {
-    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
-        auto const& part = ranges[static_cast<std::size_t>(r)];
-        sums[1 + r] = sum_of_squares(slots[part.slot].gradient, part.begin, part.end);
+template <class T> void run_gradient_norm(context<cpu> const& ctx, adamw_memory<T> const& all, norm_use use) {
+    ctx.parallel(all.count, [&](index_t r) {
+        auto const& range = all.ranges[r];
+        all.sums[1 + r] = sum_of_squares(all.slots[range.slot].gradient, range.begin, range.end);
     });
-    return sum_by_halves(sums + 1, 0, ranges.size());
+    all.sums[0] = sum_by_halves(all.sums + 1, 0, static_cast<std::size_t>(all.count));
+    if (use.updates) conclude(all, all.sums[0], use.loss);
 }
-template <class T, class F>
-void update_all(context<cpu> const& ctx, std::vector<adamw_slot<T>> const& slots,
-                std::vector<adamw_range> const& ranges, F const& step_of) {
-    ctx.parallel(static_cast<index_t>(ranges.size()), [&](index_t r) {
-        auto const& part = ranges[static_cast<std::size_t>(r)];
-        adamw_step<T> const step = step_of(slots[part.slot]);
-        for_pieces<T>(part.begin, part.end, [&]<class V>(index_t i) { step.template at<V>(i); });
+template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const& all) {
+    if (all.record->bad_update != 0) return;
+    ctx.parallel(all.count, [&](index_t r) {
+        auto const& range = all.ranges[r];
+        adamw_update<T> const update(all, range.slot);
+        for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
     });
 }
 

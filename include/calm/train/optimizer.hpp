@@ -63,11 +63,20 @@ public:
             };
             T* const first = moment();
             T* const second = moment();
-            add_ranges(p.value.size());
-            slots_.push_back(
-                {p.name, p.value.data(), p.grad.data(), first, second, p.value.size(), p.received_gradient, p.decays});
+            slots_.push_back({p.value.data(), p.grad.data(), first, second, p.value.size(), p.decays});
+            marks_.push_back({p.name, p.received_gradient});
         }
-        sums_ = moments_.template take<double>(extents<dyn>(1 + static_cast<index_t>(ranges_.size())));
+        ranges_ = detail::ranges_of(slots_);
+        auto const count = static_cast<index_t>(ranges_.size());
+        auto const one = extents<1>();
+        memory_ = {table_of(moments_, slots_),
+                   table_of(moments_, ranges_),
+                   count,
+                   moments_.template take<double>(extents<dyn>(1 + count)).data(),
+                   moments_.template take<detail::adamw_told<T>>(one).data(),
+                   moments_.template take<detail::adamw_record>(one).data()};
+        detail::memory_of<Backend>::clear(memory_.record, sizeof(detail::adamw_record));
+        outcomes_.reserve(static_cast<std::size_t>(outcomes_kept));
     }
     adamw(adamw const&) = delete;
     adamw& operator=(adamw const&) = delete;
@@ -75,34 +84,82 @@ public:
     // The norm of all gradients together, summed in double over ranges that do not depend on the threads. Not finite
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
-        return ctx.rehearsing() ? 0 : std::sqrt(detail::sum_of_squared_gradients(ctx, sums_.data(), slots_, ranges_));
+        if (ctx.rehearsing()) return 0;
+        detail::run_gradient_norm(ctx, memory_, {});
+        return std::sqrt(fetch(ctx, memory_.sums));
     }
 
     // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
     // step, to be checked with them. Returns the norm of the gradients before clipping. Throws errc::usage naming the
     // first parameter that received no gradient, and errc::non_finite naming the first bad tensor and ctx.step; no
     // weight and no moment has then changed. In a rehearsal only the former is checked.
-    double step(context<Backend> const& ctx, double rate, double loss = 0) {
-        for (auto const& slot : slots_)
-            require(*slot.received, errc::usage, "calm::adamw: step ", ctx.step,
-                    ": expected a gradient for every parameter, found none for ", slot.name,
-                    "; run a backward pass through it before each update, or leave it out of the model's visit");
-        double norm = 0;
-        if (!ctx.rehearsing()) {
-            norm = gradient_norm(ctx);
-            require_finite(ctx, rate, loss, norm);
-            update(ctx, rate, norm);
-        }
-        for (auto const& slot : slots_) *slot.received = false;
+    double step(context<Backend> const& ctx, double rate, double loss = 0) requires host_memory<Backend> {
+        require_gradients(ctx);
+        double const norm = ctx.rehearsing() ? 0 : update(ctx, rate, loss).norm;
+        forget_marks();
         return norm;
     }
+    // The same with a loss in the executor's memory.
+    double step(context<Backend> const& ctx, double rate,
+                vector_view<double const, 1, Backend> const& loss) requires host_memory<Backend> {
+        return step(ctx, rate, loss[0]);
+    }
+    // Asks a device for the same, and does not wait: it decides itself whether loss and gradients are finite, and from
+    // the first step on where they are not it changes no weight and no moment until `require_finite` has told. Throws
+    // errc::usage for parameters without gradients, and errc::non_finite for a rate that cannot be.
+    void step(context<Backend> const& ctx, double rate, double loss = 0) requires device_memory<Backend> {
+        ask(ctx, rate, loss, nullptr);
+    }
+    // The same with a loss in the device's memory, which is read there.
+    void step(context<Backend> const& ctx, double rate,
+              vector_view<double const, 1, Backend> const& loss) requires device_memory<Backend> {
+        ask(ctx, rate, 0, loss.data());
+    }
+
+    // What the last n steps came to, in order, at most outcomes_kept; waits for a device. There are fewer where one of
+    // them was not finite: it and those after it changed nothing, and `require_finite` says why. Valid until it is
+    // asked for again.
+    std::span<step_outcome const> outcomes(context<Backend> const& ctx, index_t n) {
+        outcomes_.clear();
+        if (ctx.rehearsing()) return outcomes_;
+        auto const record = fetch(ctx, memory_.record);
+        index_t const last = record.bad_update != 0 ? record.bad_update - 1 : updates_;
+        for (index_t u = updates_ - std::min({n, updates_, outcomes_kept}) + 1; u <= last; ++u)
+            outcomes_.push_back(record.steps[u % outcomes_kept]);
+        return outcomes_;
+    }
+    // What the last step came to; waits for a device. Throws as `require_finite`; zeros in a rehearsal.
+    step_outcome last_outcome(context<Backend> const& ctx) {
+        auto const one = outcomes(ctx, 1);
+        if (one.empty()) require_finite(ctx);
+        return one.empty() ? step_outcome{} : one[0];
+    }
+    // Throws errc::non_finite where a step was not finite, naming the first bad tensor and the step's number, and lets
+    // the next step update again; waits for a device. The gradients are as they were: see `discard`.
+    void require_finite(context<Backend> const& ctx) {
+        auto const record = fetch(ctx, memory_.record);
+        if (record.bad_update == 0) return;
+        updates_ = record.bad_update - 1;
+        put(ctx, &memory_.record->bad_update, index_t{});
+        auto const bad = record.steps[record.bad_update % outcomes_kept];
+        std::vector<double> room;
+        auto const sums = on_host(ctx, view_of_sums(), room);
+        for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(bad.norm); ++r)
+            if (!std::isfinite(sums[1 + r]))
+                fail(record.bad_step, "expected finite gradients, the first that is not is that of " +
+                                          marks_[static_cast<std::size_t>(ranges_[r].slot)].name);
+        if (!std::isfinite(bad.norm))
+            fail(record.bad_step,
+                 "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
+        fail(record.bad_step, "expected a finite loss, found " + std::to_string(bad.loss));
+    }
+    static constexpr index_t outcomes_kept = detail::outcomes_kept;  // steps that `outcomes` has at most
 
     // Forgets the gradients that were added since the last update: they are zero again.
     void discard() {
-        for (auto const& slot : slots_) {
+        for (auto const& slot : slots_)
             detail::memory_of<Backend>::clear(slot.gradient, static_cast<std::size_t>(slot.size) * sizeof(T));
-            *slot.received = false;
-        }
+        forget_marks();
     }
 
     // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>. With
@@ -119,7 +176,7 @@ public:
                     copies_[number].resize(there.size());
                     there = copies_[number];
                 }
-                all.push_back({name + slot.name, sizeof(T), std::as_writable_bytes(there)});
+                all.push_back({name + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
             };
             add("exp_avg.", slot.first, 2 * i);
             add("exp_avg_sq.", slot.second, 2 * i + 1);
@@ -139,7 +196,7 @@ public:
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
     }
 
-    // Updates made so far: the bias corrections follow from it.
+    // Updates made so far, or asked for from a device: the bias corrections follow from it.
     [[nodiscard]] index_t updates() const { return updates_; }
     [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as they were given
     // The memory of both moments and of the partial sums, for the plan.
@@ -167,53 +224,95 @@ private:
         }
     }
 
-    void add_ranges(index_t n) {
-        for (index_t begin = 0; begin < n; begin += detail::adamw_grain)
-            ranges_.push_back({slots_.size(), begin, std::min(n, begin + detail::adamw_grain)});
+    void require_gradients(context<Backend> const& ctx) const {
+        for (auto const& mark : marks_)
+            require(*mark.received, errc::usage, "calm::adamw: step ", ctx.step,
+                    ": expected a gradient for every parameter, found none for ", mark.name,
+                    "; run a backward pass through it before each update, or leave it out of the model's visit");
+    }
+    void forget_marks() {
+        for (auto const& mark : marks_) *mark.received = false;
+    }
+    [[noreturn]] static void fail(index_t step, std::string const& what) {
+        throw error(errc::non_finite, sentence("step ", step, ": ", what,
+                                               "; no weight was changed. Try a lower rate or a longer warm-up"));
+    }
+    // The first update is by rate / (1 - beta1), a number of the weights' type.
+    [[nodiscard]] bool is_usable(double rate) const {
+        return rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1);
+    }
+    void require_usable(context<Backend> const& ctx, double rate) const {
+        if (!is_usable(rate))
+            fail(ctx.step, "expected a rate that the weights can be changed by, found " + detail::six_digits(rate));
     }
 
-    void require_finite(context<Backend> const& ctx, double rate, double loss, double norm) const {
-        auto const fail = [&](std::string const& what) {
-            throw error(errc::non_finite, sentence("step ", ctx.step, ": ", what,
-                                                   "; no weight was changed. Try a lower rate or a longer warm-up"));
-        };
-        for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(norm); ++r)
-            if (!std::isfinite(fetch(ctx, sums_.data() + 1 + r)))
-                fail("expected finite gradients, the first that is not is that of " + slots_[ranges_[r].slot].name);
-        if (!std::isfinite(norm))
-            fail("expected a finite norm of all gradients together, found " + std::to_string(norm));
-        if (!std::isfinite(loss)) fail("expected a finite loss, found " + std::to_string(loss));
-        // The first update is by rate / (1 - beta1), a number of the weights' type.
-        if (!(rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1)))
-            fail("expected a rate that the weights can be changed by, found " + detail::six_digits(rate));
+    // The next update, on the host.
+    step_outcome update(context<Backend> const& ctx, double rate, double loss) {
+        tell(ctx, rate, loss);
+        detail::run_gradient_norm(ctx, memory_, {.updates = true});
+        require_finite(ctx);
+        require_usable(ctx, rate);
+        detail::run_adamw(ctx, memory_);
+        return memory_.record->steps[++updates_ % outcomes_kept];
+    }
+    // The same on a device, when it comes to it.
+    void ask(context<Backend> const& ctx, double rate, double loss, double const* loss_there) {
+        require_gradients(ctx);
+        if (!ctx.rehearsing()) {
+            require_usable(ctx, rate);
+            tell(ctx, rate, loss);
+            detail::run_gradient_norm(ctx, memory_, {.updates = true, .loss = loss_there});
+            detail::run_adamw(ctx, memory_);
+            ++updates_;
+        }
+        forget_marks();
     }
 
-    void update(context<Backend> const& ctx, double rate, double norm) {
-        auto const count = static_cast<double>(++updates_);
-        double const scale = settings_.clip > 0 ? std::min(1.0, settings_.clip / (norm + 1e-6)) : 1.0;
+    // *there = value, in the executor's memory.
+    template <class U> static void put(context<Backend> const& ctx, U* there, U const& value) {
+        if constexpr (host_memory<Backend>)
+            *there = value;
+        else
+            ctx.upload(there, &value, sizeof value);
+    }
+    [[nodiscard]] vector_view<double const, dyn, Backend> view_of_sums() const {
+        return {memory_.sums, extents<dyn>(1 + memory_.count)};
+    }
+
+    // What the next update is to be; none is made by a rate that is not usable.
+    void tell(context<Backend> const& ctx, double given_rate, double loss) const {
+        double const rate = is_usable(given_rate) ? given_rate : 0;
+        index_t const update = updates_ + 1;
+        auto const count = static_cast<double>(update);
         double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
-        detail::update_all(ctx, slots_, ranges_, [&](detail::adamw_slot<T> const& slot) {
-            return detail::adamw_step<T>{slot.value,
-                                         slot.gradient,
-                                         slot.first,
-                                         slot.second,
-                                         static_cast<T>(scale),
-                                         static_cast<T>(slot.decays ? 1 - rate * settings_.weight_decay : 1),
+        detail::adamw_told<T> const told{index_t{ctx.step},
+                                         update,
+                                         loss,
+                                         settings_.clip,
+                                         static_cast<T>(1 - rate * settings_.weight_decay),
                                          static_cast<T>(1 - settings_.beta1),
                                          static_cast<T>(settings_.beta2),
                                          static_cast<T>(1 - settings_.beta2),
                                          static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
                                          static_cast<T>(1 / second_root),
                                          static_cast<T>(settings_.eps)};
-        });
+        put(ctx, memory_.told, told);
     }
+
+    // Of a parameter, beside its slot.
+    struct own_mark {
+        std::string name;
+        bool* received;  // a gradient since the last update
+    };
 
     adamw_settings settings_;
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;  // in the order of visit
-    std::vector<detail::adamw_range> ranges_;
-    view<double, extents<dyn>, Backend> sums_;  // of squares: all, then each range's
+    std::vector<own_mark> marks_;               // the same
+    std::vector<detail::parameter_range> ranges_;
+    detail::adamw_memory<T> memory_;
     index_t updates_ = 0;
+    std::vector<step_outcome> outcomes_;
     std::vector<std::vector<T>> copies_;  // of a device's moments, two a slot, once tensors() was asked for
 };
 

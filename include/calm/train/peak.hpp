@@ -14,6 +14,8 @@
 
 namespace calm {
 
+#ifndef __CUDACC__  // nvcc 13.0 crashes on arithmetic with vectors of 64 bytes
+
 // fp32 FLOP/s of multiply-adds on registers, the threads of the context together, no more of them than the machine has:
 // no kernel is faster. Every thread by its fastest round, so that threads do not wait for each other; each goes on for
 // at least `seconds`, and as long as it still rises, at most ten times as long: on a busy machine few rounds are
@@ -55,6 +57,13 @@ inline double measure_peak(context<cpu> const& ctx, double seconds = 0.05,
     volatile float const used = kept[0];
     static_cast<void>(used);
     return rounds * at_once * 2.0 * turns * chains * lanes;
+}
+
+#endif
+
+// Of a device it is not measured: 0, which stands for an unknown one.
+template <device_memory Device> double measure_peak(context<Device> const&) {
+    return 0;
 }
 
 }  // namespace calm

@@ -24,18 +24,22 @@ enum class rate_schedule { constant, cosine };
 struct training_recipe {
     index_t steps = 0;         // 0: as many as the time allows
     double seconds = 0;        // 0: as long as the steps take
-    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result
+    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result (gradient_tree)
     double rate = 1e-3;        // at its peak
     index_t warmup = 100;      // steps until the peak
     rate_schedule schedule = rate_schedule::constant;  // after the warm-up
     adamw_settings optimizer;                          // moments, decay and clipping
     index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
     index_t save_every = 0;                            // steps; 0: every tenth of the run
-    double machine_peak = 0;                           // FLOP/s, from measure_peak; 0: unknown
+    // A device is asked for at most so many steps, and then waited for, where each of them is told; also where an
+    // evaluation or saving is due, and at the end. The host's memory needs no waiting: there each is told at once.
+    index_t tell_every = 1;
+    double machine_peak = 0;  // FLOP/s, from measure_peak; 0: unknown
     // The share of the run, in [0, 1), that is a phase before the other, each with a warm-up and a decay of its own; 0:
     // there is one phase.
     double first_phase = 0;
-    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run.
+    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run. A
+    // device is then waited for after each step.
     index_t skip_nonfinite = 0;
 };
 
@@ -120,6 +124,8 @@ inline void check(training_recipe const& r) {
     require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
             limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
+    require(r.tell_every >= 1 && r.tell_every <= outcomes_kept, errc::usage, "training: expected to tell every 1 to ",
+            outcomes_kept, " steps, found ", r.tell_every);
     require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
     require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,
             "training: expected a first phase of a share of the run from 0 to below 1, found ", r.first_phase);

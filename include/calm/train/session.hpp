@@ -15,32 +15,34 @@
 
 namespace calm {
 
-// Every parameter of `to` becomes a copy of that of `from`. Throws errc::usage where their vocabularies differ.
-template <class Model> void copy_parameters(Model& to, Model& from) {
+// The values of a model, with those of its frozen autoencoder, become those of another of its configuration, wherever
+// either lives. Throws errc::usage where their vocabularies differ.
+template <class Context, class To, class From>
+requires requires(To to) {
+    to.vocabulary();
+}
+void copy_parameters(Context const& ctx, To& to, From& from) {
     require(to.vocabulary() == from.vocabulary(), errc::usage, "calm::copy_parameters: expected a vocabulary of ",
             to.vocabulary(), ", found ", from.vocabulary(), "; make both models with that of one tokenizer");
-    auto const sources = parameters_of(from);
-    auto source = sources.begin();
-    for (auto const& p : parameters_of(to)) {
-        std::copy_n(source->value.data(), p.value.size(), p.value.data());
-        ++source;
-    }
+    copy_parameters(ctx, parameters_of(to), parameters_of(from));
+    if constexpr (requires { to.ae_model; }) copy_parameters(ctx, frozen_parameters_of(to), frozen_parameters_of(from));
 }
 
-// The autoencoder of a configuration, initialised from the context's seed, ready for train_autoencoder. Throws
-// errc::memory.
-template <model_configuration auto C> auto make_autoencoder(context<> const& ctx, index_t vocabulary) {
-    resident<typename calm_model<C>::autoencoder_type> made(vocabulary);
+// The autoencoder of a configuration on the context's executor, initialised from its seed, ready for
+// train_autoencoder. Throws errc::memory.
+template <model_configuration auto C, class Backend>
+auto make_autoencoder(context<Backend> const& ctx, index_t vocabulary) {
+    resident<typename calm_model<C, space<Backend>>::autoencoder_type> made(vocabulary);
     initialise(ctx, made.model);
     return made;
 }
 
 // The language model of a configuration around a copy of its trained autoencoder, of which it takes the vocabulary;
 // backbone and head initialised from the context's seed, ready for train_calm. Throws errc::memory.
-template <model_configuration auto C>
-auto make_calm(context<> const& ctx, typename calm_model<C>::autoencoder_type& trained) {
-    resident<calm_model<C>> made(trained.vocabulary());
-    copy_parameters(made.model.ae_model, trained);
+template <model_configuration auto C, class Backend>
+auto make_calm(context<Backend> const& ctx, typename calm_model<C, space<Backend>>::autoencoder_type& trained) {
+    resident<calm_model<C, space<Backend>>> made(trained.vocabulary());
+    copy_parameters(ctx, made.model.ae_model, trained);
     initialise(ctx, made.model);
     return made;
 }

@@ -64,7 +64,8 @@ struct progress {
     index_t skipped = 0;              // steps left out so far
 };
 
-// All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second.
+// All may be empty. What evaluation and saving take counts as time of the run, not in the tokens a second. A device is
+// asked for training_recipe::tell_every steps, of which then each is told; speed and time are those of that moment.
 struct training_callbacks {
     std::function<void(memory_plan const&)> start;  // once, before the first step
     // Before the first step: fills in the numbers and the moments to go on from. The model has its weights already.
@@ -77,7 +78,7 @@ struct training_callbacks {
     std::function<void(training_state const&, state_after)> checkpoint;
     // A step was left out (skip_nonfinite), for the reason given; told before `step`.
     std::function<void(progress const&, error const&)> skipped;
-    std::function<bool()> stop;  // true ends the run after this step
+    std::function<bool()> stop;  // true ends the run after the step that was told last
 };
 
 }  // namespace calm

@@ -5,9 +5,8 @@
 #include "calm/tensor/expr.hpp"
 
 int main() {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        std::puts("no device");
+    if (auto const reason = calm::no_device_reason(); !reason.empty()) {
+        std::puts(reason.c_str());
         return 0;
     }
     using shape = calm::extents<calm::dyn>;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "calm/loss/targets.hpp"
+#include "calm/tensor/block/fill.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
 
@@ -23,36 +24,59 @@ template <class T> struct energy_problem {
     double dscore;
 };
 
-// Element l of the draw of target m of position r: from the key, or given as (M, R, L).
+// Noise of target m of position r, from the key, or given as (M, R, L): calls put(l, eps) for elements of group g of
+// first .. first + count. All groups together give each element once.
 template <class T> struct drawn_noise {
+    // What one Philox block makes. Normals in double, as random.hpp defines them; a pair shares its radius.
+    static constexpr int group = 4;
     calm::key key;
     index_t first_position, M, L;
-    CALM_HD T operator()(index_t r, index_t m, index_t l) const {
-        return normal<T>(key, drawn_targets{key, first_position}.element(r, M, m, L) + static_cast<std::uint64_t>(l));
+    template <class Put>
+    CALM_HD void draw(index_t r, index_t m, index_t first, int count, int g, Put const& put) const {
+        std::uint64_t const begin =
+            drawn_targets{key, first_position}.element(r, M, m, L) + static_cast<std::uint64_t>(first);
+        int const at = group * g - static_cast<int>(begin % group);  // of the block's first element, behind `first`
+        if (at >= count) return;
+        T values[group];
+        draw_normals<T>{}(philox(key, begin / group + static_cast<std::uint64_t>(g)), values);
+        for (int i = 0; i < group; ++i)
+            if (at + i >= 0 && at + i < count) put(at + i, values[i]);
     }
 };
 template <class T> struct given_noise {
+    static constexpr int group = 1;
     T const* eps;
     index_t R, L;
-    CALM_HD T operator()(index_t r, index_t m, index_t l) const { return eps[(m * R + r) * L + l]; }
+    template <class Put>
+    CALM_HD void draw(index_t r, index_t m, index_t first, int count, int g, Put const& put) const {
+        if (g < count) put(g, eps[(m * R + r) * L + first + g]);
+    }
 };
 
-// Element l of row j of what samples are compared with: themselves, or the targets.
+// What samples are compared with, themselves or the targets: group g of elements first .. first + count of row j, into
+// the same places of `to`.
 template <class T> struct sample_rows {
+    static constexpr int group = 1;
     energy_problem<T> p;
-    CALM_HD T operator()(index_t r, index_t j, index_t l) const { return p.x[(r * p.N + j) * p.L + l]; }
+    CALM_HD void load(T* to, index_t r, index_t j, index_t first, int count, int g) const {
+        if (g < count) to[g] = p.x[(r * p.N + j) * p.L + first + g];
+    }
 };
 template <class T, class Noise> struct target_rows {
+    static constexpr int group = Noise::group;
     energy_problem<T> p;
     Noise noise;
-    CALM_HD T operator()(index_t r, index_t j, index_t l) const {
-        index_t const at = r * p.L + l;
-        return p.mean[at] + math::exp(p.log_std[at]) * noise(r, j, l);
+    CALM_HD void load(T* to, index_t r, index_t j, index_t first, int count, int g) const {
+        noise.draw(r, j, first, count, g, [&](int l, T eps) {
+            index_t const at = r * p.L + first + l;
+            to[l] = p.mean[at] + math::exp(p.log_std[at]) * eps;
+        });
     }
 };
 
 template <class T, class Noise> struct energy_score_kernel {
     static constexpr int threads = 128;
+    static constexpr int blocks_at_once = 8;          // of a multiprocessor: at most 64 registers a thread
     static constexpr int samples = 8;                 // rows of a tile: a thread has one of the pairs
     static constexpr int others = threads / samples;  // columns
     static constexpr int chunk = 128;                 // elements of a row at a time
@@ -142,15 +166,17 @@ private:
     template <class Block, class Rows>
     CALM_HD void load(Block& b, shared& s, index_t r, index_t n0, Rows const& y, index_t j0, index_t rows,
                       index_t l0) const {
+        // Where a row begins within a group, it has one more.
+        constexpr int groups = chunk / Rows::group + (Rows::group > 1 ? 1 : 0);
+        auto const count = static_cast<int>(math::min<index_t>(chunk, p.L - l0));
         b.phase([&](int t) {
-            for (int i = t; i < (samples + others) * chunk; i += threads) {
+            for (int i = t; i < samples * chunk; i += threads) {
                 int const row = i / chunk;
-                int const l = i % chunk;
-                if (l0 + l >= p.L) continue;
-                if (row < samples) {
-                    if (n0 + row < p.N) s.x[row * stride + l] = p.x[(r * p.N + n0 + row) * p.L + l0 + l];
-                } else if (index_t const j = j0 + row - samples; j < rows)
-                    s.y[(row - samples) * stride + l] = y(r, j, l0 + l);
+                sample_rows<T>{p}.load(s.x + row * stride, r, n0 + row, l0, n0 + row < p.N ? count : 0, i % chunk);
+            }
+            for (int i = t; i < others * groups; i += threads) {
+                int const row = i / groups;
+                y.load(s.y + row * stride, r, j0 + row, l0, j0 + row < rows ? count : 0, i % groups);
             }
         });
     }

@@ -190,10 +190,13 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
-    static constexpr index_t sinusoid = 2 * detail::frequencies;      // numbers that a step is shown as
-    using latents = matrix_view<T const, L, Backend>;                 // (R N, L)
-    using hidden_view = matrix_view<T const, D, Backend>;             // (R, D)
-    using step_view = vector_view<std::int32_t const, dyn, Backend>;  // (R N)
+    static constexpr index_t sinusoid = 2 * detail::frequencies;  // numbers that a step is shown as
+    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample =
+        (10 * static_cast<index_t>(Depth) + 14) * D + sinusoid + (4 + 4 * Parts) * L;
+    using latents = matrix_view<T const, L, Backend>;                                         // (R N, L)
+    using hidden_view = matrix_view<T const, D, Backend>;                                     // (R, D)
+    using step_view = vector_view<std::int32_t const, dyn, Backend>;                          // (R N)
     using outputs = std::array<matrix_view<T, L, Backend>, static_cast<std::size_t>(Parts)>;  // (R N, L) each
     using block_type = adaln_block<D, Space>;                                                 // one of the blocks
 

@@ -197,11 +197,13 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    using objective = paired_objective;                                                    // N
-    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
-    using const_latents = matrix_view<T const, L, Backend>;                                // (R, L) or (R N, L)
-    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
+    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample = adaln_network<L, D, 2, depth, Space>::numbers_a_sample + 8 * L;
+    using objective = paired_objective;                      // N
+    using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
+    using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
+    using latents = matrix_view<T, L, Backend>;              // (R N, L)
+    using noise_type = paired_noise<T, L, Backend>;          // of R N samples
 
     adaln_network<L, D, 2, depth, Space> net;  // the noise in a state, and where the log variance lies
     diffusion_sampling sampling;               // how `sample` takes noise away
@@ -246,20 +248,20 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         }
     }
 
-    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
-    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
-    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             objective const& o, index_t first, double scale) {
-        return train_paired(ctx, *this, hidden, mean, log_std, dhidden, o, first, scale);
+    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
+    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
+    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+        train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
     // The same with given noise. The loss of a sample is the mean over L of (noise - guess)^2 and of the variational
     // term in bits, whose slope reaches the variance alone.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             noise_type const& noise, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
         arena_scope const scope(ctx.saved);
         auto const target = paired_targets(ctx, mean, log_std, noise.targets);
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
@@ -275,13 +277,18 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
                  detail::variational_bits<T>{bits.data(), v.data(), told.data(), noise.samples.data(), guess.data(),
                                              target.data(), L});
         double const weight = noise.weight(hidden.extent(0));
-        auto const loss = sum(ctx, square(guess - noise.samples)) + sum(ctx, bits);
+        {
+            arena_scope const of_sum(ctx.scratch);
+            auto const both = new_total(ctx);
+            add_sum(ctx, both, square(guess - noise.samples));
+            add_sum(ctx, both, bits);
+            add_total(ctx, total, both, weight);
+        }
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, square(wrt(guess, guess) - noise.samples), scale * weight);
             evaluate(ctx, v, v * (scale * weight));
             net.backward(ctx, s, s.y, dhidden);
         }
-        return weight * detail::real_part(loss);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visit_as("net", net, visitor); }

@@ -55,11 +55,11 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
-    static constexpr bool looks_back = LooksBack && K > 1;         // whether a token sees those before it
-    static constexpr index_t reach = looks_back ? K - 1 : 1;       // tokens that a token looks back to, at most
-    using hidden_view = matrix_view<T const, D, Backend>;          // (R, D)
-    using const_rows = matrix_view<T const, W, Backend>;           // (R K, W)
-    using token_view = vector_view<token_id const, dyn, Backend>;  // ids, flat
+    static constexpr bool looks_back = LooksBack && K > 1;    // whether a token sees those before it
+    static constexpr index_t reach = looks_back ? K - 1 : 1;  // tokens that a token looks back to, at most
+    using hidden_view = matrix_view<T const, D, Backend>;     // (R, D)
+    using const_rows = matrix_view<T const, W, Backend>;      // (R K, W)
+    using token_ids = row_ids<Backend>;                       // flat
 
     linear<D, K * W, with_bias::yes, Space> hidden_embd;      // P: (R, D) to (R, K W)
     embedding<W, Space> context_table;                        // e: (V + 1, W), the last row of no token
@@ -83,8 +83,9 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         const_rows y;                                                    // (R K, W)
     };
 
-    // Of hidden states (R, D) whose next patches are `tokens` (R K).
-    saved forward(context<Backend>& ctx, hidden_view const& hidden, token_view const& tokens) const {
+    // Of hidden states (R, D) whose next patches are `tokens` (R K). Throws errc::tokenizer for an id outside the
+    // vocabulary; unless they are known to be good, it waits for a device.
+    saved forward(context<Backend>& ctx, hidden_view const& hidden, token_ids const& tokens) const {
         saved s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
         auto const a = reshape(s.hidden.y, extents<dyn, W>(tokens.size()));
         if constexpr (looks_back) {
@@ -124,7 +125,10 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
             index_t const each = looks_back && k > 0 ? N : 1;
             auto const a = ctx.saved.template take<T>(extents<dyn, W>(hidden.extent(0) * each));
             for_each(ctx, a.size(), detail::take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
-            if constexpr (looks_back) evaluate(ctx, a, a + look_back(ctx, tokens, a.extent(0), k).embd.y);
+            if constexpr (looks_back) {
+                auto const drawn = row_ids<Backend>::known(tokens, vocabulary());
+                evaluate(ctx, a, a + look_back(ctx, drawn, a.extent(0), k).embd.y);
+            }
             auto const y = output_embd.forward(ctx, a).y;
             if (sharpness != 1) evaluate(ctx, y, y * sharpness);
             draw_tokens(ctx, tokens, k, const_rows(y), table, uniforms);
@@ -141,12 +145,16 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
     }
 
 private:
+    [[nodiscard]] index_t vocabulary() const { return context_table.vocabulary() - 1; }  // V
+
     // Of `count` rows, each for token k of its patch in tokens (., K); in ctx.saved.
-    context_rows look_back(context<Backend>& ctx, token_view const& tokens, index_t count, index_t k) const {
+    context_rows look_back(context<Backend>& ctx, token_ids const& tokens, index_t count, index_t k) const {
+        detail::check_ids(ctx, tokens, vocabulary());
         auto const ids = ctx.saved.template take<token_id>(extents<dyn>(count * reach));
-        auto const none = static_cast<token_id>(context_table.vocabulary() - 1);
+        auto const none = static_cast<token_id>(vocabulary());
         for_each(ctx, ids.size(), detail::tokens_before{ids.data(), tokens.data(), K, k, none});
-        context_rows s{context_table.forward(ctx, ids), {}};
+        auto const before = row_ids<Backend>::known(ids, context_table.vocabulary());
+        context_rows s{context_table.forward(ctx, before), {}};
         s.embd = context_embd.forward(ctx, reshape(s.table.y, extents<dyn, reach * W>(count)));
         return s;
     }

@@ -108,18 +108,21 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.head.noise_size;                            // numbers of a sample's noise
-    static constexpr bool has_table = C.head.own_table != 0;                   // or it is the autoencoder's
-    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;    // of a row of the table
-    static constexpr double sharpest = 1e6;                                    // what logits are multiplied by, at most
-    using objective = drafted_objective;                                       // N, M, beta, draft weight
+    static constexpr index_t S = C.head.noise_size;                          // numbers of a sample's noise
+    static constexpr bool has_table = C.head.own_table != 0;                 // or it is the autoencoder's
+    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // of a row of the table
+    static constexpr double sharpest = 1e6;                                  // what logits are multiplied by, at most
+    using objective = drafted_objective;                                     // N, M, beta, draft weight
+    // What a sample, or a drafted token where they are more, takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample = energy_head<with_head(C, C.head.network(L)), Space>::numbers_a_sample +
+                                                autoencoder<C.autoencoder, Space>::numbers_a_patch + 16 * K * W + 4 * L;
     using autoencoder_type = autoencoder<C.autoencoder, Space>;                // frozen
     using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;  // softmaxes over tokens
     using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
     using hidden_view = matrix_view<T const, D, Backend>;                      // (R, D)
     using latents = matrix_view<T, L, Backend>;                                // (R N, L)
     using const_latents = matrix_view<T const, L, Backend>;                    // (R, L) or (R N, L)
-    using token_view = vector_view<token_id const, dyn, Backend>;              // ids, flat
+    using token_ids = row_ids<Backend>;                                        // flat
 
     draft_type draft;                 // draws tokens
     embedding<W, Space> draft_table;  // (V, W); without memory where it is the autoencoder's
@@ -174,20 +177,19 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
     }
 
-    // Sum of the losses of R positions, whose next patches are `labels` (R K), with keyed noise: position r draws as
+    // total += the losses of R positions, whose next patches are `labels` (R K), with keyed noise: position r draws as
     // position first + r of the step. A loss is the energy score's, and draft_weight times the cross-entropy of its K
     // tokens. Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden
     // asks for none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, autoencoder_type const& ae, token_view const& labels,
-                             hidden_view const& hidden, const_latents const& mean, const_latents const& log_std,
-                             matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first,
-                             double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
+                           token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
+                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
+                           index_t first, double scale) {
         require_allowed(o.energy());
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
         index_t const N = o.samples;
-        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max(N, K));
-        double total = 0;
+        index_t const chunk = positions_at_once<T>(ctx, std::max(N, K), numbers_a_sample);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
@@ -198,23 +200,25 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
             fill_uniform(ctx, draws, key_of_step(noise_key, 0), number * std::uint64_t{K}, T{});
             auto const h = rows(hidden, r0, n);
             auto const dh = dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n);
-            total += loss_of_samples(ctx, forward(ctx, h, u, drafted_latents(ctx, ae, h, draws)), rows(mean, r0, n),
-                                     rows(log_std, r0, n), dh, o, drawn_targets{target_key, first + r0}, scale) +
-                     loss_of_drafts(ctx, ae, h, rows(labels, r0 * K, n * K), dh, o.draft_weight, scale);
+            arena_scope const of_sum(ctx.scratch);
+            auto const both = new_total(ctx);
+            add_loss_of_samples(ctx, both, forward(ctx, h, u, drafted_latents(ctx, ae, h, draws)), rows(mean, r0, n),
+                                rows(log_std, r0, n), dh, o, drawn_targets{target_key, first + r0}, scale);
+            add_loss_of_drafts(ctx, both, ae, h, labels.part(r0 * K, n * K), dh, o.draft_weight, scale);
+            add_total(ctx, total, both);
         }
-        return total;
     }
 
     // The same with given noise u (R N, S), latents of drafts (R N, L) and target draws eps (M, R, L).
-    double loss_and_gradient(context<Backend>& ctx, autoencoder_type const& ae, token_view const& labels,
-                             hidden_view const& hidden, const_latents const& mean, const_latents const& log_std,
-                             matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                             matrix_view<T const, S, Backend> const& u, const_latents const& drafts,
-                             view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
+                           token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
+                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
+                           matrix_view<T const, S, Backend> const& u, const_latents const& drafts,
+                           view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
         arena_scope const scope(ctx.saved);
-        double const of_samples = loss_of_samples(ctx, forward(ctx, hidden, u, drafts), mean, log_std, dhidden, o,
-                                                  given_targets<T, Backend>{eps}, scale);
-        return of_samples + loss_of_drafts(ctx, ae, hidden, labels, dhidden, o.draft_weight, scale);
+        add_loss_of_samples(ctx, total, forward(ctx, hidden, u, drafts), mean, log_std, dhidden, o,
+                            given_targets<T, Backend>{eps}, scale);
+        add_loss_of_drafts(ctx, total, ae, hidden, labels, dhidden, o.draft_weight, scale);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -239,22 +243,23 @@ private:
         arena_scope const scope(ctx.saved);
         auto const tokens = ctx.saved.template take<token_id>(extents<dyn>(uniforms.size()));
         draft.draw(ctx, tokens, hidden, table(ae), uniforms, sharpness);
-        copy(ctx, z, ae.posterior(ctx, tokens).mean);
+        copy(ctx, z, ae.posterior(ctx, row_ids<Backend>::known(tokens, table(ae).extent(0))).mean);
         return z;
     }
 
     template <class Targets>
-    double loss_of_samples(context<Backend>& ctx, saved const& s, const_latents const& mean,
-                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                           Targets const& targets, double scale) {
-        return energy_loss(ctx, s.y, mean, log_std, o.energy(), targets, dhidden.data() != nullptr, scale,
-                           [&](const_latents const& dy) { backward(ctx, s, dy, dhidden); });
+    void add_loss_of_samples(context<Backend>& ctx, total_view<Backend> const& total, saved const& s,
+                             const_latents const& mean, const_latents const& log_std,
+                             matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
+                             double scale) {
+        add_energy_loss(ctx, total, s.y, mean, log_std, o.energy(), targets, dhidden.data() != nullptr, scale,
+                        [&](const_latents const& dy) { backward(ctx, s, dy, dhidden); });
     }
 
     // Adds to dhidden (R, D), unless it is empty.
-    double loss_of_drafts(context<Backend>& ctx, autoencoder_type const& ae, hidden_view const& hidden,
-                          token_view const& labels, matrix_view<T, D, Backend> const& dhidden, double weight,
-                          double scale) {
+    void add_loss_of_drafts(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
+                            hidden_view const& hidden, token_ids const& labels,
+                            matrix_view<T, D, Backend> const& dhidden, double weight, double scale) {
         arena_scope const scope(ctx.scratch);
         auto const x = draft.forward(ctx, hidden, labels);
         bool const differentiates = dhidden.data() != nullptr;
@@ -271,7 +276,7 @@ private:
             draft.backward(ctx, x, dx, dh);
             evaluate(ctx, dhidden, dhidden + dh);
         }
-        return weight * detail::real_part(sum(ctx, losses));
+        add_sum(ctx, total, losses, weight);
     }
 };
 

@@ -12,6 +12,7 @@
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
+#include "calm/model/heads/at_once.hpp"
 #include "calm/model/heads/noise.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/nn/chain.hpp"
@@ -19,6 +20,7 @@
 #include "calm/nn/norm.hpp"
 #include "calm/nn/stack.hpp"
 #include "calm/tensor/repeat.hpp"
+#include "calm/tensor/total.hpp"
 
 namespace calm {
 
@@ -151,9 +153,6 @@ struct energy_objective {
     }
 };
 
-// Samples whose activations are alive at once.
-inline constexpr index_t energy_chunk_rows = 2048;
-
 // Throws errc::usage where an objective asks for more than limits allow.
 inline void require_allowed(energy_objective const& o) {
     require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
@@ -161,13 +160,13 @@ inline void require_allowed(energy_objective const& o) {
             " targets a position, found ", o.samples, " and ", o.targets);
 }
 
-// The sum of the losses of R positions, whose samples are y (R N, L), against posteriors (R, L): the energy score,
-// negative. Where it `differentiates`, backward(dy) is given the gradients of scale * sum.
+// total += the sum of the losses of R positions, whose samples are y (R N, L), against posteriors (R, L): the energy
+// score, negative. Where it `differentiates`, backward(dy) is given the gradients of scale * sum.
 template <class T, index_t L, class Backend, class Targets, class Back>
-double energy_loss(context<Backend>& ctx, matrix_view<T, L, Backend> const& y,
-                   matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
-                   energy_objective const& o, Targets const& targets, bool differentiates, double scale,
-                   Back const& backward) {
+void add_energy_loss(context<Backend>& ctx, total_view<Backend> const& total, matrix_view<T, L, Backend> const& y,
+                     matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
+                     energy_objective const& o, Targets const& targets, bool differentiates, double scale,
+                     Back const& backward) {
     arena_scope const scope(ctx.scratch);
     index_t const positions = mean.extent(0);
     extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
@@ -176,7 +175,7 @@ double energy_loss(context<Backend>& ctx, matrix_view<T, L, Backend> const& y,
     if (differentiates) dy = ctx.scratch.template take<T>(shape);
     energy_score(ctx, score, dy, reshape(y, shape), mean, log_std, targets, o.beta, o.targets, scale);
     if (differentiates) backward(reshape(dy, extents<dyn, L>(positions * o.samples)));
-    return -detail::real_part(sum(ctx, score));
+    add_sum(ctx, total, score, -1);
 }
 
 template <model_configuration auto C, class Space> struct energy_head;
@@ -220,11 +219,13 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr index_t S = C.head.noise_size;  // numbers of a sample's noise
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    using objective = energy_objective;                                                    // N, M and beta
-    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;                                   // (R N, S)
-    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
-    using norm_type = layer_norm_layer<D, Space>;                                          // of rows of D
+    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
+    using objective = energy_objective;                    // N, M and beta
+    using hidden_view = matrix_view<T const, D, Backend>;  // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
+    using latents = matrix_view<T, L, Backend>;            // (R N, L)
+    using norm_type = layer_norm_layer<D, Space>;          // of rows of D
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     struct final_layer_type {
@@ -301,39 +302,37 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         copy(ctx, z, forward(ctx, hidden, noise).y);
     }
 
-    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
-    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
-    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden,
-                             matrix_view<T const, L, Backend> const& mean,
-                             matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             objective const& o, index_t first, double scale) {
+    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
+    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
+    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           matrix_view<T const, L, Backend> const& mean,
+                           matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                           objective const& o, index_t first, double scale) {
         require_allowed(o);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
-        index_t const chunk = std::max<index_t>(1, energy_chunk_rows / std::max<index_t>(1, o.samples));
-        double total = 0;
+        index_t const chunk = positions_at_once<T>(ctx, o.samples, numbers_a_sample);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const noise = draw_noise(ctx, n * o.samples, noise_key, (first + r0) * o.samples);
             auto const s = forward(ctx, rows(hidden, r0, n), noise);
-            total += score_and_backward(ctx, s, rows(mean, r0, n), rows(log_std, r0, n),
-                                        dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n), o,
-                                        drawn_targets{target_key, first + r0}, scale);
+            score_and_backward(ctx, total, s, rows(mean, r0, n), rows(log_std, r0, n),
+                               dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n), o,
+                               drawn_targets{target_key, first + r0}, scale);
         }
-        return total;
     }
 
     // The same with given noise (R N, S) and target draws eps (M, R, L).
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden,
-                             matrix_view<T const, L, Backend> const& mean,
-                             matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             objective const& o, noise_view const& noise,
-                             view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           matrix_view<T const, L, Backend> const& mean,
+                           matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                           objective const& o, noise_view const& noise,
+                           view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
         arena_scope const scope(ctx.saved);
-        return score_and_backward(ctx, forward(ctx, hidden, noise), mean, log_std, dhidden, o,
-                                  given_targets<T, Backend>{eps}, scale);
+        score_and_backward(ctx, total, forward(ctx, hidden, noise), mean, log_std, dhidden, o,
+                           given_targets<T, Backend>{eps}, scale);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -353,12 +352,12 @@ private:
     }
 
     template <class Targets>
-    double score_and_backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& mean,
-                              matrix_view<T const, L, Backend> const& log_std,
-                              matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
-                              double scale) {
-        return energy_loss(ctx, s.y, mean, log_std, o, targets, dhidden.data() != nullptr, scale,
-                           [&](matrix_view<T const, L, Backend> const& dy) { backward(ctx, s, dy, dhidden); });
+    void score_and_backward(context<Backend>& ctx, total_view<Backend> const& total, saved const& s,
+                            matrix_view<T const, L, Backend> const& mean,
+                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                            objective const& o, Targets const& targets, double scale) {
+        add_energy_loss(ctx, total, s.y, mean, log_std, o, targets, dhidden.data() != nullptr, scale,
+                        [&](matrix_view<T const, L, Backend> const& dy) { backward(ctx, s, dy, dhidden); });
     }
 };
 

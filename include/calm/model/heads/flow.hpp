@@ -66,11 +66,13 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    using objective = paired_objective;                                                    // N
-    using hidden_view = matrix_view<T const, D, Backend>;                                  // (R, D)
-    using const_latents = matrix_view<T const, L, Backend>;                                // (R, L) or (R N, L)
-    using latents = matrix_view<T, L, Backend>;                                            // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;                                        // of R N samples
+    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample = adaln_network<L, D, 1, depth, Space>::numbers_a_sample + 8 * L;
+    using objective = paired_objective;                      // N
+    using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
+    using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
+    using latents = matrix_view<T, L, Backend>;              // (R N, L)
+    using noise_type = paired_noise<T, L, Backend>;          // of R N samples
 
     adaln_network<L, D, 1, depth, Space> net;  // the velocity at a step
     flow_sampling sampling;                    // how `sample` follows paths
@@ -112,20 +114,20 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         }
     }
 
-    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
-    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
-    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             objective const& o, index_t first, double scale) {
-        return train_paired(ctx, *this, hidden, mean, log_std, dhidden, o, first, scale);
+    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
+    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
+    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+        train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
     // The same with given noise. The loss of a sample is the mean over L of |v - (target - start)|^2 at a time of its
     // path.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             noise_type const& noise, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
         arena_scope const scope(ctx.saved);
         auto const target = paired_targets(ctx, mean, log_std, noise.targets);
         auto const& start = noise.samples;
@@ -139,12 +141,11 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         auto const s = net.forward(ctx, x, steps, hidden);
         auto const& v = s.y[0];
         double const weight = noise.weight(hidden.extent(0));
-        double const loss = weight * detail::real_part(sum(ctx, square(v - (target - start))));
+        add_sum(ctx, total, square(v - (target - start)), weight);
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, square(wrt(v, v) - (target - start)), scale * weight);
             net.backward(ctx, s, s.y, dhidden);
         }
-        return loss;
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visit_as("net", net, visitor); }

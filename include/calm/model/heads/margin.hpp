@@ -44,6 +44,8 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
+    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t numbers_a_sample = 12 * L + 8 * D;
     static constexpr double spread = 1;                      // s, of samples around the guess
     static constexpr double ahead = 1;                       // by which a target should be nearer, in squared distances
     static constexpr double pull = 0.1;                      // what the mean squared error of the guess counts
@@ -69,20 +71,20 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         evaluate(ctx, z, f + z * (spread * scale));
     }
 
-    // Sum of the losses of R positions, with keyed noise: position r draws as position first + r of the step. Gradients
-    // of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for none. Works
-    // in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             objective const& o, index_t first, double scale) {
-        return train_paired(ctx, *this, hidden, mean, log_std, dhidden, o, first, scale);
+    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
+    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
+    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+        train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
     // The same with given noise. The loss of a sample x = f + spread * noise, which is held fixed, and its target y is
     // max(0, |f - y|^2 - |f - x|^2 + ahead) + pull * the mean over L of (f - y)^2.
-    double loss_and_gradient(context<Backend>& ctx, hidden_view const& hidden, const_latents const& mean,
-                             const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                             noise_type const& noise, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
+                           const_latents const& mean, const_latents const& log_std,
+                           matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
         arena_scope const scope(ctx.saved);
         auto const take = [&] { return ctx.saved.template take<T>(noise.samples.extents()); };
         auto const y = paired_targets(ctx, mean, log_std, noise.targets);
@@ -98,8 +100,13 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         sum_repeated_rows(ctx, apart, elements);
         double const of_element = noise.weight(hidden.extent(0));
         double const of_sample = of_element * static_cast<double>(L);
-        auto const loss =
-            sum(ctx, maximum(0.0, apart + ahead)) * of_sample + sum(ctx, square(f - y)) * (of_element * pull);
+        {
+            arena_scope const of_sum(ctx.scratch);
+            auto const both = new_total(ctx);
+            add_sum(ctx, both, maximum(0.0, apart + ahead), of_sample);
+            add_sum(ctx, both, square(f - y), of_element * pull);
+            add_total(ctx, total, both);
+        }
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, maximum(0.0, wrt(apart, apart) + ahead), scale * of_sample);
             repeat_rows(ctx, elements, apart);  // what every difference of squares counts
@@ -110,7 +117,6 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
             sum_repeated_rows(ctx, dguess, df);
             linears.backward(ctx, s, dguess, dhidden);
         }
-        return detail::real_part(loss);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visit_as("linears", linears, visitor); }

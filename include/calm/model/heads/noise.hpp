@@ -17,9 +17,9 @@ struct noise_place {
 };
 
 // A sequence of its own for a step on the way of the same samples, whose number is below 2^32: its seed is the block so
-// far from the end of the key's sequence.
+// far from the end of the key's sequence. The host computes it: it is of the step of now.
 constexpr key key_of_step(key draws, std::uint32_t step) {
-    philox_block const words = philox(draws, ~std::uint64_t{step});
+    philox_block const words = philox(draws.by_value(), ~std::uint64_t{step});
     return {words.v[0] | std::uint64_t{words.v[1]} << 32U, draws.stream, draws.step};
 }
 

@@ -7,10 +7,12 @@
 
 #include "calm/loss/targets.hpp"
 #include "calm/model/head.hpp"
+#include "calm/model/heads/at_once.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/repeat.hpp"
+#include "calm/tensor/total.hpp"
 
 namespace calm {
 
@@ -71,26 +73,24 @@ matrix_view<T, L, Backend> paired_targets(context<Backend>& ctx, matrix_view<T c
     return y;
 }
 
-// The sum of the losses of R positions with keyed noise, from head.loss_and_gradient with given noise: position r draws
+// total += the losses of R positions with keyed noise, from head.loss_and_gradient with given noise: position r draws
 // as number first + r of the step. Works in chunks of positions that stay in the cache, and gives back what it takes of
 // ctx.saved. Throws errc::usage for a number of samples that is not allowed.
 template <class Head, class T, index_t L, index_t D, class Backend>
-double train_paired(context<Backend>& ctx, Head& head, matrix_view<T const, D, Backend> const& hidden,
-                    matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
-                    matrix_view<T, D, Backend> const& dhidden, paired_objective const& o, index_t first, double scale) {
-    constexpr index_t chunk_rows = 2048;  // samples whose activations are alive at once
+void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head& head,
+                  matrix_view<T const, D, Backend> const& hidden, matrix_view<T const, L, Backend> const& mean,
+                  matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
+                  paired_objective const& o, index_t first, double scale) {
     require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
             limits::samples, " samples a position, found ", o.samples);
-    index_t const chunk = std::max<index_t>(1, chunk_rows / o.samples);
-    double total = 0;
+    index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_a_sample);
     for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
         arena_scope const scope(ctx.saved);
         index_t const n = std::min(chunk, hidden.extent(0) - r0);
-        total += head.loss_and_gradient(ctx, rows(hidden, r0, n), rows(mean, r0, n), rows(log_std, r0, n),
-                                        dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n),
-                                        draw_paired_noise<T, L>(ctx, n, o.samples, first + r0), scale);
+        head.loss_and_gradient(ctx, total, rows(hidden, r0, n), rows(mean, r0, n), rows(log_std, r0, n),
+                               dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n),
+                               draw_paired_noise<T, L>(ctx, n, o.samples, first + r0), scale);
     }
-    return total;
 }
 
 }  // namespace calm

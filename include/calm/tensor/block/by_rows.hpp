@@ -157,13 +157,23 @@ requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>
     });
 }
 
+// The sums of the rows of a tree, in ctx.scratch.
 template <block_executor Backend, class Tree>
-auto run_sum_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
+auto sums_of_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
     using wide = typename accumulator<typename Tree::scalar>::type;
-    arena_scope const scope(ctx.scratch);
     auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
     launch(ctx, shape.rows, sum_rows_kernel<Tree, wide>{tree, sums.data(), shape.columns});
-    return run_sum(ctx, tree::input<wide>{sums.data()}, shape.rows);
+    return tree::input<wide>{sums.data()};
+}
+template <block_executor Backend, class Tree>
+auto run_sum_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
+    arena_scope const scope(ctx.scratch);
+    return run_sum(ctx, sums_of_rows(ctx, tree, shape), shape.rows);
+}
+template <block_executor Backend, class Tree>
+void run_add_sum_rows(context<Backend>& ctx, double* total, Tree const& tree, tree::span shape, double factor) {
+    arena_scope const scope(ctx.scratch);
+    run_add_sum(ctx, total, sums_of_rows(ctx, tree, shape), shape.rows, factor);
 }
 
 }  // namespace calm::detail

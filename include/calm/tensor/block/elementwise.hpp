@@ -45,14 +45,27 @@ template <class Tree, class DY> struct differentiate_kernel {
     }
 };
 
-// sums[block] = the sum of the tree over the elements of a chunk.
-template <class Tree, class Wide> struct sum_kernel {
+// What becomes of the sum of a block's chunk: sums[block], or the last of a sum, which is added to a total.
+template <class Wide> struct put_sum {
+    Wide* sums;
+    CALM_HD void operator()(index_t block, Wide sum) const { sums[block] = sum; }
+};
+struct add_to_total {
+    double* total;
+    double factor;
+    template <class Wide> CALM_HD void operator()(index_t, Wide sum) const {
+        *total += factor * static_cast<double>(sum);
+    }
+};
+
+// put(block, the sum of the tree over the elements of a chunk).
+template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
     static constexpr int threads = 256;
     struct shared {
         Wide partial[threads];
     };
     Tree tree;
-    Wide* sums;
+    Put put;
     index_t n;
     index_t chunk;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
@@ -60,7 +73,7 @@ template <class Tree, class Wide> struct sum_kernel {
             return static_cast<Wide>(tree.template forward<typename Tree::scalar>(i).value);
         });
         b.phase([&](int t) {
-            if (t == 0) sums[block] = s.partial[0];
+            if (t == 0) put(block, s.partial[0]);
         });
     }
 };
@@ -75,15 +88,32 @@ void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& 
     launch(ctx, blocks_for(n, 256), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
-template <block_executor Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
+// put(0, the sum), on the executor: of chunks first, then of their sums.
+template <block_executor Backend, class Tree, class Put>
+void run_sum_to(context<Backend>& ctx, Tree const& tree, index_t n, Put const& put) {
     using wide = typename accumulator<typename Tree::scalar>::type;
     constexpr index_t chunk = 4096;
     arena_scope const scope(ctx.scratch);
     index_t const chunks = blocks_for(n, chunk);
-    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(1 + chunks));  // the total, the chunks'
-    launch(ctx, chunks, sum_kernel<Tree, wide>{tree, sums.data() + 1, n, chunk});
-    launch(ctx, 1, sum_kernel<tree::input<wide>, wide>{{sums.data() + 1}, sums.data(), chunks, chunks});
-    return fetch(ctx, sums.data());
+    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(chunks));
+    if (chunks > 1) {
+        launch(ctx, chunks, sum_kernel<Tree, wide>{tree, {sums.data()}, n, chunk});
+        launch(ctx, 1, sum_kernel<tree::input<wide>, wide, Put>{{sums.data()}, put, chunks, chunks});
+    } else {
+        launch(ctx, 1, sum_kernel<Tree, wide, Put>{tree, put, n, chunk});
+    }
+}
+template <block_executor Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
+    using wide = typename accumulator<typename Tree::scalar>::type;
+    arena_scope const scope(ctx.scratch);
+    auto const total = ctx.scratch.template take<wide>(extents<1>());
+    run_sum_to(ctx, tree, n, put_sum<wide>{total.data()});
+    return fetch(ctx, total.data());
+}
+// *total += factor * the sum
+template <block_executor Backend, class Tree>
+void run_add_sum(context<Backend>& ctx, double* total, Tree const& tree, index_t n, double factor) {
+    run_sum_to(ctx, tree, n, add_to_total{total, factor});
 }
 
 }  // namespace calm::detail

@@ -2,15 +2,17 @@
 // Random numbers in portable block form: a thread makes the four of one Philox block.
 
 #include "calm/tensor/kernel.hpp"
+#include "calm/tensor/math.hpp"
 
 namespace calm::detail {
 
 template <class T> struct draw_normals {
     CALM_HD void operator()(philox_block const& words, T (&values)[4]) const {
         for (int pair = 0; pair < 2; ++pair) {
-            box_muller const two(words.v[2 * pair], words.v[2 * pair + 1]);
-            values[2 * pair] = static_cast<T>(two.radius * std::cos(two.angle));
-            values[2 * pair + 1] = static_cast<T>(two.radius * std::sin(two.angle));
+            double const radius = box_muller(words.v[2 * pair], words.v[2 * pair + 1]).radius;
+            auto const [cosine, sine] = math::sin_cos_turns(static_cast<double>(words.v[2 * pair + 1]) * 0x1p-32);
+            values[2 * pair] = static_cast<T>(radius * cosine);
+            values[2 * pair + 1] = static_cast<T>(radius * sine);
         }
     }
 };

@@ -6,35 +6,45 @@
 
 namespace calm::detail {
 
-// A thread turns one pair of every head of a row, in place.
+// A thread turns one of some pairs, first_pair .. first_pair + pairs, of every head of a row, in place.
 template <class T> struct rotate_kernel {
     static constexpr int threads = 256;
+    static constexpr index_t most_pairs = 128;
     struct shared {};
     T* x;
     rotation to;
+    index_t first_pair, pairs;
+    float frequencies[most_pairs];  // of the pairs
+
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         b.phase([&](int t) {
-            index_t const half = to.head_size / 2;
             index_t const place = block * threads + t;
-            if (place >= to.rows * half) return;
-            index_t const row = place / half;
-            index_t const i = place % half;
-            auto const angle = to.at(to.first + row % to.period, i);
+            if (place >= to.rows * pairs) return;
+            index_t const row = place / pairs;
+            index_t const i = place % pairs;
+            auto const angle = rotation::at(to.first + row % to.period, frequencies[i]);
             auto const c = static_cast<T>(angle.cosine);
             auto const s = static_cast<T>(to.direction * static_cast<double>(angle.sine));
             for (index_t head = 0; head < to.width; head += to.head_size) {
-                T* const a = x + row * to.width + head + i;
+                T* const a = x + row * to.width + head + first_pair + i;
                 T const u = a[0];
-                T const w = a[half];
+                T const w = a[to.head_size / 2];
                 a[0] = u * c - w * s;
-                a[half] = w * c + u * s;
+                a[to.head_size / 2] = w * c + u * s;
             }
         });
     }
 };
 
+// The frequencies go with the kernel: nothing is copied to a device, and nothing waits.
 template <block_executor Backend, class T> void run_rotate(context<Backend>& ctx, T* x, rotation const& to) {
-    launch(ctx, blocks_for(to.rows * (to.head_size / 2), 256), rotate_kernel<T>{x, to});
+    using kernel = rotate_kernel<T>;
+    index_t const half = to.head_size / 2;
+    for (index_t first = 0; first < half; first += kernel::most_pairs) {
+        kernel k{x, to, first, std::min(kernel::most_pairs, half - first), {}};
+        for (index_t i = 0; i < k.pairs; ++i) k.frequencies[i] = to.frequency(first + i);
+        launch(ctx, blocks_for(to.rows * k.pairs, kernel::threads), k);
+    }
 }
 
 }  // namespace calm::detail

@@ -168,10 +168,13 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
     index_t const half = to.head_size / 2;
     arena_scope const scope(ctx.scratch);
     auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(to.period, 2, half));  // cos, sin
+    auto const turns = ctx.scratch.template take<float>(extents<dyn>(half));
+    if (ctx.rehearsing()) return;
+    for (index_t i = 0; i < half; ++i) turns[i] = to.frequency(i);
     ctx.parallel_ranges(to.period, 64, [&](index_t begin, index_t end) {
         for (index_t p = begin; p < end; ++p)
             for (index_t i = 0; i < half; ++i) {
-                auto const angle = to.at(to.first + p, i);
+                auto const angle = rotation::at(to.first + p, turns[i]);
                 table[(p * 2) * half + i] = static_cast<T>(angle.cosine);
                 table[(p * 2 + 1) * half + i] = static_cast<T>(to.direction * static_cast<double>(angle.sine));
             }

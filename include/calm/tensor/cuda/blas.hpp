@@ -1,15 +1,14 @@
 #pragma once
-// One handle of cuBLASLt and its workspace; where the library is absent, nothing.
+// Products by cuBLASLt: one handle, its workspace, and what was found out about each shape.
 
 #ifdef __CUDACC__
 
-#if __has_include(<cublasLt.h>)
-#include <cublasLt.h>
-#endif
-
-#include <bit>
+#include <map>
 #include <memory>
+#include <optional>
+#include <type_traits>
 
+#include "calm/tensor/cuda/lt_description.hpp"
 #include "calm/tensor/cuda/memory.hpp"
 #include "calm/tensor/product.hpp"
 
@@ -17,88 +16,33 @@ namespace calm::detail {
 
 #if __has_include(<cublasLt.h>)
 
-inline void check_blas(cublasStatus_t status, char const* tried) {
-    if (status != CUBLAS_STATUS_SUCCESS)
-        throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cublasLtGetStatusString(status)));
-}
-
-class blas {
+// What of cuBLASLt needs a device. For tests lt_products takes others.
+class lt_library {
 public:
-    blas() {
+    lt_library() {
+        current_device const here;
         cublasLtHandle_t handle = nullptr;
         check_blas(cublasLtCreate(&handle), "starting cuBLASLt");
         handle_.reset(handle);
-        workspace_.reset(memory_of<cuda>::allocate(workspace_bytes));
+        workspace_.reset(memory_of<cuda>::allocate(lt_workspace_bytes));
         require(workspace_ != nullptr, errc::memory, "calm::cuda: expected 32 MiB of free memory for cuBLASLt");
     }
 
-    // False, and nothing done, where the library knows no way. Row-major C = A B is column-major C^T = B^T A^T: the
-    // factors change places, and what is stored row by row is not transposed.
-    template <class T> bool multiply(cudaStream_t queue, product<T> const& p) const {
-        constexpr bool is_float = std::is_same_v<T, float>;
-        constexpr cudaDataType_t type = is_float ? CUDA_R_32F : CUDA_R_64F;
-        if (p.m == 0 || p.n == 0 || p.k == 0) return false;
-        if (p.bias != nullptr && alignment(p.bias) < 16) return false;  // epilogues read it in vectors
-
-        cublasLtMatmulDescOpaque_t what;
-        check_blas(cublasLtMatmulDescInit(&what, is_float ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F, type),
-                   "describing a product");
-        set(&what, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-        set(&what, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-        if (p.bias != nullptr) {
-            set(&what, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-            set(&what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-        }
-        cublasLtMatrixLayoutOpaque_t a = layout(type, p.b_transposed ? p.k : p.n, p.b_transposed ? p.n : p.k, p.ldb);
-        cublasLtMatrixLayoutOpaque_t b = layout(type, p.a_transposed ? p.m : p.k, p.a_transposed ? p.k : p.m, p.lda);
-        cublasLtMatrixLayoutOpaque_t c = layout(type, p.n, p.m, p.ldc);
-
-        cublasLtMatmulPreferenceOpaque_t preference;
-        check_blas(cublasLtMatmulPreferenceInit(&preference), "describing a product");
-        prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-        prefer(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-               static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
-        prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b));
-        prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a));
-        prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p.c));
-        prefer(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.c));
-        cublasLtMatmulHeuristicResult_t way;
-        int ways = 0;
-        cublasStatus_t const found =
-            cublasLtMatmulAlgoGetHeuristic(handle_.get(), &what, &a, &b, &c, &c, &preference, 1, &way, &ways);
-        if (found != CUBLAS_STATUS_SUCCESS || ways == 0) return false;
-
-        T const one{1};
-        T const beta{p.accumulates ? T{1} : T{0}};
-        check_blas(cublasLtMatmul(handle_.get(), &what, &one, p.b, &a, p.a, &b, &beta, p.c, &c, p.c, &c, &way.algo,
-                                  workspace_.get(), workspace_bytes, queue),
-                   "a product");
-        return true;
+    // The best way to compute what is described, and how many there are: 0 or 1.
+    cublasStatus_t choose(lt_description& d, cublasLtMatmulHeuristicResult_t& way, int& ways) const {
+        current_device const here;
+        return cublasLtMatmulAlgoGetHeuristic(handle_.get(), &d.product, &d.first, &d.second, &d.result, &d.result,
+                                              &d.wanted, 1, &way, &ways);
+    }
+    // c = alpha first second + beta c, and the bias where it is described.
+    cublasStatus_t multiply(lt_description& d, cublasLtMatmulAlgo_t const& way, void const* alpha, void const* first,
+                            void const* second, void const* beta, void* c, cudaStream_t queue) const {
+        current_device const here;
+        return cublasLtMatmul(handle_.get(), &d.product, alpha, first, &d.first, second, &d.second, beta, c, &d.result,
+                              c, &d.result, &way, workspace_.get(), lt_workspace_bytes, queue);
     }
 
 private:
-    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
-
-    template <class V> static void set(cublasLtMatmulDesc_t what, cublasLtMatmulDescAttributes_t name, V const& value) {
-        check_blas(cublasLtMatmulDescSetAttribute(what, name, &value, sizeof(V)), "describing a product");
-    }
-    template <class V>
-    static void prefer(cublasLtMatmulPreference_t what, cublasLtMatmulPreferenceAttributes_t name, V const& value) {
-        check_blas(cublasLtMatmulPreferenceSetAttribute(what, name, &value, sizeof(V)), "describing a product");
-    }
-    static cublasLtMatrixLayoutOpaque_t layout(cudaDataType_t type, index_t rows, index_t columns, index_t stride) {
-        cublasLtMatrixLayoutOpaque_t x;
-        check_blas(cublasLtMatrixLayoutInit(&x, type, static_cast<std::uint64_t>(rows),
-                                            static_cast<std::uint64_t>(columns), stride),
-                   "describing a matrix");
-        return x;
-    }
-    // The power of two, up to 256, that divides an address.
-    static std::uint32_t alignment(void const* p) {
-        auto const address = reinterpret_cast<std::uintptr_t>(p) | 256U;
-        return std::uint32_t{1} << static_cast<unsigned>(std::countr_zero(address));
-    }
-
     struct destroy {
         void operator()(cublasLtHandle_t handle) const { (void)cublasLtDestroy(handle); }
     };
@@ -109,11 +53,83 @@ private:
     std::unique_ptr<void, release> workspace_;
 };
 
+// Products of matrices, each shape described and its algorithm chosen once.
+template <class Library> class lt_products {
+public:
+    explicit lt_products(Library library = Library()) : library_(std::move(library)) {}
+
+    // False, and nothing done, where the library supports no way to compute it. Throws errc::device for any other
+    // failure. p is not empty.
+    template <class T> bool multiply(cudaStream_t queue, product<T> const& p) {
+        auto& way = way_for(p);
+        if (way) {
+            using factor = typename lt_types<T>::factor;
+            factor const one{1};
+            factor const beta{p.accumulates ? factor{1} : factor{0}};
+            if (p.bias != nullptr) way->description.set_bias(p.bias);
+            auto const done = library_.multiply(way->description, way->algorithm, &one, p.b, p.a, &beta, p.c, queue);
+            if (done == CUBLAS_STATUS_NOT_SUPPORTED)
+                way.reset();
+            else
+                check(done, "computing", p);
+        }
+        if (!way) ++unsupported_;
+        return way.has_value();
+    }
+
+    // How many products were left to the block kernel.
+    [[nodiscard]] index_t unsupported() const { return unsupported_; }
+    // How many shapes are known.
+    [[nodiscard]] index_t shapes() const { return static_cast<index_t>(ways_.size()); }
+
+private:
+    // A bound of memory, where every prompt has another length.
+    static constexpr std::size_t most_shapes = 4096;
+    struct way_of_shape {
+        lt_description description;
+        cublasLtMatmulAlgo_t algorithm;
+    };
+
+    template <class T> static void check(cublasStatus_t status, char const* tried, product<T> const& p) {
+        if (status != CUBLAS_STATUS_SUCCESS)
+            check_blas(status,
+                       sentence(tried, " a product of (", p.m, ", ", p.k, ") and (", p.k, ", ", p.n, ")").c_str());
+    }
+
+    template <class T> std::optional<way_of_shape>& way_for(product<T> const& p) {
+        auto const shape = shape_of(p);
+        if (auto const known = ways_.find(shape); known != ways_.end()) return known->second;
+        if (ways_.size() >= most_shapes) ways_.clear();
+        auto description = describe(p);
+        cublasLtMatmulHeuristicResult_t way{};
+        int ways = 0;
+        auto const found = library_.choose(description, way, ways);
+        bool const none = found == CUBLAS_STATUS_NOT_SUPPORTED || (found == CUBLAS_STATUS_SUCCESS && ways == 0);
+        if (none) return ways_[shape] = std::nullopt;
+        check(found, "choosing how to compute", p);
+        check(way.state, "choosing how to compute", p);
+        return ways_[shape] = way_of_shape{description, way.algo};
+    }
+
+    Library library_;
+    std::map<lt_shape, std::optional<way_of_shape>> ways_;
+    index_t unsupported_ = 0;
+};
+
+using blas = lt_products<lt_library>;
+
 #else
 
 class blas {
 public:
-    template <class T> bool multiply(cudaStream_t, product<T> const&) const { return false; }
+    template <class T> bool multiply(cudaStream_t, product<T> const&) {
+        ++unsupported_;
+        return false;
+    }
+    [[nodiscard]] index_t unsupported() const { return unsupported_; }
+
+private:
+    index_t unsupported_ = 0;
 };
 
 #endif

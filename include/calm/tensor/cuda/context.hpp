@@ -1,56 +1,76 @@
 #pragma once
-// The context of a device: a stream, arenas in its memory, a handle of cuBLASLt.
+// The context of a device: arenas in its memory, a handle of cuBLASLt.
 
 #ifdef __CUDACC__
+
+#include <cstdlib>
+#include <string_view>
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/cuda/blas.hpp"
 #include "calm/tensor/cuda/memory.hpp"
+#include "calm/tensor/cuda/queue.hpp"
 
 namespace calm {
 
-// Runs on one NVIDIA GPU. Everything that is asked for runs there in order; the host waits only in wait, fetch and
-// copies between host and device. It owns its stream, arenas and handle.
-template <> class context<cuda> : public detail::context_base<cuda> {
-public:
-    // device: its number on this machine. Throws errc::device where there is none, with CUDA's text.
-    explicit context(std::uint64_t run_seed = 0, int device = 0) :
-        detail::context_base<cuda>(run_seed), queue_(open(device)) {}
+namespace detail {
 
-    // The CUDA stream on which everything runs, in order.
-    [[nodiscard]] cudaStream_t queue() const { return queue_.get(); }
-    [[nodiscard]] detail::blas const& blas() const { return blas_; }  // for products; the library's own
+inline bool environment_asks_for_checks() {
+    char const* const value = std::getenv("CALM_CUDA_CHECK");
+    return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+}  // namespace detail
+
+// Runs on one NVIDIA GPU. Everything that is asked for runs there in order; the host waits only in wait, fetch and
+// copies to it. All contexts of a process are of one GPU and one stream, as all memory is: what one asks for comes
+// after what another asked for before. Whatever other GPU is current, the library finds its own, and leaves the other
+// current.
+template <> class context<cuda> : public detail::device_context_base<cuda, context<cuda>> {
+public:
+    // Of the GPU that the process computes on, or number 0. Throws as below.
+    explicit context(std::uint64_t run_seed = 0) : context(run_seed, detail::number_of_device()) {}
+    // device: its number on this machine. Throws errc::device where there is none, or none that runs what was compiled,
+    // with CUDA's text; errc::usage where the process computes on another one.
+    context(std::uint64_t run_seed, int device) : device_context_base(run_seed), queue_(open(device)), device_(device) {
+        cudaDeviceProp found{};
+        detail::check_cuda(cudaGetDeviceProperties(&found, device), "asking for the size of its memory");
+        memory = found.totalGlobalMem;
+    }
+
+    std::size_t memory = 0;  // bytes of the device, also of what others use: see working_set.hpp
+
+    // Waits after every kernel and every product, and names the one that failed. Otherwise a failure is reported by a
+    // later call. True from the start where the environment says CALM_CUDA_CHECK=1. Not while a graph is captured.
+    bool checks_every_kernel = detail::environment_asks_for_checks();
+
+    [[nodiscard]] int device() const { return device_; }  // its number
+    // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
+    [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }
+    // For products; the library's own.
+    [[nodiscard]] detail::blas& blas() const { return blas_; }
+    // Products that cuBLASLt does not support, and the slower block kernel computed.
+    [[nodiscard]] index_t unsupported_products() const { return blas_.unsupported(); }
 
     // Returns when all that was asked for is done. Throws errc::device where something of it failed.
-    void wait() const { detail::check_cuda(cudaStreamSynchronize(queue()), "computing on the device"); }
-    // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
-    void upload(void* dst, void const* src, std::size_t bytes) const {
-        detail::check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, queue()), "copying to the device");
-    }
+    void wait() const { queue_.wait(); }
+    // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp. Through pinned memory, so the host waits
+    // for nothing but room there.
+    void upload(void* dst, void const* src, std::size_t bytes) const { queue_.upload(dst, src, bytes); }
     // The same to dst on the host, which waits as `wait` does.
-    void download(void* dst, void const* src, std::size_t bytes) const {
-        detail::check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, queue()),
-                           "reading from the device");
-        wait();
-    }
+    void download(void* dst, void const* src, std::size_t bytes) const { queue_.download(dst, src, bytes); }
 
 private:
-    struct close {
-        void operator()(cudaStream_t queue) const { (void)cudaStreamDestroy(queue); }
-    };
-    using queue_owner = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, close>;
-
-    static queue_owner open(int device) {
-        std::string const reason = no_device_reason();
+    static detail::device_queue& open(int device) {
+        std::string const reason = no_device_reason(device);
         require(reason.empty(), errc::device, "calm::cuda: ", reason, "; use context<cpu>");
-        detail::check_cuda(cudaSetDevice(device), "choosing the device");
-        cudaStream_t queue = nullptr;
-        detail::check_cuda(cudaStreamCreate(&queue), "opening a stream");
-        return queue_owner(queue);
+        detail::choose_device(device);
+        return detail::device_queue::get();
     }
 
-    queue_owner queue_;
-    detail::blas blas_;
+    detail::device_queue& queue_;
+    int device_;
+    detail::blas mutable blas_;
 };
 
 }  // namespace calm

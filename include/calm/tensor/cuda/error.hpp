@@ -1,5 +1,5 @@
 #pragma once
-// Failures of the CUDA runtime as errors, and whether there is a device at all.
+// Failures of the CUDA runtime as errors.
 
 #ifdef __CUDACC__
 
@@ -9,9 +9,7 @@
 
 #include "calm/base/error.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Throws errc::device, or errc::memory, with what was tried and CUDA's text.
 inline void check_cuda(cudaError_t status, char const* tried) {
@@ -22,19 +20,6 @@ inline void check_cuda(cudaError_t status, char const* tried) {
                 sentence("calm::cuda: ", tried, ": ", cudaGetErrorString(status)));
 }
 
-}  // namespace detail
-
-// Why nothing can run on a GPU here; empty where it can.
-inline std::string no_device_reason() {
-    int count = 0;
-    cudaError_t const status = cudaGetDeviceCount(&count);
-    if (status != cudaSuccess) {
-        (void)cudaGetLastError();
-        return "no GPU: " + std::string(cudaGetErrorString(status));
-    }
-    return count > 0 ? "" : "no GPU: this machine has none";
-}
-
-}  // namespace calm
+}  // namespace calm::detail
 
 #endif

@@ -1,5 +1,5 @@
 #pragma once
-// Products on a device: cuBLASLt, or the block kernel for what it cannot do.
+// Products on a device: cuBLASLt, or the block kernel for what it does not support, which the context counts.
 
 #ifdef __CUDACC__
 
@@ -9,8 +9,12 @@
 namespace calm::detail {
 
 template <class T> void gemm(context<cuda> const& ctx, product<T> const& p) {
-    if (ctx.rehearsing() || ctx.blas().multiply(ctx.queue(), p)) return;
-    block_product(ctx, p);
+    if (ctx.rehearsing()) return;
+    bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // which cuBLASLt refuses: a bias, zeros or nothing
+    if (!is_empty && ctx.blas().multiply(ctx.queue(), p))
+        check_launched(ctx, typeid(product<T>));
+    else
+        block_product(ctx, p);
 }
 
 }  // namespace calm::detail

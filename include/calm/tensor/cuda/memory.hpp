@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "calm/tensor/cuda/error.hpp"
+#include "calm/tensor/cuda/queue.hpp"
 #include "calm/tensor/memory.hpp"
 
 namespace calm::detail {
 
+// Of the GPU of the process, whichever is current.
 template <> struct memory_of<cuda> {
     // Null if there is not enough memory; throws errc::device where there is no device.
     static void* allocate(std::size_t bytes) {
+        current_device const here;
         void* p = nullptr;
         cudaError_t const status = cudaMalloc(&p, std::max(bytes, memory_alignment));
         if (status == cudaErrorMemoryAllocation) {
@@ -24,10 +26,16 @@ template <> struct memory_of<cuda> {
         return p;
     }
     // A failure here is one of an earlier kernel, which the next call reports.
-    static void release(void* p) noexcept { (void)cudaFree(p); }
-    static void clear(void* p, std::size_t bytes) {
-        check_cuda(cudaMemset(p, 0, bytes), "clearing memory of the device");
+    static void release(void* p) noexcept {
+        try {
+            current_device const here;
+            (void)cudaFree(p);
+        } catch (error const&) {
+        }
     }
+    // In order with all else that the process asks of its GPU, and legal while a graph is captured.
+    static void clear(void* p, std::size_t bytes) { device_queue::get().clear(p, bytes); }
+    static void put(void* dst, void const* src, std::size_t bytes) { device_queue::get().upload(dst, src, bytes); }
 };
 
 }  // namespace calm::detail

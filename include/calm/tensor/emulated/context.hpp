@@ -13,13 +13,14 @@ namespace calm {
 
 // Runs the block kernels of the GPU on the host, as a GPU would: what is asked for runs in order, and not before the
 // host waits: in wait, fetch and copies to the host. The device is one for the process (emulated/device.hpp).
-template <> class context<emulated> : public detail::context_base<emulated> {
+template <> class context<emulated> : public detail::device_context_base<emulated, context<emulated>> {
 public:
     // threads: of the host, a block at a time each; 0 takes the machine's. The same bits at any number of them.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
-        detail::context_base<emulated>(run_seed), threads_(context<cpu>(0, threads).threads()) {}
+        device_context_base(run_seed), threads_(context<cpu>(0, threads).threads()) {}
 
     thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
+    std::size_t memory = std::size_t{80} << 30;    // bytes of the device that it stands for: see working_set.hpp
 
     [[nodiscard]] int threads() const { return threads_; }  // at least 1
     // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
@@ -34,6 +35,8 @@ public:
     }
     // What was asked of the device, by all contexts, since the process began.
     [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
+    // Kernels that would have been launched but for a rehearsal, by all contexts.
+    [[nodiscard]] static index_t rehearsed() { return detail::emulated_device::get().rehearsed(); }
 
 private:
     int threads_;
@@ -43,8 +46,9 @@ private:
 // for a kernel that holds an address of the host.
 template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks, Kernel const& kernel) {
     static_assert(std::is_trivially_copyable_v<Kernel>, "calm::launch: a kernel is copied to the device as its bytes");
-    if (ctx.rehearsing() || blocks <= 0) return;
+    if (blocks <= 0) return;
     auto& device = detail::emulated_device::get();
+    if (ctx.rehearsing()) return device.rehearse_launch();
     Kernel given = kernel;
 #if defined(__GNUC__) && !defined(__clang__)
     __builtin_clear_padding(&given);

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,7 +91,11 @@ public:
     void launch(std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
         ++counts_.launches;
-        later(std::move(kernel));
+        later_and_again(std::move(kernel));
+    }
+    void rehearse_launch() {
+        std::scoped_lock const lock(mutex_);
+        ++rehearsed_;
     }
     // dst on the device = src of the host, as it is now.
     void upload(void* dst, void const* src, std::size_t bytes) {
@@ -98,7 +103,7 @@ public:
         auto const* const from = static_cast<std::byte const*>(src);
         std::scoped_lock const lock(mutex_);
         ++counts_.uploads;
-        later([dst, staged = std::vector<std::byte>(from, from + bytes)] {
+        later_and_again([dst, staged = std::vector<std::byte>(from, from + bytes)] {
             std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
         });
     }
@@ -111,8 +116,12 @@ public:
         wait();
     }
     void fill(void* p, std::byte value, std::size_t bytes) {
-        later([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
+        later_and_again([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
     }
+
+    // What is asked for between them, but for what the host waits for, to be asked for again: a graph.
+    void begin_graph() { graph_.emplace(); }
+    std::vector<std::function<void()>> end_graph() { return std::exchange(graph_, std::nullopt).value(); }
 
     // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
     void wait() {
@@ -164,6 +173,10 @@ public:
         std::scoped_lock const lock(mutex_);
         return counts_;
     }
+    [[nodiscard]] index_t rehearsed() const {
+        std::scoped_lock const lock(mutex_);
+        return rehearsed_;
+    }
 
 private:
     struct memory_block {
@@ -188,6 +201,11 @@ private:
                 " bytes of the device's memory to be ", what, ", found others");
     }
 
+    void later_and_again(std::function<void()> task) {
+        std::scoped_lock const lock(mutex_);
+        if (graph_) graph_->push_back(task);
+        later(std::move(task));
+    }
     void protect(int access) {
         for (auto const& [p, b] : blocks_) mprotect(b.first, b.inside, access);
     }
@@ -207,8 +225,10 @@ private:
     mutable std::recursive_mutex mutex_;
     std::map<std::byte*, memory_block, std::less<>> blocks_;
     std::vector<std::function<void()>> queue_;
+    std::optional<std::vector<std::function<void()>>> graph_;  // while one is made
     std::exception_ptr failed_;
     device_counts counts_;
+    index_t rehearsed_ = 0;
 };
 
 template <> struct memory_of<emulated> {
@@ -216,6 +236,7 @@ template <> struct memory_of<emulated> {
     static void* allocate(std::size_t bytes) { return emulated_device::get().allocate(bytes); }
     static void release(void* p) noexcept { emulated_device::get().release(p); }
     static void clear(void* p, std::size_t bytes) { emulated_device::get().fill(p, std::byte{}, bytes); }
+    static void put(void* dst, void const* src, std::size_t bytes) { emulated_device::get().upload(dst, src, bytes); }
 
     // What an arena does around its pieces.
     static constexpr std::size_t red_zone = emulated_device::red_zone;

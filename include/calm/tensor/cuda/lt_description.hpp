@@ -1,0 +1,125 @@
+#pragma once
+// A product as cuBLASLt is told of it. Descriptions need no device; where the library is absent, nothing.
+
+#if defined(__CUDACC__) && __has_include(<cublasLt.h>)
+
+#include <cublasLt.h>
+
+#include <bit>
+#include <compare>
+#include <cstdint>
+
+#include "calm/base/error.hpp"
+#include "calm/tensor/product.hpp"
+
+namespace calm::detail {
+
+inline void check_blas(cublasStatus_t status, char const* tried) {
+    if (status != CUBLAS_STATUS_SUCCESS)
+        throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cublasLtGetStatusString(status)));
+}
+
+// What cuBLASLt calls the types of matrices of T, of their sums, and of the factors alpha and beta.
+template <class T> struct lt_types {
+    static_assert(sizeof(T) == 0, "calm::matmul: on cuda expected float or double; another scalar needs its lt_types");
+};
+template <> struct lt_types<float> {
+    using factor = float;
+    static constexpr cudaDataType_t matrix = CUDA_R_32F;
+    static constexpr cudaDataType_t factors = CUDA_R_32F;
+    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;  // no TF32
+};
+template <> struct lt_types<double> {
+    using factor = double;
+    static constexpr cudaDataType_t matrix = CUDA_R_64F;
+    static constexpr cudaDataType_t factors = CUDA_R_64F;
+    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
+};
+
+inline constexpr std::size_t lt_workspace_bytes = std::size_t{32} << 20;
+
+// The power of two, up to 256, that divides an address; 0 of none.
+inline std::uint32_t alignment_of(void const* p) {
+    if (p == nullptr) return 0;
+    return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(p) | 256U);
+}
+
+// All that the choice of an algorithm may depend on: products that are equal in it share one.
+struct lt_shape {
+    cudaDataType_t type;
+    index_t m, n, k, lda, ldb, ldc;
+    bool a_transposed, b_transposed;
+    std::uint32_t a_alignment, b_alignment, c_alignment;
+    std::uint32_t bias_alignment;  // 0: no bias
+    auto operator<=>(lt_shape const&) const = default;
+};
+template <class T> lt_shape shape_of(product<T> const& p) {
+    return {lt_types<T>::matrix,
+            p.m,
+            p.n,
+            p.k,
+            p.lda,
+            p.ldb,
+            p.ldc,
+            p.a_transposed,
+            p.b_transposed,
+            alignment_of(p.a),
+            alignment_of(p.b),
+            alignment_of(p.c),
+            alignment_of(p.bias)};
+}
+
+// The library's own descriptors. Row-major C = A B is column-major C^T = B^T A^T: the factors change places, so `first`
+// is our b, and what is stored row by row is not transposed. C is also D.
+struct lt_description {
+    cublasLtMatmulDescOpaque_t product;
+    cublasLtMatrixLayoutOpaque_t first, second, result;
+    cublasLtMatmulPreferenceOpaque_t wanted;
+
+    template <class V> void set(cublasLtMatmulDescAttributes_t name, V const& value) {
+        check_blas(cublasLtMatmulDescSetAttribute(&product, name, &value, sizeof(V)), "describing a product");
+    }
+    template <class V> void prefer(cublasLtMatmulPreferenceAttributes_t name, V const& value) {
+        check_blas(cublasLtMatmulPreferenceSetAttribute(&wanted, name, &value, sizeof(V)), "describing a product");
+    }
+    void set_bias(void const* bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+};
+
+inline cublasLtMatrixLayoutOpaque_t lt_layout(cudaDataType_t type, index_t rows, index_t columns, index_t stride) {
+    cublasLtMatrixLayoutOpaque_t x;
+    check_blas(cublasLtMatrixLayoutInit(&x, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                        stride),
+               "describing a matrix");
+    return x;
+}
+
+template <class T> lt_description describe(product<T> const& p) {
+    using types = lt_types<T>;
+    lt_description d;
+    check_blas(cublasLtMatmulDescInit(&d.product, types::compute, types::factors), "describing a product");
+    d.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    d.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.bias != nullptr) {
+        d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+        d.set_bias(p.bias);
+    }
+    d.first = lt_layout(types::matrix, p.b_transposed ? p.k : p.n, p.b_transposed ? p.n : p.k, p.ldb);
+    d.second = lt_layout(types::matrix, p.a_transposed ? p.m : p.k, p.a_transposed ? p.k : p.m, p.lda);
+    d.result = lt_layout(types::matrix, p.n, p.m, p.ldc);
+
+    check_blas(cublasLtMatmulPreferenceInit(&d.wanted), "describing a product");
+    d.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{lt_workspace_bytes});
+    // k may be split: partial sums wait in our workspace, in the type of sums, and are added up in a step of its own.
+    // The same bits run after run, as cuBLAS promises of one kind of GPU, one version, and a workspace of the caller's.
+    d.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+             static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+    return d;
+}
+
+}  // namespace calm::detail
+
+#endif

@@ -1,0 +1,59 @@
+#pragma once
+// How gradients of micro-batches are set aside and added, in portable block form (tensor/kernel.hpp); packets and
+// blocks share what is done to an element.
+
+#include "calm/tensor/block/elementwise.hpp"
+#include "calm/train/block/ranges.hpp"
+
+namespace calm::detail {
+
+// One parameter's gradient, and its place in a sum that waits.
+template <class T> struct tree_slot {
+    T* gradient;
+    index_t size;
+    index_t place;  // of its first element
+};
+
+// All of them, in memory of the executor.
+template <class T> struct tree_memory {
+    tree_slot<T> const* slots;
+    parameter_range const* ranges;
+    index_t count;  // of the ranges
+};
+
+// w = g, g = 0.
+struct set_aside {
+    template <class V, class T> [[gnu::always_inline]] CALM_HD inline static void at(T* g, T* w, index_t i) {
+        store(w + i, load<V>(g + i));
+        store(g + i, V{});
+    }
+};
+// g = w + g.
+struct add_waiting {
+    template <class V, class T> [[gnu::always_inline]] CALM_HD inline static void at(T* g, T* w, index_t i) {
+        store(g + i, load<V>(w + i) + load<V>(g + i));
+    }
+};
+
+// A block a range, with w in `waiting`.
+template <class Do, class T> struct tree_kernel {
+    static constexpr int threads = 256;
+    struct shared {};
+    tree_memory<T> all;
+    T* waiting;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        b.phase([&](int t) {
+            parameter_range const range = all.ranges[block];
+            tree_slot<T> const slot = all.slots[range.slot];
+            for (index_t i = range.begin + t; i < range.end; i += threads)
+                Do::template at<T>(slot.gradient, waiting + slot.place, i);
+        });
+    }
+};
+
+template <class Do, block_executor Backend, class T>
+void run_tree(context<Backend> const& ctx, tree_memory<T> const& all, T* waiting) {
+    launch(ctx, all.count, tree_kernel<Do, T>{all, waiting});
+}
+
+}  // namespace calm::detail

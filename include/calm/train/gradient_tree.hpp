@@ -1,0 +1,83 @@
+#pragma once
+// Gradients of the micro-batches of a step add up in a binary tree over their numbers, whoever computes them. The sum
+// of micro-batches a .. b - 1 is that of a .. a + h - 1 and that of a + h .. b - 1, h the largest power of two below b
+// - a: g0 + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "calm/nn/param.hpp"
+#include "calm/tensor/copy.hpp"
+#include "calm/tensor/elementwise.hpp"
+#include "calm/train/block/gradient_tree.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// How the cpu does it.
+template <class Do, class T> void run_tree(context<cpu> const& ctx, tree_memory<T> const& all, T* waiting) {
+    ctx.parallel(all.count, [&](index_t r) {
+        auto const& range = all.ranges[r];
+        auto const& slot = all.slots[range.slot];
+        for_pieces<T>(range.begin, range.end,
+                      [&]<class V>(index_t i) { Do::template at<V>(slot.gradient, waiting + slot.place, i); });
+    });
+}
+
+}  // namespace detail
+
+// The sums of a step that wait for others: as many as the number of a micro-batch has ones. It keeps the addresses of
+// the parameters, as the optimizer does.
+template <class Space> class gradient_tree {
+    using T = typename Space::compute;
+    using Backend = typename Space::backend;
+
+public:
+    // For parameters with gradients, and steps of so many micro-batches, at least 1. Throws errc::memory.
+    gradient_tree(std::vector<any_parameter<Space>> const& parameters, index_t micro_batches) :
+        micro_batches_(micro_batches) {
+        if (micro_batches == 1) return;
+        constexpr index_t aligned = memory_alignment / index_t{sizeof(T)};
+        for (auto const& p : parameters) {
+            slots_.push_back({p.grad.data(), p.grad.size(), elements_});
+            elements_ += (p.grad.size() + aligned - 1) / aligned * aligned;
+        }
+        ranges_ = detail::ranges_of(slots_);
+        memory_ = {table_of(arena_, slots_), table_of(arena_, ranges_), static_cast<index_t>(ranges_.size())};
+        waiting_ = arena_.template take<T>(extents<dyn, dyn>(most_waiting(micro_batches), elements_)).data();
+    }
+    gradient_tree(gradient_tree const&) = delete;
+    gradient_tree& operator=(gradient_tree const&) = delete;
+
+    // The parameters have the gradients of micro-batch `number`, and nothing else; the micro-batches of a step come in
+    // order. After the last they have the sum of all; after the others they are zero, for the next.
+    void add(context<Backend> const& ctx, index_t number) const {
+        bool const last = number + 1 == micro_batches_;
+        auto const ones = static_cast<std::uint64_t>(number);
+        int waiting = std::popcount(ones);
+        for (int sums = last ? waiting : std::countr_one(ones); sums > 0; --sums)
+            detail::run_tree<detail::add_waiting>(ctx, memory_, sum(--waiting));
+        if (!last) detail::run_tree<detail::set_aside>(ctx, memory_, sum(waiting));
+    }
+
+    // Sums that wait at once: log2 of the micro-batches, rounded down.
+    [[nodiscard]] static index_t most_waiting(index_t micro_batches) {
+        return static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(micro_batches))) - 1;
+    }
+
+private:
+    static constexpr index_t memory_alignment = detail::memory_alignment;
+    [[nodiscard]] T* sum(int number) const { return waiting_ + number * elements_; }
+
+    index_t micro_batches_;
+    arena<Backend> arena_{"gradients that wait"};
+    std::vector<detail::tree_slot<T>> slots_;
+    std::vector<detail::parameter_range> ranges_;
+    detail::tree_memory<T> memory_{};
+    index_t elements_ = 0;  // of a sum
+    T* waiting_ = nullptr;  // the sums
+};
+
+}  // namespace calm

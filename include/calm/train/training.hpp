@@ -1,0 +1,329 @@
+#pragma once
+// The steps of a run, whatever is trained: rates, updates, intervals and what is told. loop.hpp has the models.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "calm/model/autoencoder.hpp"
+#include "calm/model/limits.hpp"
+#include "calm/train/gradient_tree.hpp"
+#include "calm/train/optimizer.hpp"
+#include "calm/train/recipe.hpp"
+#include "calm/train/throughput.hpp"
+#include "calm/train/training_callbacks.hpp"
+
+namespace calm::detail {
+
+template <class Space> std::size_t bytes_of_parameters(std::vector<any_parameter<Space>> const& parameters) {
+    std::size_t bytes = 0;
+    for (auto const& p : parameters)
+        bytes += static_cast<std::size_t>(p.value.size()) * sizeof(typename Space::storage);
+    return bytes;
+}
+
+// Whether an interval ends with this step: of `every` steps, or of a tenth of the run.
+inline bool is_due(index_t every, progress const& now, double done_before) {
+    if (every > 0) return (now.step + 1) % every == 0;
+    return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
+}
+
+// What a step takes.
+struct step_size {
+    index_t tokens;                  // of the only phase, or of the second
+    double flops;                    // of either phase
+    index_t first_phase_tokens = 0;  // where there are two
+};
+
+// Where a micro-batch leaves its losses on the executor; a language model has only the first of them.
+template <class Backend> using losses_view = vector_view<autoencoder_losses, 1, Backend>;
+template <class Backend> total_view<Backend> loss_alone(losses_view<Backend> const& losses) {
+    return {&losses.data()->loss, extents<1>()};
+}
+
+// loss = that of a step, from its micro-batches'.
+struct loss_of_step {
+    double* loss;
+    autoencoder_losses const* losses;
+    index_t count;  // of the micro-batches
+    CALM_HD void operator()(index_t) const {
+        double const share = 1.0 / static_cast<double>(count);
+        *loss = 0;
+        for (index_t i = 0; i < count; ++i) *loss += share * losses[i].loss;
+    }
+};
+
+// Runs steps of `micro(now, losses)`, which adds the gradients of ctx.micro_batch of the step and leaves its losses;
+// the gradients of several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of
+// a space.
+template <class Space> class training {
+public:
+    using Backend = typename Space::backend;
+    using micro_batch_step = std::function<void(progress&, losses_view<Backend> const&)>;
+
+    // What it refers to outlives it.
+    training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
+             training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro) :
+        ctx_(ctx),
+        recipe_(r), tell_(tell), size_(size), weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
+        micro_(micro), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
+                              r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
+        optimizer_(parameters, r.optimizer), tree_(parameters, r.accumulation),
+        tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
+        losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {}
+
+    void run() {
+        rehearse();
+        auto const planned = plan();
+        memory_ = planned.total();
+        if (tell_.start) tell_.start(planned);
+        resume();
+        used_ = state_.seconds;
+        throughput speed;
+        done_ = share_done(recipe_, state_.step, used_);
+        asked_.reserve(static_cast<std::size_t>(recipe_.tell_every));
+        for (bool last = done_ >= 1; !last;) {
+            if (in_first_phase() && done_ >= recipe_.first_phase) state_.first_phase_steps = state_.step;
+            double const done_before = done_;
+            std::optional<error> left_out;
+            try {
+                ask_for_a_step(left_out);
+            } catch (error const&) {
+                if (!asked_.empty()) tell_steps(speed, {});
+                throw;
+            }
+            done_ = share_done(recipe_, state_.step, used_ + speed.elapsed());
+            if (is_told_later(done_before)) continue;
+            tell_steps(speed, left_out);
+            last = tell_intervals(asked_.back(), done_before, speed);
+            asked_.clear();
+            speed.resume();
+        }
+    }
+
+private:
+    void rehearse() {
+        ctx_.step = 0;
+        ctx_.rehearse(true);
+        step(false, 0);
+        if (in_first_phase()) step(true, 0);
+        ctx_.rehearse(false);
+    }
+
+    [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
+    // Of the next step.
+    [[nodiscard]] double rate() const {
+        return rates_[in_first_phase()](state_.step - state_.first_phase_steps, done_of_phase());
+    }
+    [[nodiscard]] double done_of_phase() const {
+        double const first = recipe_.first_phase;
+        return in_first_phase() ? done_ / first : std::max(done_ - first, 0.0) / (1 - first);
+    }
+    // Of all steps that are done.
+    [[nodiscard]] index_t tokens() const {
+        index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
+        return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
+    }
+
+    [[nodiscard]] memory_plan plan() const {
+        return {{{"values", weights_ + frozen_bytes_},
+                 {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(recipe_.accumulation)))},
+                 {"moments", 2 * weights_},
+                 {ctx_.saved.name(), ctx_.saved.peak()},
+                 {ctx_.scratch.name(), ctx_.scratch.peak()}}};
+    }
+
+    void resume() {
+        state_.moments = optimizer_.tensors();
+        if (tell_.resume) tell_.resume(state_);
+        require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0 &&
+                    state_.first_phase_steps >= 0 && state_.first_phase_steps <= state_.step,
+                errc::usage, "training: expected a state to go on from without negative numbers, of at most ",
+                limits::steps, " steps");
+        require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
+                "training: expected a recipe of two phases to go on with a run of two, found one of one");
+        optimizer_.resume_after(ctx_, state_.updates);
+    }
+
+    // A step; what a device makes of it is not known yet.
+    progress step(bool first_phase, double rate) {
+        progress now;
+        now.first_phase = first_phase;
+        now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
+        auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
+        // Micro-batches are alike: one tells what memory they take.
+        index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
+        for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
+            micro_(now, {losses + ctx_.micro_batch, extents<1>()});
+            tree_.add(ctx_, ctx_.micro_batch);
+        }
+        ctx_.micro_batch = 0;
+        now.rate = rate;
+        if constexpr (device_memory<Backend>) {
+            for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
+            optimizer_.step(ctx_, rate, vector_view<double const, 1, Backend>(loss_.data(), extents<1>()));
+        } else {
+            add_losses(now, std::span(losses, static_cast<std::size_t>(recipe_.accumulation)));
+            now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
+        }
+        return now;
+    }
+    // Of all micro-batches of a step.
+    static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
+        double const share = 1.0 / static_cast<double>(micro_batches.size());
+        for (auto const& one : micro_batches) {
+            now.loss += share * one.loss;
+            now.cross_entropy += share * one.cross_entropy;
+            now.kl += share * one.kl;
+            now.posterior_std += share * one.posterior_std;
+        }
+    }
+
+    // A step with bad numbers has changed nothing: it can be left out, where that is known before the next one.
+    progress step_or_skip(std::optional<error>& why) {
+        try {
+            auto now = step(in_first_phase(), rate());
+            if (device_memory<Backend> && tells_at_once_)
+                take(now, optimizer_.last_outcome(ctx_), has_parts(now) ? brought_losses(1) : no_losses());
+            return now;
+        } catch (error const& problem) {
+            if (problem.code() != errc::non_finite || state_.skipped >= recipe_.skip_nonfinite) throw;
+            why = problem;
+        }
+        optimizer_.discard();
+        ++state_.skipped;
+        progress now;
+        now.first_phase = in_first_phase();
+        now.rate = rate();
+        return now;
+    }
+
+    // The next step, of which the host may not know yet what came of it.
+    void ask_for_a_step(std::optional<error>& left_out) {
+        index_t const number = state_.step;
+        ctx_.step = static_cast<std::uint32_t>(number);
+        auto now = step_or_skip(left_out);
+        now.step = number;
+        now.skipped = state_.skipped;
+        now.memory = memory_;
+        state_.step = number + 1;
+        state_.updates = optimizer_.updates();
+        now.tokens = tokens();
+        asked_.push_back(now);
+    }
+
+    // Whether the steps that were asked for can wait.
+    [[nodiscard]] bool is_told_later(double done_before) const {
+        auto now = asked_.back();
+        now.done = done_;
+        return !tells_at_once_ && std::ssize(asked_) < recipe_.tell_every && done_ < 1 &&
+               !is_measured(now, done_before) && !is_due(recipe_.save_every, now, done_before);
+    }
+
+    // Tells what came of the steps that were asked for, in order. Throws errc::non_finite for the first that was not.
+    void tell_steps(throughput& speed, std::optional<error> const& left_out) {
+        std::size_t const finite = tells_at_once_ ? asked_.size() : bring_outcomes();
+        index_t tokens = 0;
+        for (auto const& now : asked_) tokens += now.first_phase ? size_.first_phase_tokens : size_.tokens;
+        speed.add(tokens, std::ssize(asked_));
+        for (std::size_t i = 0; i < finite; ++i) {
+            auto& now = asked_[i];
+            complete(now, speed);
+            if (left_out && tell_.skipped) tell_.skipped(now, *left_out);
+            if (tell_.step) tell_.step(now);
+        }
+        if (finite < asked_.size()) optimizer_.require_finite(ctx_);
+        done_ = asked_.back().done;
+    }
+    // Waits for a device; how many of the steps, from the first, were finite.
+    std::size_t bring_outcomes() {
+        auto const came = optimizer_.outcomes(ctx_, std::ssize(asked_));
+        auto const losses = has_parts(asked_.front()) ? brought_losses(asked_.size()) : no_losses();
+        auto const each = losses.size() / asked_.size();
+        for (std::size_t i = 0; i < came.size(); ++i) take(asked_[i], came[i], losses.subspan(i * each, each));
+        return came.size();
+    }
+    // Whether a loss has parts, which the optimizer does not keep: that of a language model has none.
+    static bool has_parts(progress const& now) { return !std::isnan(now.cross_entropy); }
+    static void take(progress& now, step_outcome const& came, std::span<autoencoder_losses const> micro_batches) {
+        if (!micro_batches.empty()) add_losses(now, micro_batches);
+        now.loss = came.loss;
+        now.gradient_norm = came.norm;
+    }
+    static std::span<autoencoder_losses const> no_losses() { return {}; }
+    // Of the first steps of those that were asked for.
+    std::span<autoencoder_losses const> brought_losses(std::size_t steps) {
+        auto const count = static_cast<index_t>(steps) * recipe_.accumulation;
+        return on_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
+                       losses_found_);
+    }
+    // What is known once a step is done.
+    void complete(progress& now, throughput const& speed) const {
+        constexpr auto forever = std::numeric_limits<double>::infinity();
+        constexpr auto any = std::numeric_limits<index_t>::max();
+        now.tokens_per_second = speed.tokens_per_second();
+        now.share_of_peak = share_of_peak(size_.flops, speed.seconds_per_step(), recipe_.machine_peak);
+        now.seconds = used_ + speed.elapsed();
+        now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
+                                              recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
+        now.done = share_done(recipe_, now.step + 1, now.seconds);
+    }
+
+    // Whether an evaluation is due after a step that is not the last.
+    [[nodiscard]] bool is_measured(progress const& now, double done_before) const {
+        return is_due(recipe_.evaluate_every, now, done_before) || (done_before < 0.2 && now.done >= 0.2);
+    }
+
+    // Evaluation, saving and the state, each where it is due after a step; whether the run ends.
+    bool tell_intervals(progress const& now, double done_before, throughput const& speed) {
+        bool const whole = now.done >= 1;
+        bool const last = whole || (tell_.stop && tell_.stop());
+        bool const measured = !whole && is_measured(now, done_before);
+        if (measured && tell_.evaluate) tell_.evaluate(now);
+        bool const due = !last && is_due(recipe_.save_every, now, done_before);
+        if (due && tell_.save) tell_.save(now);
+        if (tell_.checkpoint && (last || due || measured)) {
+            state_.seconds = used_ + speed.elapsed();
+            optimizer_.bring_moments(ctx_);
+            tell_.checkpoint(state_, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
+        }
+        return last;
+    }
+
+    context<Backend>& ctx_;
+    training_recipe const& recipe_;
+    training_callbacks const& tell_;
+    step_size size_;
+    std::size_t weights_;  // bytes
+    std::size_t frozen_bytes_;
+    micro_batch_step const& micro_;
+    std::array<schedule, 2> rates_;  // of the only or second phase, of the first
+    adamw<Space> optimizer_;
+    gradient_tree<Space> tree_;
+    training_state state_;
+    std::size_t memory_ = 0;       // bytes of the plan
+    double used_ = 0;              // seconds, before it went on
+    double done_ = 0;              // of the run, 0 .. 1
+    std::vector<progress> asked_;  // steps that are not told yet
+    bool tells_at_once_;           // the host knows what came of a step before it asks for the next
+    tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // a micro-batch each, of the steps in asked_
+    tensor<double, extents<1>, Backend> loss_;                  // of the last step, for a device
+    std::vector<autoencoder_losses> losses_found_;              // room for what a device has
+};
+
+// A whole run.
+template <class Space>
+void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
+           training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
+           typename training<Space>::micro_batch_step const& micro) {
+    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro).run();
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,165 @@
+// What the steps of whole models ask of a device, counted without running them: a rehearsal launches nothing and takes
+// memory that nobody touches.
+#include "calm/emulated.hpp"
+
+#include "calm/model/autoregressive.hpp"
+#include "calm/model/calm.hpp"
+#include "calm/model/heads.hpp"
+#include "calm/model/resident.hpp"
+#include "support/small.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+using on_device = space<emulated>;
+// Its patches are drafted on the device, and it reads latents too.
+inline constexpr auto drafting = [] {
+    auto c = with_head(small, drafted{.num_mlp_layers = 1, .noise_size = 8});
+    c.input = input_kind::both;
+    return c;
+}();
+inline constexpr autoregressive_configuration small_ar{.llama = llama_sizes_of(small), .vocab_size = 11};
+using published = calm_model<published_m, on_device>;
+
+// A model whose parameters have addresses of the device, and no memory behind them before it is touched.
+template <class Model> struct with_addresses {
+    arena<emulated> memory{"parameters"};
+    Model model;
+    explicit with_addresses(index_t vocabulary) : model(vocabulary) {
+        memory.watch(false);
+        give(parameters_of(model));
+        if constexpr (requires { model.ae_model; }) give(frozen_parameters_of(model));
+    }
+
+private:
+    template <class Parameters> void give(Parameters const& all) {
+        for (auto const& p : all) {
+            auto const place = [&] { return memory.template take<float>(p.value.extents()).data(); };
+            auto* const value = place();
+            p.bind(p.owner, value, place());
+        }
+    }
+};
+
+// Launches of one micro-batch of `tokens` tokens, step(ctx, model, tokens), rehearsed.
+template <class Model, class Step>
+index_t rehearsed(context<emulated>& ctx, Model& model, index_t tokens, Step const& step) {
+    std::vector<token_id> const ids(static_cast<std::size_t>(tokens));
+    ctx.rehearse(true);
+    auto const before = ctx.counts();
+    index_t const rehearsed_before = ctx.rehearsed();
+    {
+        arena_scope const saved(ctx.saved);
+        arena_scope const scratch(ctx.scratch);
+        step(ctx, model, std::span<token_id const>(ids));
+    }
+    auto const after = ctx.counts();
+    ctx.rehearse(false);
+    BOOST_TEST(after.launches == before.launches);
+    BOOST_TEST((after.waits == before.waits && after.uploads == before.uploads));
+    return ctx.rehearsed() - rehearsed_before;
+}
+
+// A step of a language model of sequences of P patches, with N samples a position.
+auto step_of_calm(index_t P, index_t N) {
+    return [=]<class Model>(auto& ctx, Model& model, std::span<token_id const> ids) {
+        auto const loss = new_total(ctx);
+        typename Model::objective o;
+        o.samples = N;
+        model.loss_and_gradient(ctx, loss, model.prepare(ctx, ids, P), o);
+    };
+}
+// Of an autoregressive model of sequences of P positions, at patch level.
+auto step_of_tokens(index_t P, index_t K) {
+    return [=](auto& ctx, auto& model, std::span<token_id const> ids) {
+        auto const loss = new_total(ctx);
+        model.loss_and_gradient(ctx, loss, model.prepare(ctx, ids, P, K));
+    };
+}
+auto const step_of_autoencoder = [](auto& ctx, auto& model, std::span<token_id const> ids) {
+    auto const losses = ctx.scratch.template take<autoencoder_losses>(extents<1>());
+    model.loss_and_gradient(ctx, losses, model.prepare(ctx, ids, 0.15), {});
+};
+
+}  // namespace
+
+// What is rehearsed is what is launched, in small. And a real micro-batch: ids go there in one copy, and nothing waits.
+BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
+    auto const check = [](auto& model, index_t tokens, auto const& step) {
+        context<emulated> ctx(3, 1);
+        index_t const want = rehearsed(ctx, model, tokens, step);
+        std::vector<token_id> const ids(static_cast<std::size_t>(tokens), 1);
+        auto const before = ctx.counts();
+        step(ctx, model, std::span<token_id const>(ids));
+        auto const after = ctx.counts();
+        BOOST_TEST(want > 0);
+        BOOST_TEST(after.launches - before.launches == want);
+        BOOST_TEST(after.uploads - before.uploads == 1);
+        BOOST_TEST(after.waits == before.waits);
+        ctx.wait();
+    };
+    resident<calm_model<small, on_device>> language(11);
+    check(language.model, 4 * 16, step_of_calm(8, 3));
+    resident<calm_model<drafting, on_device>> drafts(11);
+    check(drafts.model, 4 * 16, step_of_calm(8, 3));
+    resident<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>> flows(11);
+    check(flows.model, 4 * 16, step_of_calm(8, 3));
+    resident<autoencoder<small.autoencoder, on_device>> own(11);
+    check(own.model, 64, step_of_autoencoder);
+    resident<autoregressive_model<small_ar, on_device>> of_tokens(11);
+    check(of_tokens.model, 64, step_of_tokens(16, 1));
+    check(of_tokens.model, 64, step_of_tokens(8, 2));
+}
+
+// The published step: 4 sequences of 8,192 tokens, 8 samples a position.
+BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
+    with_addresses<published> own(published_m.autoencoder.vocab_size);
+    context<emulated> ctx(3, 1);
+    index_t const calm = rehearsed(ctx, own.model, 4 * 8192, step_of_calm(2048, 8));
+    BOOST_TEST_MESSAGE(calm << " launches, " << ctx.saved.peak() / 1'000'000 << " MB saved, "
+                            << ctx.scratch.peak() / 1'000'000 << " MB of scratch");
+    BOOST_TEST(calm <= 1100);
+    // Its autoencoder's, of a micro-batch of the recipe.
+    with_addresses<published::autoencoder_type> tokens(published_m.autoencoder.vocab_size);
+    index_t const autoencoder = rehearsed(ctx, tokens.model, 16384, step_of_autoencoder);
+    BOOST_TEST_MESSAGE(autoencoder << " launches of the autoencoder");
+    BOOST_TEST(autoencoder <= 1100);
+}
+
+// A smaller device works on less at once, in more launches.
+BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
+    with_addresses<published> own(published_m.autoencoder.vocab_size);
+    context<emulated> large(3, 1), middle(3, 1);
+    middle.memory = std::size_t{8} << 30;
+    index_t const of_large = rehearsed(large, own.model, 8192, step_of_calm(2048, 8));
+    index_t const of_middle = rehearsed(middle, own.model, 8192, step_of_calm(2048, 8));
+    BOOST_TEST(of_middle > of_large);
+    BOOST_TEST(middle.saved.peak() < large.saved.peak());
+}
+
+// What a head says of a sample is what its samples take, or a little more.
+BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
+    with_addresses<published> own(published_m.autoencoder.vocab_size);
+    constexpr index_t L = published::L, D = published::D, N = 8;
+    auto const taken = [&](index_t R) {
+        context<emulated> ctx(3, 1);
+        ctx.rehearse(true);
+        auto const rows_of = [&]<index_t W>(extents<W>) {
+            return matrix_view<float, W, emulated>{own.memory.take<float>(extents<dyn, W>(R)).data(),
+                                                   extents<dyn, W>(R)};
+        };
+        matrix_view<float const, D, emulated> const hidden = rows_of(extents<D>());
+        matrix_view<float const, L, emulated> const mean = rows_of(extents<L>()), log_std = rows_of(extents<L>());
+        auto const dhidden = rows_of(extents<D>());
+        own.model.generator.loss_and_gradient(ctx, new_total(ctx), hidden, mean, log_std, dhidden,
+                                              {.samples = N, .targets = 32}, 0, 1.0);
+        return static_cast<double>(ctx.saved.peak() + ctx.scratch.peak());
+    };
+    double const a_sample = (taken(1000) - taken(500)) / (500 * N) / sizeof(float);
+    BOOST_TEST_MESSAGE(a_sample << " numbers a sample");
+    BOOST_TEST(a_sample <= static_cast<double>(decltype(own.model.generator)::numbers_a_sample));
+    BOOST_TEST(a_sample >= 0.7 * static_cast<double>(decltype(own.model.generator)::numbers_a_sample));
+}

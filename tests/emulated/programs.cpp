@@ -1,0 +1,141 @@
+// The programs' work for tiny on the emulated device: what --device emulated does, beside the cpu, whose runs it goes
+// on with.
+#include <boost/test/unit_test.hpp>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "registry.hpp"
+#include "support/close.hpp"
+#include "support/temporary_folder.hpp"
+#include "text/text_data.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using namespace calm::test;
+
+namespace {
+
+// A text of which nothing is held out, so that nothing is measured while models learn it.
+struct shop {
+    temporary_folder folder;
+    entry const& tiny = calm_named("tiny");
+
+    shop() {
+        std::string lines;
+        for (int i = 0; i < 400; ++i) lines += std::to_string(i) + "\n";
+        static_cast<void>(folder.with("text.txt", lines));
+        train_tokenizer({text(), 270, path("tokenizer.model")});
+    }
+
+    [[nodiscard]] std::string path(std::string const& name) const { return folder.path(name); }
+
+    // Trains in steps of 64 tokens until there were so many.
+    void train_autoencoder(std::string const& device, std::string const& out, index_t steps) const {
+        auto o = training(device, out, steps);
+        o.tokenizer = path("tokenizer.model");
+        o.batch = 64;
+        BOOST_REQUIRE(tiny.on(o.device).train_autoencoder(o) == 0);
+    }
+    void train_calm(std::string const& device, std::string const& autoencoder, std::string const& out,
+                    index_t steps) const {
+        auto o = training(device, out, steps);
+        o.autoencoder = path(autoencoder);
+        o.batch = 2;
+        o.block = 32;
+        BOOST_REQUIRE(tiny.on(o.device).train_calm(o) == 0);
+    }
+    [[nodiscard]] evaluation evaluated(std::string const& device, std::string const& model) const {
+        evaluate_options o;
+        o.device = device_choice::parse(device);
+        o.model = path(model);
+        o.data = text();
+        o.positions = 20;
+        return tiny.on(o.device).evaluate(o, read_model_description(o.model));
+    }
+    // The answer to a prompt, as generate --jsonl writes it.
+    [[nodiscard]] std::string written(std::string const& device, std::string const& model) const {
+        generate_options o;
+        o.device = device_choice::parse(device);
+        o.model = path(model);
+        o.jsonl = folder.with("prompts.jsonl", "{\"id\": 1, \"prompt\": \"12\"}\n");
+        o.out = path(device + "-" + model + ".jsonl");
+        o.max_tokens = 16;
+        BOOST_REQUIRE(tiny.on(o.device).generate(o, read_model_description(o.model)) == 0);
+        return folder.content(device + "-" + model + ".jsonl");
+    }
+    // Of the steps in a run's log.
+    [[nodiscard]] std::vector<double> losses(std::string const& run) const {
+        std::vector<double> all;
+        std::istringstream lines(folder.content(run + "/metrics.jsonl"));
+        for (std::string line; std::getline(lines, line);)
+            if (auto const one = nlohmann::json::parse(line); one.contains("loss")) all.push_back(one["loss"]);
+        return all;
+    }
+    [[nodiscard]] std::string weights(std::string const& run) const {
+        return folder.content(run + "/model.safetensors");
+    }
+
+private:
+    [[nodiscard]] data_options text() const {
+        data_options data;
+        data.sources = {path("text.txt")};
+        return data;
+    }
+    [[nodiscard]] train_options training(std::string const& device, std::string const& out, index_t steps) const {
+        train_options o;
+        o.device = device_choice::parse(device);
+        o.threads = 2;
+        o.configuration = tiny.name;
+        o.data = text();
+        o.out = path(out);
+        o.steps = steps;
+        o.warmup = 2;
+        return o;
+    }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) {
+    shop const here;
+    here.train_autoencoder("cpu", "ae", 4);
+    here.train_autoencoder("emulated", "exchanged-ae", 2);
+    BOOST_TEST(here.losses("exchanged-ae").size() == 2U);
+    here.train_autoencoder("cpu", "exchanged-ae", 4);
+    BOOST_TEST(here.losses("exchanged-ae").size() == 4U);
+    BOOST_TEST(close(here.losses("exchanged-ae"), here.losses("ae"), kind::gradient));
+
+    here.train_calm("cpu", "ae", "calm", 4);
+    here.train_calm("cpu", "ae", "exchanged", 2);
+    here.train_calm("emulated", "ae", "exchanged", 4);
+    BOOST_TEST(close(here.losses("exchanged"), here.losses("calm"), kind::gradient));
+    BOOST_CHECK(here.weights("exchanged") != here.weights("calm"));  // another executor trained it
+
+    auto const want = here.evaluated("cpu", "exchanged");
+    auto const got = here.evaluated("emulated", "exchanged");
+    BOOST_REQUIRE((want.brier && got.brier));
+    BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
+    BOOST_TEST(here.written("emulated", "exchanged") == here.written("cpu", "exchanged"));
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_not_there_is_a_sentence) {
+    auto const& tiny = calm_named("tiny");
+    BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(device_choice::parse("cuda:1"))), error, [](error const& e) {
+        std::string const text = e.what();
+        return e.code() == errc::config && text.starts_with("--device cuda:1: ") &&
+               text.find("compiled for cpu and emulated, not for cuda") != std::string::npos &&
+               text.find("tiny@emulated;") != std::string::npos && text.find(";tiny@cuda\"") != std::string::npos;
+    });
+    BOOST_CHECK(&tiny.on(device_choice::parse("auto")) == &tiny.on(device_choice()));
+    auto with_gpu = tiny;
+    with_gpu.work["cuda"].obstacle = [] { return std::string("no GPU: it fell out"); };
+    BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.on(device_choice()));
+    BOOST_CHECK_EXCEPTION(static_cast<void>(with_gpu.on(device_choice::parse("cuda"))), error, [](error const& e) {
+        return e.code() == errc::device && std::string(e.what()).find("it fell out") != std::string::npos;
+    });
+    with_gpu.work["cuda"].obstacle = [] { return std::string(); };
+    BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.work["cuda"]);
+}

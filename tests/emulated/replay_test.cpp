@@ -1,0 +1,137 @@
+// What was asked of a device for one step, asked again in another: a graph. Its kernels draw what belongs to the step
+// in which they run.
+#include "calm/emulated.hpp"
+
+#include "calm/model/calm.hpp"
+#include "calm/model/resident.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/dropout.hpp"
+#include "calm/tensor/fill.hpp"
+#include "support/small.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+constexpr index_t V = 11, P = 6, K = 2;
+
+// What work(), which launches kernels, leaves for found(), numbers of the host: the same in steps 5 and 6 whether it is
+// asked for anew, or in step 6 what was asked for in step 5.
+template <class Work, class Found> void check_replayed(context<emulated>& ctx, Work const& work, Found const& found) {
+    auto const anew = [&](std::uint32_t step) {
+        ctx.step = step;
+        work();
+        return found();
+    };
+    auto const fifth = anew(5), sixth = anew(6);
+    BOOST_REQUIRE(fifth != sixth);
+    auto& device = detail::emulated_device::get();
+    ctx.step = 5;
+    ctx.bring_step();
+    device.begin_graph();
+    work();
+    auto const graph = device.end_graph();
+    BOOST_CHECK(found() == fifth);
+    ctx.step = 6;
+    ctx.bring_step();
+    for (auto const& task : graph) device.later(task);
+    BOOST_CHECK(found() == sixth);
+}
+
+// The gradients of all parameters, which are then zero.
+template <class Model> std::vector<float> gradients_of(context<emulated> const& ctx, Model& model) {
+    std::vector<float> all, room;
+    for (auto const& p : parameters_of(model)) {
+        auto const g = on_host(ctx, p.grad, room);
+        all.insert(all.end(), g.begin(), g.end());
+        fill(ctx, p.grad, 0.0F);
+    }
+    return all;
+}
+
+std::vector<token_id> ids(index_t n) {
+    std::vector<token_id> all;
+    for (index_t i = 0; i < n; ++i) all.push_back(static_cast<token_id>((5 * i + i / V) % V));
+    return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) {
+    resident<autoencoder<small.autoencoder, space<emulated>>> own(V);
+    context<emulated> ctx(3, 2);
+    auto const tokens = upload(ctx, std::span<token_id const>(ids(32 * K)));
+    decltype(own.model.draw(ctx, tokens, 0.3)) noise;
+    auto const draw = [&] {
+        arena_scope const scope(ctx.saved);
+        noise = own.model.draw(ctx, tokens, 0.3);
+    };
+    auto const drawn = [&] {
+        std::vector<float> all, room;
+        std::vector<token_id> shown;
+        auto const add = [&](auto const& x) { all.insert(all.end(), x.begin(), x.end()); };
+        for (token_id const id : on_host(ctx, noise.shown, shown)) all.push_back(static_cast<float>(id));
+        add(on_host(ctx, noise.eps, room));
+        add(on_host(ctx, noise.scale, room));
+        return all;
+    };
+    check_replayed(ctx, draw, drawn);
+}
+
+BOOST_AUTO_TEST_CASE(a_calm_draws_as_in_the_step_that_runs) {
+    resident<calm_model<small, space<emulated>>> own(V);
+    context<emulated> ctx(3, 2);
+    initialise(ctx, own.model);
+    initialise(ctx, own.model.ae_model);
+    auto const backward = [&] {
+        arena_scope const of_ids(ctx.scratch);
+        auto const tokens = upload(ctx, std::span<token_id const>(ids(2 * P * K)));
+        own.model.loss_and_gradient(ctx, tokens, P, {.samples = 3, .targets = 4});
+    };
+    check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
+}
+
+BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
+    using on_device = space<emulated>;
+    chain<dropout<4, on_device>, linear<4, 4, with_bias::yes, on_device>> model;
+    arena<emulated> values("values"), gradients("gradients");
+    model.layer<0>() = {.rate = 0.5, .number = 0};
+    allocate(model, values, &gradients);
+    context<emulated> ctx(3, 1);
+    initialise(ctx, model);
+    auto const backward = [&] {
+        arena_scope const saved(ctx.saved);
+        arena_scope const scope(ctx.scratch);
+        auto const x = ctx.scratch.take<float>(extents<dyn, 4>(8));
+        fill(ctx, x, 1.0F);
+        matrix_view<float const, 4, emulated> const read = x;
+        auto const s = model.forward(ctx, read);
+        auto const dy = ctx.scratch.take<float>(extents<dyn, 4>(8));
+        fill(ctx, dy, 1.0F);
+        model.backward(ctx, s, read, dy);
+    };
+    check_replayed(ctx, backward, [&] { return gradients_of(ctx, model); });
+}
+
+// The host's number of the step is the truth, whenever it changes.
+BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
+    context<emulated> ctx(7, 1);
+    context<blocks> host(7, 1);
+    tensor<float, extents<50>, emulated> there;
+    tensor<float, extents<50>> here;
+    std::vector<float> room;
+    for (std::uint32_t const step : {0U, 3U, 3U, 0U, 4294967295U}) {
+        ctx.step = step;
+        auto const uploads = ctx.counts().uploads;
+        fill_normal(ctx, there.view(), ctx.random(stream::target));
+        fill_uniform(ctx, there.view(), ctx.random(stream::posterior), 5);
+        BOOST_TEST(ctx.counts().uploads - uploads <= 1);
+        BOOST_TEST(ctx.random(stream::target).by_value().step == step);
+        vector_view<float, 50, blocks> const want(here.data(), {});
+        fill_uniform(host, want, key{7, stream::posterior, step}, 5);
+        BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
+                   boost::test_tools::per_element());
+    }
+}
