@@ -2,6 +2,7 @@
 // What typed suites run over, and numbers for them.
 
 #include <boost/mpl/list.hpp>
+#include <boost/mpl/push_front.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -68,13 +69,18 @@ public:
     device_numbers(std::initializer_list<T> v) : device_numbers(v.begin(), v.end()) {}
     device_numbers(device_numbers const& v) : device_numbers(v.begin(), v.end()) {}
     device_numbers(device_numbers&&) noexcept = default;
-    device_numbers& operator=(device_numbers v) noexcept {
+    device_numbers& operator=(device_numbers v) {
         all_ = std::move(v.all_);
         return *this;
     }
     ~device_numbers() = default;
 
     operator std::vector<T>() const { return {begin(), end()}; }
+    void resize(std::size_t n) {
+        device_numbers longer(n);
+        std::copy_n(begin(), std::min(n, size()), longer.begin());
+        *this = std::move(longer);
+    }
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(all_.size()); }
     T& operator[](std::size_t i) { return all_[static_cast<index_t>(i)]; }
     T const& operator[](std::size_t i) const { return all_[static_cast<index_t>(i)]; }
@@ -117,6 +123,8 @@ template <class Backend, class T> struct executor {
 };
 // The block kernels run on the emulated device, where they run as they do on `blocks` and are watched besides.
 using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<emulated, float>>;
+// For kernels that work in other parts on the host than on a device.
+using executors_and_blocks = boost::mpl::push_front<executors, executor<blocks, float>>::type;
 using scalars = boost::mpl::list<float, double>;
 
 // Sizes around those of packets, blocks of threads and tasks.
