@@ -125,7 +125,8 @@ BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
     BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
 }
 
-// Opened, as tests and debuggers do, it is done with what was asked for; and closed again by whatever is asked for next.
+// Opened, as tests and debuggers do, it is done with what was asked for; and closed again by whatever is asked for
+// next.
 BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_it) {
     context<emulated> ctx(0, 1);
     line x;

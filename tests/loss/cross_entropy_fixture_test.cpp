@@ -28,7 +28,8 @@ template <class Backend, index_t D> void agrees_with_the_oracle(char const* vari
 
     numbers<token_id, Backend> best(targets.size());
     argmax_token(ctx, out_vector<Backend>(best), seen_x, seen_table);
-    BOOST_TEST(copied(best) == f.integers<token_id>("out/argmax"), boost::test_tools::per_element());  // row 3: a tie of three
+    BOOST_TEST(copied(best) == f.integers<token_id>("out/argmax"),
+               boost::test_tools::per_element());  // row 3: a tie of three
 }
 
 }  // namespace

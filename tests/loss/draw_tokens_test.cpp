@@ -21,8 +21,8 @@ template <class T, class Backend> struct problem {
     }
     std::vector<token_id> run(context<Backend>& ctx) const {
         numbers<token_id, Backend> tokens(uniforms.size(), -1);
-        draw_tokens(ctx, out_vector<Backend>(tokens), 1,
-                    in_rows<Backend, D>(x), in_rows<Backend, D>(table), in_rows<Backend, K>(uniforms));
+        draw_tokens(ctx, out_vector<Backend>(tokens), 1, in_rows<Backend, D>(x), in_rows<Backend, D>(table),
+                    in_rows<Backend, K>(uniforms));
         BOOST_TEST(ctx.scratch.used() == 0U);
         return copied(tokens);
     }

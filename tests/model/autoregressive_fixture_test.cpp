@@ -41,7 +41,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, v
     using backend = typename variant::backend;
     constexpr index_t D = loaded<variant>::C.llama.hidden_size;
     auto const hidden = m.model.forward(m.ctx, m.ids(), m.length).y;
-    numbers<T, backend> logits(static_cast<std::size_t>(m.tokens.size()) * static_cast<std::size_t>(m.model.vocabulary()));
+    numbers<T, backend> logits(static_cast<std::size_t>(m.tokens.size()) *
+                               static_cast<std::size_t>(m.model.vocabulary()));
     extents<dyn, dyn> const shape(static_cast<index_t>(m.tokens.size()), m.model.vocabulary());
     m.model.logits(m.ctx, {logits.data(), shape}, hidden);
     BOOST_TEST(close(copied(logits), m.f.floats("out/logits"), kind::output));

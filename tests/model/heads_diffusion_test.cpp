@@ -112,16 +112,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_oracle, variant
     auto const noises = f.floats("in/noises");
     for (auto const& [scale, name] : {std::pair{1.0, "out/sampled"}, {0.5, "out/sampled_cool"}}) {
         auto z = eps;
-        model.denoise(
-            ctx, out_rows<backend, L>(z), in_rows<backend, D>(hidden), scale,
-            [&](index_t i, auto const& added) {
-                host_access const access;
-                std::copy_n(noises.begin() + i * R * L, R * L, added.data());
-            });
+        model.denoise(ctx, out_rows<backend, L>(z), in_rows<backend, D>(hidden), scale,
+                      [&](index_t i, auto const& added) {
+                          host_access const access;
+                          std::copy_n(noises.begin() + i * R * L, R * L, added.data());
+                      });
         auto const expected = f.floats<double>(name);
         double largest = 0;  // the weights are random, and the values large
         for (double const value : expected) largest = std::max(largest, std::abs(value));
-        BOOST_TEST(close_to(std::span<float const>(copied(z)), std::span<double const>(expected), 1e-5 * largest, 1e-5), name);
+        BOOST_TEST(close_to(std::span<float const>(copied(z)), std::span<double const>(expected), 1e-5 * largest, 1e-5),
+                   name);
     }
 }
 

@@ -191,8 +191,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors
         for (index_t b = 0; b < B; ++b)
             for (index_t i = 0; i < step * D; ++i) {
                 auto const want = static_cast<double>(all[static_cast<std::size_t>((b * P + first) * D + i)]);
-                worst = std::max(worst, std::abs(static_cast<double>(y[static_cast<std::size_t>(b * step * D + i)]) - want) /
-                                            std::max(1.0, std::abs(want)));
+                worst = std::max(worst,
+                                 std::abs(static_cast<double>(y[static_cast<std::size_t>(b * step * D + i)]) - want) /
+                                     std::max(1.0, std::abs(want)));
             }
     }
     BOOST_TEST(cache.lengths == (std::vector<index_t>{P, P}), boost::test_tools::per_element());

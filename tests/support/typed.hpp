@@ -116,8 +116,8 @@ template <class Backend, class T> struct executor {
     using backend = Backend;
     using scalar = T;
     template <class Shape>
-    using tensor = std::conditional_t<host_memory<Backend>, calm::tensor<T, Shape, Backend>,
-                                      open_tensor<T, Shape, Backend>>;
+    using tensor =
+        std::conditional_t<host_memory<Backend>, calm::tensor<T, Shape, Backend>, open_tensor<T, Shape, Backend>>;
     using vector = tensor<extents<dyn>>;
     using context = calm::context<Backend>;
 };
@@ -171,7 +171,8 @@ template <class X> auto copied(X const& x) {
 // Numbers as an executor sees them, to be read or to be written: in rows, or as they are.
 template <class Backend, index_t Columns, class V> auto in_rows(V const& v) {
     using T = typename V::value_type;
-    static_assert(std::is_same_v<V, numbers<T, Backend>>, "a device is given numbers in its memory: placed<Backend>(v)");
+    static_assert(std::is_same_v<V, numbers<T, Backend>>,
+                  "a device is given numbers in its memory: placed<Backend>(v)");
     return matrix_view<T const, Columns, Backend>(v.data(),
                                                   extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns));
 }
@@ -181,7 +182,8 @@ template <class Backend, index_t Columns, class V> auto out_rows(V& v) {
 }
 template <class Backend, class V> auto in_vector(V const& v) {
     using T = typename V::value_type;
-    static_assert(std::is_same_v<V, numbers<T, Backend>>, "a device is given numbers in its memory: placed<Backend>(v)");
+    static_assert(std::is_same_v<V, numbers<T, Backend>>,
+                  "a device is given numbers in its memory: placed<Backend>(v)");
     return vector_view<T const, dyn, Backend>(v.data(), extents<dyn>(static_cast<index_t>(v.size())));
 }
 template <class Backend, class V> auto out_vector(V& v) {
@@ -200,6 +202,5 @@ template <class... Parts> auto says(errc code, Parts... parts) {
 }  // namespace calm::test
 
 namespace calm::detail {
-template <class T, class E, class B>
-struct operand_kind<test::open_tensor<T, E, B>> : operand_kind<tensor<T, E, B>> {};
+template <class T, class E, class B> struct operand_kind<test::open_tensor<T, E, B>> : operand_kind<tensor<T, E, B>> {};
 }  // namespace calm::detail

@@ -143,7 +143,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, executors
     // On a device nobody counts: there all of them stand for the distinct ones.
     bool const counted = host_memory<typename on::backend>;
     std::vector<token_id> const distinct = counted ? std::vector<token_id>{7, 2, 0, 9} : std::vector<token_id>(ids);
-    std::vector<token_id> const places = counted ? std::vector<token_id>{0, 1, 0, 2, 1, 3} : std::vector<token_id>{0, 1, 2, 3, 4, 5};
+    std::vector<token_id> const places =
+        counted ? std::vector<token_id>{0, 1, 0, 2, 1, 3} : std::vector<token_id>{0, 1, 2, 3, 4, 5};
     BOOST_TEST(copied(found.distinct) == distinct, boost::test_tools::per_element());
     BOOST_TEST(copied(found.places) == places, boost::test_tools::per_element());
     BOOST_CHECK((found.ids.are_known() && found.distinct.below() == 10 && found.places.below() == (counted ? 4 : 6)));

@@ -40,8 +40,7 @@ void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture cons
 }
 
 // The i-th of the equal parts of a sequence.
-template <class Backend = cpu, class T>
-numbers<T, Backend> part(std::vector<T> const& all, index_t i, index_t parts) {
+template <class Backend = cpu, class T> numbers<T, Backend> part(std::vector<T> const& all, index_t i, index_t parts) {
     auto const n = static_cast<std::ptrdiff_t>(all.size()) / parts;
     return {all.begin() + i * n, all.begin() + (i + 1) * n};
 }
@@ -114,9 +113,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
             model.loss_and_gradient_of(
                 ctx, mean, in_vector<backend>(t), patches,
                 [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
-                    model.generator.loss_and_gradient(
-                        ctx, total, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                        in_rows<backend, C.head.noise_size>(u), targets, 1.0 / static_cast<double>(positions));
+                    model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean, posterior.log_std, dhidden,
+                                                      objective, in_rows<backend, C.head.noise_size>(u), targets,
+                                                      1.0 / static_cast<double>(positions));
                 });
         });
     });
