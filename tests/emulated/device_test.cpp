@@ -15,9 +15,9 @@ using namespace calm::test;
 namespace {
 
 constexpr index_t N = 64;
-using numbers = tensor<float, extents<N>, emulated>;
+using line = tensor<float, extents<N>, emulated>;
 
-std::vector<float> on_the_host(context<emulated> const& ctx, numbers const& x) {
+std::vector<float> on_the_host(context<emulated> const& ctx, line const& x) {
     std::vector<float> room;
     auto const all = on_host(ctx, x.view(), room);
     return {all.begin(), all.end()};
@@ -73,7 +73,7 @@ struct unset {
 
 BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
     context<emulated> ctx(0, 2);
-    numbers x;
+    line x;
     BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
     auto given = draws<float>(N, 1);
     copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
 
 BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
     context<emulated> ctx(0, 1);
-    numbers x;
+    line x;
     ctx.rehearse(true);
     auto const before = ctx.counts();
     std::vector<float> const given(N, 3);
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
 BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
     context<emulated> ctx(0, 1);
     auto const before = ctx.counts();
-    numbers x;
+    line x;
     std::vector<float> const given(N, 3);
     copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
     launch(ctx, 2, numbering{x.data()});
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
 
 BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
     context<emulated> ctx(0, 1);
-    numbers x;
+    line x;
     launch(ctx, 2, numbering{x.data()});
     BOOST_TEST(signal_of([&] { ctx.wait(); }) == 0);
     BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
@@ -125,13 +125,42 @@ BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
     BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
 }
 
+// Opened, as tests and debuggers do, it is done with what was asked for; and closed again by whatever is asked for
+// next.
+BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_it) {
+    context<emulated> ctx(0, 1);
+    line x;
+    auto& device = detail::emulated_device::get();
+    auto const touch = [&] { *const_cast<float volatile*>(x.data()) = 1; };
+    auto const asked = [&](auto const& ask) {
+        device.open();
+        BOOST_TEST(signal_of(touch) == 0);
+        ask();
+        BOOST_TEST(signal_of(touch) == SIGSEGV);
+    };
+    launch(ctx, 2, numbering{x.data()});
+    device.open();
+    BOOST_TEST(x.data()[5] == 5);
+    x.data()[5] = 7;
+    BOOST_TEST(fetch(ctx, x.data() + 5) == 7);
+    asked([&] { launch(ctx, 2, numbering{x.data()}); });
+    asked([&] { ctx.wait(); });
+    asked([&] { line const another; });
+    asked([&] { device.close(); });
+    std::vector<float> const given(N, 3);
+    asked([&] { copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N))); });
+    asked([&] { fill(ctx, x.view(), 2.0F); });
+    BOOST_TEST(opened(x.view())[N - 1] == 2);
+    device.close();
+}
+
 // The queue runs as late as it may: without a wait the host finds what was there before.
 BOOST_AUTO_TEST_CASE(nothing_runs_before_the_host_waits) {
     context<emulated> ctx(0, 1);
     bool ran = false;
     auto& device = detail::emulated_device::get();
     device.later([&] { ran = true; });
-    numbers x;
+    line x;
     launch(ctx, 2, numbering{x.data()});
     BOOST_TEST(!ran);
     ctx.wait();
@@ -146,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_with_an_address_of_the_host_is_refused) {
     BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{here.data()}), error, refused);
     float on_the_stack[N];
     BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{on_the_stack}), error, refused);
-    numbers x;
+    line x;
     launch(ctx, 2, numbering{x.data()});
     launch(ctx, 0, numbering{here.data()});  // runs nothing
     ctx.wait();
@@ -163,7 +192,7 @@ BOOST_AUTO_TEST_CASE(copies_of_memory_that_is_not_the_devices_are_refused) {
                           error, refused);
     BOOST_CHECK_EXCEPTION(copy(ctx, vector_view<float>(there.data(), shape), device_view(here.data(), shape)), error,
                           refused);
-    numbers x;
+    line x;
     BOOST_CHECK_EXCEPTION(copy(ctx, vector_view<float>(there.data(), shape), device_view(x.data() + 1, shape)), error,
                           refused);
     BOOST_CHECK_EXCEPTION(
@@ -175,7 +204,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
     context<emulated> ctx(0, 1);
     // Behind a tensor nothing is mapped.
     BOOST_TEST(signal_of([&] {
-                   numbers x;
+                   line x;
                    launch(ctx, 2, numbering{x.data(), 1});
                    ctx.wait();
                }) == SIGSEGV);
@@ -209,7 +238,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_depend_on_each_other_show_in_another_order) {
     for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted}) {
         context<emulated> ctx(0, 1);
         ctx.order = order;
-        numbers x;
+        line x;
         launch(ctx, 6, in_turn{x.data()});
         found.push_back(fetch(ctx, x.data()));
     }

@@ -11,20 +11,20 @@ constexpr index_t D = 4, K = 3;
 
 // Token 1 of patches of K, N for each of R rows.
 template <class T, class Backend> struct problem {
-    std::vector<T> x, table, uniforms;
+    numbers<T, Backend> x, table, uniforms;
     index_t R, V, N;
     problem(index_t rows, index_t vocabulary, index_t each) :
-        x(draws<T>(rows * D, 1)), table(draws<T>(vocabulary * D, 2)),
+        x(draws<T, Backend>(rows * D, 1)), table(draws<T, Backend>(vocabulary * D, 2)),
         uniforms(static_cast<std::size_t>(rows * each * K)), R(rows), V(vocabulary), N(each) {
         std::uint64_t i = 0;
         for (T& u : uniforms) u = static_cast<T>(uniform({5, stream::evaluation, 0}, i++));
     }
     std::vector<token_id> run(context<Backend>& ctx) const {
-        std::vector<token_id> tokens(uniforms.size(), -1);
-        draw_tokens(ctx, vector_view<token_id, dyn, Backend>(tokens.data(), extents<dyn>(std::ssize(tokens))), 1,
-                    in_rows<Backend, D>(x), in_rows<Backend, D>(table), in_rows<Backend, K>(uniforms));
+        numbers<token_id, Backend> tokens(uniforms.size(), -1);
+        draw_tokens(ctx, out_vector<Backend>(tokens), 1, in_rows<Backend, D>(x), in_rows<Backend, D>(table),
+                    in_rows<Backend, K>(uniforms));
         BOOST_TEST(ctx.scratch.used() == 0U);
-        return tokens;
+        return copied(tokens);
     }
     // The probabilities of a row, in double.
     [[nodiscard]] std::vector<double> law(index_t r) const {
@@ -46,7 +46,7 @@ template <class T, class Backend> struct problem {
 }  // namespace
 
 // A token is the one in whose part of [0, 1) the number falls: within what rounding moves its ends.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors_and_blocks) {
     using T = typename E::scalar;
     double const slack = std::is_same_v<T, float> ? 2e-5 : 1e-12;
     for (auto const& [R, V, N] : {std::tuple<index_t, index_t, index_t>{0, 3, 2},
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors) {
 }
 
 // A right sampler fails once in a million seeds; the seed is fixed.
-BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors_and_blocks) {
     context<typename E::backend> ctx(1, 2);
     problem<typename E::scalar, typename E::backend> const p(3, 17, 20000);
     auto const tokens = p.run(ctx);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors) {
 }
 
 // At the ends of [0, 1) too, and where most tokens have a probability that rounds to 0.
-BOOST_AUTO_TEST_CASE_TEMPLATE(no_draw_is_a_token_without_probability, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(no_draw_is_a_token_without_probability, E, executors_and_blocks) {
     using T = typename E::scalar;
     for (index_t const V : {300, 9000}) {
         context<typename E::backend> ctx(1, 2);

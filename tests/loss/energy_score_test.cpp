@@ -26,7 +26,7 @@ template <class E> struct problem {
     using T = typename E::scalar;
     using backend = typename E::backend;
     using context = calm::context<backend>;
-    template <class Shape> using tensor = calm::tensor<T, Shape, backend>;
+    template <class Shape> using tensor = typename E::template tensor<Shape>;
     problem(index_t R, index_t N, index_t M, index_t L) :
         x(samples(R, N, L)), dx(samples(R, N, L)), eps(samples(M, R, L)), mean(latents(R, L)), log_std(latents(R, L)),
         score(scores(R)) {

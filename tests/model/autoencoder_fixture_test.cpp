@@ -16,24 +16,24 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, v
     autoencoder<C.autoencoder, space<backend>> model(f.size("vocab_size"));
     allocate(model, values, &gradients);
     load_parameters(parameters_of(model), f);
-    auto const latents = [](std::vector<float> const& x) { return seen_by<backend>(as_rows<float, L>(x)); };
-    auto const ids = [](std::vector<token_id> const& x) { return seen_by<backend>(as_vector(x)); };
+    auto const latents = [](auto const& x) { return in_rows<backend, L>(x); };
+    auto const ids = [](auto const& x) { return in_vector<backend>(x); };
 
-    auto const tokens = f.integers<token_id>("in/tokens");
+    auto const tokens = placed<backend>(f.integers<token_id>("in/tokens"));
     auto const e = model.posterior(ctx, ids(tokens));
-    BOOST_TEST(close(span_of(e.mean), f.floats("out/mean"), kind::output));
-    BOOST_TEST(close(span_of(e.log_std), f.floats("out/log_std"), kind::output));
+    BOOST_TEST(close(copied(e.mean), f.floats("out/mean"), kind::output));
+    BOOST_TEST(close(copied(e.log_std), f.floats("out/log_std"), kind::output));
 
-    auto const z = f.floats("in/z");
-    std::vector<token_id> decoded(tokens.size());
-    model.decode_tokens(ctx, {decoded.data(), extents<dyn>(static_cast<index_t>(decoded.size()))}, latents(z));
-    BOOST_TEST(decoded == f.integers<token_id>("out/decoded_tokens"));
+    auto const z = placed<backend>(f.floats("in/z"));
+    numbers<token_id, backend> decoded(tokens.size());
+    model.decode_tokens(ctx, out_vector<backend>(decoded), latents(z));
+    BOOST_TEST(copied(decoded) == f.integers<token_id>("out/decoded_tokens"));
 
     auto const kept = f.integers<token_id>("in/keep_token");
     auto shown = tokens;
     for (std::size_t i = 0; i < shown.size(); ++i) shown[i] *= kept[i];
-    auto const eps = f.floats("in/eps");
-    auto scale = f.integers<float>("in/keep_latent");
+    auto const eps = placed<backend>(f.floats("in/eps"));
+    auto scale = placed<backend>(f.integers<float>("in/keep_latent"));
     for (float& s : scale) s /= 0.85F;
     auto const losses = model.loss_and_gradient(ctx, ids(tokens), {ids(shown), latents(eps), latents(scale)}, {});
     BOOST_TEST(losses.loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));

@@ -20,7 +20,7 @@ template <class Variant> struct loaded {
     arena<backend> values{"values"};
     arena<backend> gradients{"gradients"};
     autoregressive_model<C, space<backend, T>> model;
-    std::vector<token_id> tokens;
+    numbers<token_id, backend> tokens;
     index_t sequences, length;
 
     explicit loaded(char const* name) :
@@ -29,7 +29,7 @@ template <class Variant> struct loaded {
         allocate(model, values, &gradients);
         load_parameters(parameters_of(model), f);
     }
-    auto ids() const { return seen_by<backend>(as_vector(tokens)); }
+    auto ids() const { return in_vector<backend>(tokens); }
 };
 
 }  // namespace
@@ -38,12 +38,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, v
     if (!fixtures_present()) return;
     loaded<variant> m("autoregressive");
     using T = typename loaded<variant>::T;
+    using backend = typename variant::backend;
     constexpr index_t D = loaded<variant>::C.llama.hidden_size;
     auto const hidden = m.model.forward(m.ctx, m.ids(), m.length).y;
-    std::vector<T> logits(static_cast<std::size_t>(m.tokens.size()) * static_cast<std::size_t>(m.model.vocabulary()));
+    numbers<T, backend> logits(static_cast<std::size_t>(m.tokens.size()) *
+                               static_cast<std::size_t>(m.model.vocabulary()));
     extents<dyn, dyn> const shape(static_cast<index_t>(m.tokens.size()), m.model.vocabulary());
     m.model.logits(m.ctx, {logits.data(), shape}, hidden);
-    BOOST_TEST(close(std::span<T const>(logits), m.f.floats("out/logits"), kind::output));
+    BOOST_TEST(close(copied(logits), m.f.floats("out/logits"), kind::output));
 
     double const loss = m.model.loss_and_gradient(m.ctx, m.ids(), m.length);
     BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
@@ -53,15 +55,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, v
     auto cache = m.model.make_cache(m.sequences, m.length);
     std::vector<T> stepwise(static_cast<std::size_t>(hidden.size()));
     for (index_t p = 0; p < m.length; ++p) {
-        std::vector<token_id> column;
+        numbers<token_id, backend> column(static_cast<std::size_t>(m.sequences));
+        for (std::size_t b = 0; b < column.size(); ++b)
+            column[b] = m.tokens[b * static_cast<std::size_t>(m.length) + static_cast<std::size_t>(p)];
+        auto const h = copied(m.model.extend(m.ctx, in_vector<backend>(column), cache));
         for (index_t b = 0; b < m.sequences; ++b)
-            column.push_back(m.tokens[static_cast<std::size_t>(b * m.length + p)]);
-        auto const h = m.model.extend(m.ctx, seen_by<typename loaded<variant>::backend>(as_vector(column)), cache);
-        for (index_t b = 0; b < m.sequences; ++b)
-            std::copy_n(h.data() + b * D, D, stepwise.begin() + (b * m.length + p) * D);
+            std::copy_n(h.begin() + b * D, D, stepwise.begin() + (b * m.length + p) * D);
     }
     auto const again = m.model.forward(m.ctx, m.ids(), m.length).y;
-    BOOST_TEST(close(std::span<T const>(stepwise), span_of(again), kind::output));
+    BOOST_TEST(close(stepwise, copied(again), kind::output));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_oracle, variant, variants_on_executors) {

@@ -21,9 +21,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     auto const tokens = f.integers<token_id>("in/tokens");
     index_t const sequences = f.shape("in/tokens")[0];
     index_t const patches = f.shape("in/tokens")[1] / C.autoencoder.patch_size;
-    auto const s = model.forward(ctx, seen_by<backend>(as_vector(tokens)), patches);
-    BOOST_TEST(close(span_of(s.projected.y), f.floats("out/embedded"), kind::output));
-    BOOST_TEST(close(span_of(s.y), f.floats("out/hidden"), kind::output));
+    auto const ids = placed<backend>(tokens);
+    auto const s = model.forward(ctx, in_vector<backend>(ids), patches);
+    BOOST_TEST(close(copied(s.projected.y), f.floats("out/embedded"), kind::output));
+    BOOST_TEST(close(copied(s.y), f.floats("out/hidden"), kind::output));
 
     // Keys and values: (B, heads, P, head size) there, (B, P, heads, head size) here.
     constexpr index_t heads = C.num_key_value_heads;
@@ -39,11 +40,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
             auto const swapped = swap_leading(one, heads, patches);
             want.insert(want.end(), swapped.begin(), swapped.end());
         }
-        BOOST_TEST(close(span_of(got), want, kind::output), name);
+        BOOST_TEST(close(copied(got), want, kind::output), name);
     }
 
-    auto const cotangent = f.floats<T>("in/cotangent");
-    model.backward(ctx, s, seen_by<backend>(as_rows<T, C.hidden_size>(cotangent)));
+    auto const cotangent = placed<backend>(f.floats<T>("in/cotangent"));
+    model.backward(ctx, s, in_rows<backend, C.hidden_size>(cotangent));
     check_gradients(parameters_of(model), f);
 
     // Patch by patch through the cache: the same hidden states.
@@ -55,9 +56,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
         for (index_t b = 0; b < sequences; ++b)
             column.insert(column.end(), tokens.begin() + (b * patches + p) * K,
                           tokens.begin() + (b * patches + p + 1) * K);
-        auto const h = model.extend(ctx, row_ids<backend>(seen_by<backend>(as_vector(column))), cache);
+        auto const there = placed<backend>(column);
+        auto const h = copied(model.extend(ctx, row_ids<backend>(in_vector<backend>(there)), cache));
         for (index_t b = 0; b < sequences; ++b)
-            std::copy_n(h.data() + b * C.hidden_size, C.hidden_size,
+            std::copy_n(h.begin() + b * C.hidden_size, C.hidden_size,
                         stepwise.begin() + (b * patches + p) * C.hidden_size);
     }
     BOOST_TEST(close(stepwise, f.floats("out/hidden"), kind::output));

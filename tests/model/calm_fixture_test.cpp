@@ -27,19 +27,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     allocate(model, values, &gradients);
     load_parameters(parameters_of(model), f);
 
-    auto const hidden = f.floats("in/hidden");
+    auto const hidden = placed<backend>(f.floats("in/hidden"));
     auto const positions = f.shape("in/hidden")[0];
     auto const samples = f.size("num_samples");
-    auto const noise = noise_of<head>(f, positions);
-    auto const s = model.forward(ctx, seen_by<backend>(as_rows<float, head::D>(hidden)),
-                                 seen_by<backend>(as_rows<float, head::S>(noise)));
-    BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
+    auto const noise = placed<backend>(noise_of<head>(f, positions));
+    auto const s = model.forward(ctx, in_rows<backend, head::D>(hidden), in_rows<backend, head::S>(noise));
+    BOOST_TEST(close(copied(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
 
-    auto const cotangent = swap_leading(f.floats("in/cotangent"), samples, positions);
-    std::vector<float> dhidden(hidden.size());
-    model.backward(ctx, s, seen_by<backend>(as_rows<float, head::L>(cotangent)),
-                   {dhidden.data(), extents<dyn, head::D>(positions)});
-    BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
+    auto const cotangent = placed<backend>(swap_leading(f.floats("in/cotangent"), samples, positions));
+    numbers<float, backend> dhidden(hidden.size());
+    model.backward(ctx, s, in_rows<backend, head::L>(cotangent), out_rows<backend, head::D>(dhidden));
+    BOOST_TEST(close(copied(dhidden), f.floats("grad/hidden"), kind::gradient));
     check_gradients(parameters_of(model), f);
 }
 
@@ -60,32 +58,33 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, v
     load_parameters(parameters_of(model), f);
     load_parameters(frozen_parameters_of(model), f);
 
-    auto const tokens = f.integers<token_id>("in/tokens");
+    auto const tokens = placed<backend>(f.integers<token_id>("in/tokens"));
     index_t const patches = f.shape("in/tokens")[1] / K;
     index_t const positions = f.shape("in/tokens")[0] * (patches - 1);
     auto const samples = f.size("num_samples");
-    auto const noise = noise_of<head>(f, positions);
-    auto const eps = f.floats("in/eps");
+    auto const noise = placed<backend>(noise_of<head>(f, positions));
+    auto const eps = placed<backend>(f.floats("in/eps"));
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
     auto const loss = total_of(ctx, [&](auto const& mean) {
-        model.loss_and_gradient_of(
-            ctx, mean, seen_by<backend>(as_vector(tokens)), patches,
-            [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dh) {
-                auto const targets = seen<float, dyn, dyn, dyn>(eps, objective.targets, positions, head::L);
-                model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean, posterior.log_std, dh, objective,
-                                                  seen_by<backend>(as_rows<float, head::S>(noise)),
-                                                  seen_by<backend>(targets), 1.0 / static_cast<double>(positions));
-            });
+        model.loss_and_gradient_of(ctx, mean, in_vector<backend>(tokens), patches,
+                                   [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dh) {
+                                       view<float const, extents<dyn, dyn, dyn>, backend> const targets(
+                                           eps.data(), extents<dyn, dyn, dyn>(objective.targets, positions, head::L));
+                                       model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean,
+                                                                         posterior.log_std, dh, objective,
+                                                                         in_rows<backend, head::S>(noise), targets,
+                                                                         1.0 / static_cast<double>(positions));
+                                   });
     });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(model), f);
 
-    auto const t = shift_tokens(ctx, seen_by<backend>(as_vector(tokens)), patches, C.autoencoder.patch_size);
+    auto const t = shift_tokens(ctx, in_vector<backend>(tokens), patches, C.autoencoder.patch_size);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;
-    auto const s = model.generator.forward(ctx, hidden, seen_by<backend>(as_rows<float, head::S>(noise)));
-    BOOST_TEST(close(span_of(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
-    std::vector<token_id> decoded(static_cast<std::size_t>(positions * samples * K));
-    model.ae_model.decode_tokens(ctx, {decoded.data(), extents<dyn>(positions * samples * K)}, s.y);
-    BOOST_TEST(decoded == swap_leading(f.integers<token_id>("out/decoded"), samples, positions));
+    auto const s = model.generator.forward(ctx, hidden, in_rows<backend, head::S>(noise));
+    BOOST_TEST(close(copied(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));
+    numbers<token_id, backend> decoded(static_cast<std::size_t>(positions * samples * K));
+    model.ae_model.decode_tokens(ctx, out_vector<backend>(decoded), s.y);
+    BOOST_TEST(copied(decoded) == swap_leading(f.integers<token_id>("out/decoded"), samples, positions));
 }

@@ -18,8 +18,8 @@ constexpr double error_rate = 1e-6;
 constexpr index_t V = 13, K = 2, L = 4;
 
 // No token is id 0.
-template <class Backend> tensor<token_id, extents<dyn>, Backend> tokens_above_zero(index_t n) {
-    tensor<token_id, extents<dyn>, Backend> ids{extents<dyn>(n)};
+template <class Backend> auto tokens_above_zero(index_t n) {
+    typename executor<Backend, token_id>::vector ids{extents<dyn>(n)};
     for (index_t i = 0; i < n; ++i) ids[i] = static_cast<token_id>(1 + (5 * i + i / V) % (V - 1));
     return ids;
 }
@@ -42,14 +42,16 @@ template <class On> drawn_step draw_step(std::uint32_t step, double rate, index_
     drawn_step drawn;
     auto const kept = static_cast<typename On::scalar>(1 / (1 - rate));
     int others = 0;  // neither hidden nor as they were, neither dropped nor scaled
+    auto const shown = opened(noise.shown);
     for (index_t i = 0; i < patches * K; ++i) {
-        others += noise.shown[i] != tokens[i] && noise.shown[i] != 0 ? 1 : 0;
-        drawn.hidden.push_back(noise.shown[i] == 0 ? 1 : 0);
+        others += shown[i] != tokens[i] && shown[i] != 0 ? 1 : 0;
+        drawn.hidden.push_back(shown[i] == 0 ? 1 : 0);
     }
+    auto const scale = opened(noise.scale), eps = opened(noise.eps);
     for (index_t i = 0; i < patches * L; ++i) {
-        others += noise.scale[i] != kept && noise.scale[i] != 0 ? 1 : 0;
-        drawn.dropped.push_back(noise.scale[i] == 0 ? 1 : 0);
-        drawn.eps.push_back(static_cast<double>(noise.eps[i]));
+        others += scale[i] != kept && scale[i] != 0 ? 1 : 0;
+        drawn.dropped.push_back(scale[i] == 0 ? 1 : 0);
+        drawn.eps.push_back(static_cast<double>(eps[i]));
     }
     BOOST_TEST(others == 0);
     return drawn;
@@ -186,16 +188,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
     using head = energy_head<uneven, space<backend, T>>;
     constexpr index_t R = 300, N = 8, M = 2, D = head::D, S = head::S, first = 7;
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
-    auto const hidden = draws<T>(R * D, 1);
-    auto const mean = draws<T>(R * L, 2);
-    auto const log_std = draws<T>(R * L, 3, 0.3, -1);
+    auto const hidden = draws<T, backend>(R * D, 1);
+    auto const mean = draws<T, backend>(R * L, 2);
+    auto const log_std = draws<T, backend>(R * L, 3, 0.3, -1);
 
     auto const train = [&](auto const& loss_of) {
         prepared<head, T, backend> p({}, 2);
         p.ctx.seed = 17;
         p.ctx.step = 5;
-        head_outcome<T> result{.dhidden = std::vector<T>(hidden.size()), .gradients = {}};
-        result.loss = loss_of(p, matrix_view<T, D, backend>(result.dhidden.data(), extents<dyn, D>(R)));
+        if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // more positions than it works on at once
+        numbers<T, backend> dhidden(hidden.size());
+        head_outcome<T> result;
+        result.loss = loss_of(p, out_rows<backend, D>(dhidden));
+        result.dhidden = copied(dhidden);
         for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
         return result;
     };
@@ -205,15 +210,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
                                       in_rows<backend, L>(log_std), dhidden, o, first, 1.0);
         });
     });
-    auto const noise = centred_uniforms<T>({17, stream::head_noise, 5}, first * N * S, R * N * S);
+    auto const noise = placed<backend>(centred_uniforms<T>({17, stream::head_noise, 5}, first * N * S, R * N * S));
     std::vector<T> eps;  // (M, R, L)
     for (index_t m = 0; m < M; ++m)
         for (index_t r = 0; r < R; ++r)
             for (index_t l = 0; l < L; ++l)
                 eps.push_back(static_cast<T>(normal<double>(
                     {17, stream::target, 5}, static_cast<std::uint64_t>(((first + r) * M + m) * L + l))));
+    auto const there = placed<backend>(eps);
     auto const want = train([&](auto& p, auto const& dhidden) {
-        view<T const, extents<dyn, dyn, dyn>, backend> const targets(eps.data(), extents<dyn, dyn, dyn>(M, R, L));
+        view<T const, extents<dyn, dyn, dyn>, backend> const targets(there.data(), extents<dyn, dyn, dyn>(M, R, L));
         return total_of(p.ctx, [&](auto const& total) {
             p.model.loss_and_gradient(p.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
                                       in_rows<backend, L>(log_std), dhidden, o, in_rows<backend, S>(noise), targets,
@@ -233,18 +239,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, e
     using head = energy_head<uneven, space<backend, T>>;
     constexpr index_t R = 3, N = 5, D = head::D, S = head::S;
     prepared<head, T, backend> p({}, 2);
-    auto const hidden = draws<T>(R * D, 1);
+    auto const hidden = draws<T, backend>(R * D, 1);
     std::array<noise_place, R> const places{
         {{{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}}};
     for (double const scale : {1.0, 0.25}) {
-        std::vector<T> z(static_cast<std::size_t>(R * N * L));
-        p.model.sample(p.ctx, {z.data(), extents<dyn, L>(R * N)}, in_rows<backend, D>(hidden), places, scale);
+        numbers<T, backend> z(static_cast<std::size_t>(R * N * L));
+        p.model.sample(p.ctx, out_rows<backend, L>(z), in_rows<backend, D>(hidden), places, scale);
         std::vector<T> noise;
         for (auto const& place : places)
             for (T const u : centred_uniforms<T>(place.draws, place.first * S, N * S))
                 noise.push_back(static_cast<T>(static_cast<double>(u) * scale));
-        BOOST_TEST(close(z, copied(p.model.forward(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, S>(noise)).y),
-                         kind::output));
+        auto const there = placed<backend>(noise);
+        auto const want = copied(p.model.forward(p.ctx, in_rows<backend, D>(hidden), in_rows<backend, S>(there)).y);
+        BOOST_TEST(close(copied(z), want, kind::output));
     }
 }
 
@@ -275,7 +282,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
         std::set<T> first;
         std::size_t matrices = 0;
         for (auto const& p : parameters) {
-            auto const is = [&](T want) { return std::count(p.value.begin(), p.value.end(), want) == p.value.size(); };
+            auto const numbers_of = copied(p.value);
+            auto const is = [&](T want) {
+                return std::count(numbers_of.begin(), numbers_of.end(), want) == std::ssize(numbers_of);
+            };
             if (ends_with(p.name, "norm.weight") || ends_with(p.name, "_ln.weight") ||
                 p.name.find("norm_") != std::string::npos || ends_with(p.name, "embed_proj.3.weight")) {
                 BOOST_TEST(is(ends_with(p.name, ".bias") ? T(0) : T(1)), p.name);
@@ -285,9 +295,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
                 zero.insert(p.name);
             } else {
                 ++matrices;
-                first.insert(p.value[0]);
-                std::vector<double> x;
-                for (T const value : p.value) x.push_back(static_cast<double>(value));
+                first.insert(numbers_of[0]);
+                std::vector<double> const x(numbers_of.begin(), numbers_of.end());
                 BOOST_TEST(smirnov_p_value(x, [](double v) { return normal_cdf(v / 0.02); }) > error_rate, p.name);
                 all.insert(all.end(), x.begin(), x.end());
             }
@@ -304,7 +313,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
     BOOST_TEST((zero == std::set<std::string>{"mlp_generator.final_layer.linears.2.weight"}));
 
     // So that every sample of a model that has not learned is the middle of the latent space.
-    std::vector<T> const hidden = draws<T>(3 * 12, 1), noise = draws<T>(6 * 6, 2);
+    auto const hidden = draws<T, backend>(3 * 12, 1), noise = draws<T, backend>(6 * 6, 2);
     for (T const z : copied(model.generator.forward(ctx, in_rows<backend, 12>(hidden), in_rows<backend, 6>(noise)).y))
         BOOST_TEST(z == T(0));
 }

@@ -52,8 +52,8 @@ std::vector<token_id> some_tokens(index_t n) {
     for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>((3 * i + i / V) % V));
     return tokens;
 }
-template <class Backend = cpu> vector_view<token_id const, dyn, Backend> seen(std::vector<token_id> const& v) {
-    return {v.data(), extents<dyn>(std::ssize(v))};
+vector_view<token_id const> seen(std::vector<token_id> const& v) {
+    return in_vector<cpu>(v);
 }
 
 // p(token k | h, tokens before it) of one hidden state, by the head's own rows for `patch`, in double.
@@ -118,9 +118,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
     prepared<drafted_on<on>, T, backend> p({}, 2, 0.3);
     prepared<energy_head<C, space<backend, T>>, T, backend> plain({}, 2, 0.3);
     auto& head = p.model.head;
-    std::fill(head.gate.value.begin(), head.gate.value.end(), T{});
+    fill(p.ctx, head.gate.value, T{});
     auto const same = parameters<T>(head.network);
     for (std::size_t i = 0; i < same.size(); ++i) {
+        host_access const access;
         auto const& to = plain.params[i];
         BOOST_REQUIRE(to.name == same[i].name);
         if (to.name != "noise_embd.weight") {
@@ -132,11 +133,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
             std::fill_n(same[i].value + row * (S + L) + S, L, T{});
         }
     }
-    auto const labels = some_tokens(R * K);
-    auto const hidden = draws<T>(R * D, 1), mean = draws<T>(R * L, 2), log_std = draws<T>(R * L, 3, 0.3, -1);
-    std::vector<T> dhidden(hidden.size()), want(hidden.size());
+    auto const labels = placed<backend>(some_tokens(R * K));
+    auto const hidden = draws<T, backend>(R * D, 1), mean = draws<T, backend>(R * L, 2),
+               log_std = draws<T, backend>(R * L, 3, 0.3, -1);
+    numbers<T, backend> dhidden(hidden.size()), want(hidden.size());
     double const loss = total_of(p.ctx, [&](auto const& total) {
-        head.loss_and_gradient(p.ctx, total, p.model.ae, seen<backend>(labels), in_rows<backend, D>(hidden),
+        head.loss_and_gradient(p.ctx, total, p.model.ae, in_vector<backend>(labels), in_rows<backend, D>(hidden),
                                in_rows<backend, L>(mean), in_rows<backend, L>(log_std), out_rows<backend, D>(dhidden),
                                {.samples = N, .targets = 7, .draft_weight = 0}, 3, 0.5);
     });
@@ -146,12 +148,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
                                       {.samples = N, .targets = 7}, 3, 0.5);
     });
     BOOST_TEST(near(loss, of_energy, 1e-5));
-    BOOST_TEST(close(dhidden, want, kind::gradient));
+    BOOST_TEST(close(copied(dhidden), copied(want), kind::gradient));
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
-    std::vector<T> const two(hidden.begin(), hidden.begin() + 2 * D);
-    std::vector<T> z(2 * N * L);
+    numbers<T, backend> const two(hidden.begin(), hidden.begin() + 2 * D);
+    numbers<T, backend> z(2 * N * L);
     plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(two), places, 0.7);
-    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, two, N, places, 0.7), z, kind::output));
+    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(two), N, places, 0.7), copied(z), kind::output));
 }
 
 // The cross-entropy of K tokens, each by the softmax of its own row, beside the same energy score.
@@ -240,7 +242,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
     for (token_id a = 0; a < V; ++a)
         for (token_id b = 0; b < V; ++b)
             for (token_id c = 0; c < V; ++c) patches.insert(patches.end(), {a, b, c});
-    auto const all = copied(p.model.ae.posterior(p.ctx, seen<backend>(patches)).mean);
+    auto const there = placed<backend>(patches);
+    auto const all = copied(p.model.ae.posterior(p.ctx, in_vector<backend>(there)).mean);
     p.ctx.saved.clear();
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 0}};
     auto const z = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 20, places);
@@ -350,17 +353,17 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
 // Executors agree on the same step.
 BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     constexpr index_t R = 40, N = 4;
-    auto const labels = some_tokens(R * K);
     auto const on = [&]<class B>(B) {
+        auto const labels = placed<B>(some_tokens(R * K));
         return step_of<with_autoencoder<small_drafted, float, B>>(
             R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
                 return total_of(p.ctx, [&](auto const& total) {
-                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen<B>(labels), h, mean, log_std, dh,
+                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, in_vector<B>(labels), h, mean, log_std, dh,
                                                    {.samples = N, .targets = 6}, 7, 0.5);
                 });
             });
     };
-    check_alike(on(blocks{}), on(cpu{}));
+    check_alike(on(emulated{}), on(cpu{}));
 }
 
 // Whatever multiplies a matrix is counted: the parameters of the energy network and of the drafts say how much.

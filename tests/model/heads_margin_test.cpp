@@ -93,7 +93,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, executors) {
     constexpr index_t R = 2, N = 5000, L = head::L;
     prepared<head, T, backend> p({}, 2);
     auto const hidden = draws<T>(R * head::D, 1);
-    auto const guess = copied(p.model.linears.forward(p.ctx, in_rows<backend, head::D>(hidden)).y);
+    auto const there = placed<backend>(hidden);
+    auto const guess = copied(p.model.linears.forward(p.ctx, in_rows<backend, head::D>(there)).y);
     p.ctx.saved.clear();
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 0}, {{17, stream::generation, 6}, 0}};
     for (double const scale : {1.0, 0.25}) {

@@ -117,16 +117,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(huge_scores_stay_finite, E, executors) {
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
     prepared<wide_on<T, backend>, T, backend> p;
-    auto const x = draws<T>(P * D, 1, 1e4);
-    std::vector<T> dx(x.size());
-    extents<dyn, D> const shape(P);
-    auto const s = p.model.forward(p.ctx, matrix_view<T const, D, backend>(x.data(), shape));
+    auto const x = draws<T, backend>(P * D, 1, 1e4);
+    numbers<T, backend> dx(x.size());
+    auto const in = in_rows<backend, D>(x);
+    auto const s = p.model.forward(p.ctx, in);
     auto const finite = [](auto const& all) {
         return std::all_of(all.begin(), all.end(), [](T v) { return std::isfinite(v); });
     };
     BOOST_TEST(finite(copied(s.y)));
-    p.model.backward(p.ctx, s, matrix_view<T const, D, backend>(x.data(), shape),
-                     matrix_view<T, D, backend>(dx.data(), shape));
+    p.model.backward(p.ctx, s, in, out_rows<backend, D>(dx));
     BOOST_TEST(finite(dx));
     for (auto const& q : p.params) BOOST_TEST(finite(copied(q.grad, q.size)));
 }
@@ -148,8 +147,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(no_position_sees_a_later_one, E, executors) {
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
     prepared<wide_on<T, backend>, T, backend> p;
-    auto x = draws<T>(P * D, 1);
-    matrix_view<T const, D, backend> const in(x.data(), extents<dyn, D>(P));
+    auto x = draws<T, backend>(P * D, 1);
+    auto const in = in_rows<backend, D>(x);
     auto const before = copied(p.model.forward(p.ctx, in).y);
     for (index_t const changed : {129, 100, 64, 63, 1}) {
         for (index_t i = changed * D; i < (changed + 1) * D; ++i) x[static_cast<std::size_t>(i)] += T(3);
@@ -164,14 +163,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(weights_sum_to_one, E, executors) {
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
     prepared<wide_on<T, backend>, T, backend> p;
-    auto x = draws<T>(P * D, 1, 3);
+    auto x = draws<T, backend>(P * D, 1, 3);
     for (index_t r = 0; r < P; ++r) x[static_cast<std::size_t>(r * D)] = 1;  // values see this column alone
-    auto& v = p.model.inner.v_proj.weight.value;
+    auto const v = opened(p.model.inner.v_proj.weight.value);
     std::fill(v.begin(), v.end(), T(0));
     for (index_t j = 0; j < v.extent(0); ++j) v[j * D] = T(0.75);
-    auto const s = p.model.forward(p.ctx, matrix_view<T const, D, backend>(x.data(), extents<dyn, D>(P)));
+    auto const s = p.model.forward(p.ctx, in_rows<backend, D>(x));
     double worst = 0;
-    for (T const m : s.o.x) worst = std::max(worst, std::abs(static_cast<double>(m) - 0.75));
+    for (T const m : opened(s.o.x)) worst = std::max(worst, std::abs(static_cast<double>(m) - 0.75));
     BOOST_TEST(worst < 2e-6);
 }
 
@@ -180,22 +179,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130, B = 2;
     prepared<wide_on<T, backend>, T, backend> p;
-    auto const x = draws<T>(B * P * D, 1);
-    auto const all =
-        copied(p.model.forward(p.ctx, matrix_view<T const, D, backend>(x.data(), extents<dyn, D>(B * P))).y);
+    auto const x = draws<T, backend>(B * P * D, 1);
+    auto const all = copied(p.model.forward(p.ctx, in_rows<backend, D>(x)).y);
     kv_cache<16, space<backend, T>> cache(B, P);
     double worst = 0;
     for (index_t first = 0, step = 1; first < P; first += step, step = std::min(P - first, step * 3)) {
-        std::vector<T> fresh;
+        numbers<T, backend> fresh(static_cast<std::size_t>(B * step * D));
         for (index_t b = 0; b < B; ++b)
-            fresh.insert(fresh.end(), x.begin() + (b * P + first) * D, x.begin() + (b * P + first + step) * D);
-        auto const y = p.model.inner.extend(
-            p.ctx, matrix_view<T const, D, backend>(fresh.data(), extents<dyn, D>(B * step)), cache, theta);
+            std::copy_n(x.begin() + (b * P + first) * D, step * D, fresh.begin() + b * step * D);
+        auto const y = copied(p.model.inner.extend(p.ctx, in_rows<backend, D>(fresh), cache, theta));
         for (index_t b = 0; b < B; ++b)
             for (index_t i = 0; i < step * D; ++i) {
                 auto const want = static_cast<double>(all[static_cast<std::size_t>((b * P + first) * D + i)]);
-                worst = std::max(worst, std::abs(static_cast<double>(y[b * step * D + i]) - want) /
-                                            std::max(1.0, std::abs(want)));
+                worst = std::max(worst,
+                                 std::abs(static_cast<double>(y[static_cast<std::size_t>(b * step * D + i)]) - want) /
+                                     std::max(1.0, std::abs(want)));
             }
     }
     BOOST_TEST(cache.lengths == (std::vector<index_t>{P, P}), boost::test_tools::per_element());
@@ -209,9 +207,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 2);
-    auto x = draws<T>(6 * 24, 1);
-    auto const before = x;
-    matrix_view<T, 24, backend> const v(x.data(), extents<dyn, 24>(6));
+    auto x = draws<T, backend>(6 * 24, 1);
+    auto const before = copied(x);
+    auto const v = out_rows<backend, 24>(x);
     rotate(ctx, v, 8, 3, 11, theta);
     double change = 0;
     double worst = 0;
@@ -232,8 +230,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
     context<backend> ctx(1, 2);
     for (index_t const head_size : {2, 30, 256, 258, 600}) {
         index_t const R = 5, heads = 2, width = heads * head_size, half = head_size / 2, period = 3, first = 2045;
-        auto x = draws<T>(R * width, 1);
-        auto const before = x;
+        auto x = draws<T, backend>(R * width, 1);
+        auto const before = copied(x);
         rotate(ctx, matrix_view<T, calm::dyn, backend>(x.data(), extents<dyn, dyn>(R, width)), head_size, period, first,
                theta);
         double worst = 0;
@@ -271,23 +269,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, executo
         kv_cache<16, space<cpu, double>> exact(3, 80);
         auto const go_on = [&](index_t b, index_t length) {
             auto const x = draws<double>(length * D, 10 + static_cast<std::uint64_t>(b));
-            std::vector<T> const narrow(x.begin(), x.end());
+            numbers<T, backend> const narrow(x.begin(), x.end());
             index_t const which[] = {b};
-            extents<dyn, D> const shape(length);
-            p.model.inner.extend(p.ctx, matrix_view<T const, D, backend>(narrow.data(), shape), cache, theta, which);
-            reference.model.inner.extend(reference.ctx, matrix_view<double const, D>(x.data(), shape), exact, theta,
-                                         which);
+            p.model.inner.extend(p.ctx, in_rows<backend, D>(narrow), cache, theta, which);
+            reference.model.inner.extend(reference.ctx, in_rows<cpu, D>(x), exact, theta, which);
         };
         go_on(0, 70);
         go_on(2, 33);
         auto const x = draws<double>(3 * fresh * D, 5);
-        std::vector<T> const narrow(x.begin(), x.end());
+        numbers<T, backend> const narrow(x.begin(), x.end());
         index_t const all[] = {2, 0, 1};
-        extents<dyn, D> const shape(3 * fresh);
-        auto const y =
-            p.model.inner.extend(p.ctx, matrix_view<T const, D, backend>(narrow.data(), shape), cache, theta, all);
-        auto const want = reference.model.inner.extend(reference.ctx, matrix_view<double const, D>(x.data(), shape),
-                                                       exact, theta, all);
+        auto const y = p.model.inner.extend(p.ctx, in_rows<backend, D>(narrow), cache, theta, all);
+        auto const want = reference.model.inner.extend(reference.ctx, in_rows<cpu, D>(x), exact, theta, all);
         BOOST_TEST(close(copied(y), copied(want), kind::output));
         results.push_back(copied(y));
         BOOST_CHECK((results.front() == results.back()));

@@ -93,11 +93,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on
     for (bool const poisoned : {false, true}) {
         prepared<rms_on<T, backend>, T, backend> p;
         prepared<layered_on<T, backend>, T, backend> q;
-        std::vector<T> x(3 * D);
+        numbers<T, backend> x(3 * D);
         if (poisoned) x[D + 4] = std::numeric_limits<T>::quiet_NaN();
-        matrix_view<T const, D, backend> const in(x.data(), extents<dyn, D>(3));
+        auto const in = in_rows<backend, D>(x);
         for (auto const& y : {p.model.forward(p.ctx, in).y, q.model.forward(q.ctx, in).y})
-            for (index_t i = 0; i < 3 * D; ++i) BOOST_TEST(std::isnan(y[i]) == (poisoned && i / D == 1));
+            for (index_t i = 0; i < 3 * D; ++i) BOOST_TEST(std::isnan(opened(y)[i]) == (poisoned && i / D == 1));
     }
 }
 
@@ -108,8 +108,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_bare_norm_centres_and_scales, on, executors) {
     bare_layer_norm<19, space<backend, T>> norm;
     BOOST_TEST(parameters<T>(norm).empty());
     typename on::context ctx(1, 2);
-    auto const x = draws<T>(3 * 19, 1, 5, 100);
-    auto const y = copied(norm.forward(ctx, {x.data(), extents<dyn, 19>(3)}).y);
+    auto const x = draws<T, backend>(3 * 19, 1, 5, 100);
+    auto const y = copied(norm.forward(ctx, in_rows<backend, 19>(x)).y);
     BOOST_TEST(ctx.scratch.used() == 0U);
     for (std::size_t r = 0; r < 3; ++r) {
         double mean = 0, square = 0;

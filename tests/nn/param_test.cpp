@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors
     auto const want = parameters_of(reference);
     for (std::size_t k = 0; k < want.size(); ++k)
         for (index_t i = 0; i < want[k].value.size(); ++i)
-            BOOST_TEST(std::abs(static_cast<double>(got[k].value[i]) - want[k].value[i]) <= 1e-6);
+            BOOST_TEST(std::abs(static_cast<double>(opened(got[k].value)[i]) - want[k].value[i]) <= 1e-6);
 }
 
 // Uniform after Glorot and Bengio: in [-b, b), b = sqrt(6 / (inputs + outputs)), with the variance b^2 / 3.

@@ -277,24 +277,13 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
 
 BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
     untrained u;
-    calm_model<base, space<blocks>> same{97};
-    arena<blocks> values{"values"};
-    allocate(same, values, static_cast<arena<blocks>*>(nullptr));
-    allocate(same.ae_model, values, static_cast<arena<blocks>*>(nullptr));
-    auto const of = [](auto& model) {
-        std::vector<std::span<float>> all;
-        auto const add = [&](std::string const&, auto& p) {
-            all.emplace_back(p.value.data(), static_cast<std::size_t>(p.value.size()));
-        };
-        model.visit(add);
-        model.visit_autoencoder(add);
-        return all;
-    };
-    auto const from = of(u.model);
-    auto const to = of(same);
-    for (std::size_t i = 0; i < from.size(); ++i) std::copy(from[i].begin(), from[i].end(), to[i].begin());
+    calm_model<base, space<emulated>> same{97};
+    arena<emulated> values{"values"};
+    allocate(same, values, static_cast<arena<emulated>*>(nullptr));
+    allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));
+    context<emulated> ctx(3, 2);
+    copy_parameters(ctx, same, u.model);
     generation_settings const settings{.sampler = sampler::adaptive(temperature::of(0.5), 12), .max_tokens = 12};
-    context<blocks> ctx(3, 2);
     check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
 }
 

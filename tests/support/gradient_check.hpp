@@ -49,6 +49,7 @@ template <class Model, class T, class Backend = cpu> struct prepared {
         for (auto& p : params) draw(std::span(p.value, static_cast<std::size_t>(p.size)), seed++, spread);
     }
     void clear_gradients() {
+        host_access const access;
         for (auto& p : params) std::fill_n(p.grad, p.size, T{});
     }
 };
@@ -144,21 +145,18 @@ void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_
             [&](index_t i) { return complex_slope(twin.params[k].value[i], f); }, count);
 }
 
-// Everything a layer computes on R rows of drawn x and the cotangent given: y, dx, parameter gradients.
+// Everything a layer computes on R rows of drawn x and the cotangent given, in its memory: y, dx, parameter gradients.
 template <class Backend = cpu, class Layer>
 auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_order order = thread_order::ascending) {
     using T = std::remove_cvref_t<decltype(dy[0])>;
     prepared<Layer, T, Backend> p(std::move(layer), threads, 0.25);
     p.ctx.order = order;
-    auto const x = draws<T>(rows * Layer::inputs, 1);
-    std::vector<T> dx(x.size());
-    extents<dyn, Layer::inputs> const in(rows);
-    extents<dyn, Layer::outputs> const out(rows);
-    auto const s = p.model.forward(p.ctx, matrix_view<T const, Layer::inputs, Backend>(x.data(), in));
+    auto const x = draws<T, Backend>(rows * Layer::inputs, 1);
+    numbers<T, Backend> dx(x.size());
+    auto const s = p.model.forward(p.ctx, in_rows<Backend, Layer::inputs>(x));
     std::vector<std::vector<T>> all{copied(s.y)};
-    p.model.backward(p.ctx, s, matrix_view<T const, Layer::outputs, Backend>(dy.data(), out),
-                     matrix_view<T, Layer::inputs, Backend>(dx.data(), in));
-    all.push_back(dx);
+    p.model.backward(p.ctx, s, in_rows<Backend, Layer::outputs>(dy), out_rows<Backend, Layer::inputs>(dx));
+    all.push_back(copied(dx));
     for (auto const& q : p.params) all.push_back(copied(q.grad, q.size));
     return all;
 }
@@ -172,7 +170,7 @@ void check_executor(index_t rows, Layer<typename On::scalar, typename On::backen
     using T = typename On::scalar;
     using backend = typename On::backend;
     auto const dy = draws<double>(rows * Layer<double, cpu>::outputs, 2);
-    std::vector<T> const narrow(dy.begin(), dy.end());
+    numbers<T, backend> const narrow(dy.begin(), dy.end());
     auto const got = outcome<backend>(layer, rows, 1, narrow);
     for (int const threads : {2, 3})
         BOOST_TEST((got == outcome<backend>(layer, rows, threads, narrow)), threads << " threads compute other bits");

@@ -15,18 +15,16 @@ namespace calm::test {
 
 // What a loss is given, in memory of its own.
 template <class T, index_t L, class Backend = cpu> struct own_noise {
-    std::vector<T> targets, samples, times;
+    numbers<T, Backend> targets, samples, times;
     [[nodiscard]] paired_noise<T, L, Backend> seen() const {
-        return {in_rows<Backend, L>(targets),
-                in_rows<Backend, L>(samples),
-                {times.data(), extents<dyn>(static_cast<index_t>(times.size()))}};
+        return {in_rows<Backend, L>(targets), in_rows<Backend, L>(samples), in_vector<Backend>(times)};
     }
 };
 
 // The noise of `rows` samples that is no head's: normals, and times over [0, 1), the first three 0, the last in the
 // last step.
-template <class T, index_t L, class Backend = cpu> own_noise<T, L, Backend> some_noise(index_t rows) {
-    own_noise<T, L, Backend> noise{draws<T>(rows * L, 21), draws<T>(rows * L, 22), {}};
+template <class T, index_t L> own_noise<T, L> some_noise(index_t rows) {
+    own_noise<T, L> noise{draws<T>(rows * L, 21), draws<T>(rows * L, 22), {}};
     for (index_t i = 0; i < rows; ++i)
         noise.times.push_back(
             i < 3 ? T(0) : static_cast<T>(uniform({23, stream::evaluation, 0}, static_cast<std::uint64_t>(i))));
@@ -37,16 +35,17 @@ template <class T, index_t L, class Backend = cpu> own_noise<T, L, Backend> some
 // What a training step draws for R positions of N samples from position `first` on, one number after the other.
 template <class T, index_t L, class Backend>
 own_noise<T, L, Backend> noise_of_a_step(context<Backend> const& ctx, index_t R, index_t N, index_t first) {
-    own_noise<T, L, Backend> noise;
+    own_noise<T, L> noise;
+    auto const keyed = [&](stream s) { return key{ctx.seed, s, ctx.step}; };
     for (index_t i = first * N; i < (first + R) * N; ++i) {
         for (index_t l = 0; l < L; ++l) {
             auto const element = static_cast<std::uint64_t>(i * L + l);
-            noise.targets.push_back(static_cast<T>(normal<double>(ctx.random(stream::target), element)));
-            noise.samples.push_back(static_cast<T>(normal<double>(ctx.random(stream::head_noise), element)));
+            noise.targets.push_back(static_cast<T>(normal<double>(keyed(stream::target), element)));
+            noise.samples.push_back(static_cast<T>(normal<double>(keyed(stream::head_noise), element)));
         }
-        noise.times.push_back(static_cast<T>(uniform({ctx.seed, stream{17}, ctx.step}, static_cast<std::uint64_t>(i))));
+        noise.times.push_back(static_cast<T>(uniform(keyed(stream{17}), static_cast<std::uint64_t>(i))));
     }
-    return noise;
+    return {placed<Backend>(noise.targets), placed<Backend>(noise.samples), placed<Backend>(noise.times)};
 }
 
 // Loss and gradients of a head, and the memory that it took.
@@ -68,13 +67,15 @@ trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& 
     p.ctx.seed = 17;
     p.ctx.step = 5;
     p.ctx.rehearse(rehearse);
-    auto const hidden = draws<T>(R * D, 1);
-    auto const mean = draws<T>(R * L, 2);
-    auto const log_std = draws<T>(R * L, 3, 0.3, -1);
+    if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // more positions than it works on at once
+    auto const hidden = draws<T, backend>(R * D, 1);
+    auto const mean = draws<T, backend>(R * L, 2);
+    auto const log_std = draws<T, backend>(R * L, 3, 0.3, -1);
     trained_head<T> result;
-    result.dhidden.assign(hidden.size(), T(777));  // to be overwritten
+    numbers<T, backend> dhidden(hidden.size(), T(777));  // to be overwritten
     result.loss = loss(p, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
-                       out_rows<backend, D>(result.dhidden));
+                       out_rows<backend, D>(dhidden));
+    result.dhidden = copied(dhidden);
     for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
     BOOST_TEST(p.ctx.saved.used() == 0U);
     BOOST_TEST(p.ctx.scratch.used() == 0U);
@@ -204,9 +205,9 @@ template <class Head, class Noise>
 void check_training(context<typename Head::backend>& ctx, Head& model, fixture const& f, Noise const& noise) {
     using backend = typename Head::backend;
     constexpr index_t D = Head::D, L = Head::L;
-    auto const hidden = f.floats("in/hidden");
-    auto const target = f.floats("in/target");
-    std::vector<float> const log_std(target.size());
+    auto const hidden = placed<backend>(f.floats("in/hidden"));
+    auto const target = placed<backend>(f.floats("in/target"));
+    numbers<float, backend> const log_std(target.size());
     auto const h = in_rows<backend, D>(hidden);
     auto const y = in_rows<backend, L>(target);
     auto const spread = in_rows<backend, L>(log_std);
@@ -220,24 +221,25 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
                 {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0);
         }));
     BOOST_TEST(close(losses, f.floats<double>("out/loss"), kind::output));
-    std::vector<float> dhidden(hidden.size());
+    numbers<float, backend> dhidden(hidden.size());
     total_of(ctx, [&](auto const& total) {
         model.loss_and_gradient(ctx, total, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
     });
-    BOOST_TEST(close(dhidden, f.floats("grad/hidden"), kind::gradient));
+    BOOST_TEST(close(copied(dhidden), f.floats("grad/hidden"), kind::gradient));
     check_gradients(parameters_of(model), f);
 }
 
 // Latents of a head's `sample` at places, N of each.
 template <class Head, class Prepared>
-std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& hidden, index_t N,
+std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& of, index_t N,
                                               std::span<noise_place const> places, double scale = 1) {
     using backend = typename Head::backend;
-    std::vector<typename Head::scalar> z(places.size() * static_cast<std::size_t>(N * Head::L));
+    auto const hidden = placed<backend>(of);
+    numbers<typename Head::scalar, backend> z(places.size() * static_cast<std::size_t>(N * Head::L));
     p.model.sample(p.ctx, out_rows<backend, Head::L>(z), in_rows<backend, Head::D>(hidden), places, scale);
     BOOST_TEST(p.ctx.saved.used() == 0U);
     BOOST_TEST(p.ctx.scratch.used() == 0U);
-    return z;
+    return copied(z);
 }
 
 // Samples of several texts at once: each row is what it is alone, and the draws of a row that of rounds.

@@ -6,6 +6,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/resident.hpp"
 #include "support/fixtures.hpp"
+#include "support/typed.hpp"
 
 namespace calm::test {
 
@@ -49,7 +50,7 @@ template <class Variant, class Backend> struct variant_on {
     using backend = Backend;
 };
 using variants_on_executors = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
-                                               variant_on<base_variant, blocks>, variant_on<two_variant, blocks>>;
+                                               variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
 
 // Memory of a model under test.
 struct memory {
@@ -62,16 +63,15 @@ void load_parameters(std::vector<any_parameter<space<Backend, T>>> const& parame
     for (auto const& p : parameters) {
         auto const values = f.floats<double>("param/" + p.name);
         BOOST_REQUIRE_MESSAGE(static_cast<index_t>(values.size()) == p.value.size(), "shape of " << p.name);
+        host_access const access;
         std::copy(values.begin(), values.end(), p.value.data());
     }
 }
 
 template <class T, class Backend>
 void check_gradients(std::vector<any_parameter<space<Backend, T>>> const& parameters, fixture const& f) {
-    for (auto const& p : parameters) {
-        std::span const got(p.grad.data(), static_cast<std::size_t>(p.grad.size()));
-        BOOST_TEST(close(got, f.floats<double>("grad/" + p.name), kind::gradient), p.name);
-    }
+    for (auto const& p : parameters)
+        BOOST_TEST(close(copied(p.grad), f.floats<double>("grad/" + p.name), kind::gradient), p.name);
 }
 
 // A language model with the parameters of a fixture, those of its frozen autoencoder among them.
@@ -89,21 +89,8 @@ template <class V> auto span_of(V const& v) {
     return std::span<typename V::element_type const>(v.data(), static_cast<std::size_t>(v.size()));
 }
 
-// A vector as a view of the shape.
-template <class T, index_t... Sizes, class... Dynamic>
-view<T const, extents<Sizes...>> seen(std::vector<T> const& v, Dynamic... d) {
-    return {v.data(), extents<Sizes...>(d...)};
-}
-template <class T, index_t Columns> matrix_view<T const, Columns> as_rows(std::vector<T> const& v) {
-    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
-}
 template <class T> vector_view<T const> as_vector(std::vector<T> const& v) {
     return {v.data(), extents<dyn>(static_cast<index_t>(v.size()))};
-}
-
-// The same memory as another executor of the host sees it.
-template <class Backend, class T, class E> view<T, E, Backend> seen_by(view<T, E> const& x) {
-    return {x.data(), x.extents()};
 }
 
 // (A, B, width) as (B, A, width).

@@ -2,28 +2,129 @@
 // What typed suites run over, and numbers for them.
 
 #include <boost/mpl/list.hpp>
+#include <boost/mpl/push_front.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "calm/emulated.hpp"
 #include "calm/tensor/context.hpp"
+#include "calm/tensor/operands.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm::test {
+
+// While it lives the host reads and writes the memory of the emulated device, where all that was asked for is done.
+struct host_access {
+    host_access() { detail::emulated_device::get().open(); }
+    ~host_access() { detail::emulated_device::get().close(); }
+    host_access(host_access const&) = delete;
+    host_access& operator=(host_access const&) = delete;
+};
+// A view's elements as the host reaches them, until something else is asked of their device.
+template <class T, class E, class Backend> view<T, E> opened(view<T, E, Backend> const& x) {
+    detail::emulated_device::get().open();
+    return {x.data(), x.extents()};
+}
+
+// A tensor of a device whose elements the host reaches so.
+template <class T, class Shape, class Backend> struct open_tensor : calm::tensor<T, Shape, Backend> {
+    using calm::tensor<T, Shape, Backend>::tensor;
+    // y = expression, as on the host.
+    template <class Expression>
+    requires detail::is_expression<std::remove_cvref_t<Expression>> open_tensor& operator=(Expression&& expression) {
+        evaluate(context<Backend>(0, 1), *this, std::forward<Expression>(expression));
+        return *this;
+    }
+    T& operator[](index_t i) { return opened(this->view())[i]; }
+    T const& operator[](index_t i) const { return opened(this->view())[i]; }
+    T* begin() { return opened(this->view()).begin(); }
+    T* end() { return begin() + this->size(); }
+    T const* begin() const { return opened(this->view()).begin(); }
+    T const* end() const { return begin() + this->size(); }
+};
+
+// A vector in the memory of a device, whose elements the host reaches so; asked for its data, it is closed to the host.
+template <class T, class Backend> class device_numbers {
+public:
+    using value_type = T;
+    explicit device_numbers(std::size_t n = 0, T value = {}) : all_(extents<dyn>(static_cast<index_t>(n))) {
+        std::fill(begin(), end(), value);
+    }
+    template <std::forward_iterator I>
+    device_numbers(I first, I last) : all_(extents<dyn>(static_cast<index_t>(std::distance(first, last)))) {
+        detail::emulated_device::get().open();
+        std::copy(first, last, begin());
+    }
+    device_numbers(std::vector<T> const& v) : device_numbers(v.begin(), v.end()) {}
+    device_numbers(std::initializer_list<T> v) : device_numbers(v.begin(), v.end()) {}
+    device_numbers(device_numbers const& v) : device_numbers(v.begin(), v.end()) {}
+    device_numbers(device_numbers&&) noexcept = default;
+    device_numbers& operator=(device_numbers v) {
+        all_ = std::move(v.all_);
+        return *this;
+    }
+    ~device_numbers() = default;
+
+    operator std::vector<T>() const { return {begin(), end()}; }
+    void resize(std::size_t n) {
+        device_numbers longer(n);
+        std::copy_n(begin(), std::min(n, size()), longer.begin());
+        *this = std::move(longer);
+    }
+    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(all_.size()); }
+    T& operator[](std::size_t i) { return all_[static_cast<index_t>(i)]; }
+    T const& operator[](std::size_t i) const { return all_[static_cast<index_t>(i)]; }
+    T* begin() { return all_.begin(); }
+    T* end() { return all_.end(); }
+    T const* begin() const { return all_.begin(); }
+    T const* end() const { return all_.end(); }
+    [[nodiscard]] T* data() {
+        detail::emulated_device::get().close();
+        return all_.data();
+    }
+    [[nodiscard]] T const* data() const {
+        detail::emulated_device::get().close();
+        return all_.data();
+    }
+    friend bool operator==(device_numbers const& a, device_numbers const& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    }
+
+private:
+    open_tensor<T, extents<dyn>, Backend> all_;
+};
+
+// What kernels of an executor may be given: a vector, in memory of its own.
+template <class T, class Backend>
+using numbers = std::conditional_t<host_memory<Backend>, std::vector<T>, device_numbers<T, Backend>>;
+template <class Backend, class T> numbers<T, Backend> placed(std::vector<T> v) {
+    return v;
+}
 
 // An executor and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, executors)
 template <class Backend, class T> struct executor {
     using backend = Backend;
     using scalar = T;
-    template <class Shape> using tensor = calm::tensor<T, Shape, Backend>;
+    template <class Shape>
+    using tensor =
+        std::conditional_t<host_memory<Backend>, calm::tensor<T, Shape, Backend>, open_tensor<T, Shape, Backend>>;
     using vector = tensor<extents<dyn>>;
     using context = calm::context<Backend>;
 };
-using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<blocks, float>>;
+// The block kernels run on the emulated device, where they run as they do on `blocks` and are watched besides.
+using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<emulated, float>>;
+// For kernels that work in other parts on the host than on a device.
+using executors_and_blocks = boost::mpl::push_front<executors, executor<blocks, float>>::type;
 using scalars = boost::mpl::list<float, double>;
 
 // Sizes around those of packets, blocks of threads and tasks.
@@ -36,12 +137,14 @@ inline double drawn(std::uint64_t seed, index_t i) {
 
 // x = centre + spread * normals; x is a tensor, a view or a vector.
 template <class X> void draw(X&& x, std::uint64_t seed, double spread = 1, double centre = 0) {
-    index_t i = 0;
-    for (auto& element : x)
-        element = static_cast<std::remove_cvref_t<decltype(element)>>(centre + spread * drawn(seed, i++));
+    auto* const data = x.data();
+    host_access const access;
+    for (index_t i = 0; i < static_cast<index_t>(x.size()); ++i)
+        data[i] = static_cast<std::remove_cvref_t<decltype(*data)>>(centre + spread * drawn(seed, i));
 }
-template <class T> std::vector<T> draws(index_t n, std::uint64_t seed, double spread = 1, double centre = 0) {
-    std::vector<T> x(static_cast<std::size_t>(n));
+template <class T, class Backend = cpu>
+numbers<T, Backend> draws(index_t n, std::uint64_t seed, double spread = 1, double centre = 0) {
+    numbers<T, Backend> x(static_cast<std::size_t>(n));
     draw(x, seed, spread, centre);
     return x;
 }
@@ -57,20 +160,34 @@ inline bool near(double got, double want, double bound) {
 }
 
 template <class T> std::vector<T> copied(T const* data, index_t n) {
+    host_access const access;
     return {data, data + n};
 }
 template <class X> auto copied(X const& x) {
     using T = std::remove_cvref_t<decltype(*x.data())>;
-    return copied<T>(x.data(), x.size());
+    return copied<T>(x.data(), static_cast<index_t>(x.size()));
 }
 
-// Rows of a vector as an executor sees them, to be read or to be written.
-template <class Backend, index_t Columns, class T>
-matrix_view<T const, Columns, Backend> in_rows(std::vector<T> const& v) {
-    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+// Numbers as an executor sees them, to be read or to be written: in rows, or as they are.
+template <class Backend, index_t Columns, class V> auto in_rows(V const& v) {
+    using T = typename V::value_type;
+    static_assert(std::is_same_v<V, numbers<T, Backend>>,
+                  "a device is given numbers in its memory: placed<Backend>(v)");
+    return matrix_view<T const, Columns, Backend>(v.data(),
+                                                  extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns));
 }
-template <class Backend, index_t Columns, class T> matrix_view<T, Columns, Backend> out_rows(std::vector<T>& v) {
-    return {v.data(), extents<dyn, Columns>(static_cast<index_t>(v.size()) / Columns)};
+template <class Backend, index_t Columns, class V> auto out_rows(V& v) {
+    auto const x = in_rows<Backend, Columns>(std::as_const(v));
+    return matrix_view<typename V::value_type, Columns, Backend>(v.data(), x.extents());
+}
+template <class Backend, class V> auto in_vector(V const& v) {
+    using T = typename V::value_type;
+    static_assert(std::is_same_v<V, numbers<T, Backend>>,
+                  "a device is given numbers in its memory: placed<Backend>(v)");
+    return vector_view<T const, dyn, Backend>(v.data(), extents<dyn>(static_cast<index_t>(v.size())));
+}
+template <class Backend, class V> auto out_vector(V& v) {
+    return vector_view<typename V::value_type, dyn, Backend>(v.data(), in_vector<Backend>(std::as_const(v)).extents());
 }
 
 // A predicate for BOOST_CHECK_EXCEPTION: the code, and every part in the sentence.
@@ -83,3 +200,7 @@ template <class... Parts> auto says(errc code, Parts... parts) {
 }
 
 }  // namespace calm::test
+
+namespace calm::detail {
+template <class T, class E, class B> struct operand_kind<test::open_tensor<T, E, B>> : operand_kind<tensor<T, E, B>> {};
+}  // namespace calm::detail

@@ -8,8 +8,8 @@ namespace {
 
 // Rows (R, D), a row (D), a column (R): operands of one tree, their gradients, and the cotangent.
 template <class T, class Backend> struct operands {
-    using rows_type = tensor<T, extents<dyn, dyn>, Backend>;
-    using line = tensor<T, extents<dyn>, Backend>;
+    using rows_type = typename executor<Backend, T>::template tensor<extents<dyn, dyn>>;
+    using line = typename executor<Backend, T>::vector;
     rows_type x, y, dy, dx;
     line w, dw, c, dc;
 

@@ -10,17 +10,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_repeated_and_their_sums_come_back, on, ex
     typename on::context ctx(1, 2);
     for (index_t const R : {0, 1, 7, 33})
         for (index_t const N : {1, 2, 5}) {
-            auto const y = draws<T>(R * 3, 1);
-            std::vector<T> x(static_cast<std::size_t>(R * N * 3), T(777)), back(y.size(), T(777));
-            matrix_view<T, 3, backend> const many(x.data(), extents<dyn, 3>(R * N));
-            repeat_rows(ctx, many, matrix_view<T const, 3, backend>(y.data(), extents<dyn, 3>(R)));
+            auto const y = draws<T, backend>(R * 3, 1);
+            numbers<T, backend> x(static_cast<std::size_t>(R * N * 3), T(777)), back(y.size(), T(777));
+            auto const many = out_rows<backend, 3>(x);
+            repeat_rows(ctx, many, in_rows<backend, 3>(y));
             for (index_t i = 0; i < R * N * 3; ++i)
-                BOOST_TEST(many[i] == y[static_cast<std::size_t>(i / 3 / N * 3 + i % 3)]);
+                BOOST_TEST(opened(many)[i] == y[static_cast<std::size_t>(i / 3 / N * 3 + i % 3)]);
             draw(x, 2);
-            sum_repeated_rows(ctx, matrix_view<T, 3, backend>(back.data(), extents<dyn, 3>(R)), many);
+            sum_repeated_rows(ctx, out_rows<backend, 3>(back), many);
             for (index_t i = 0; i < R * 3; ++i) {
                 T want{};
-                for (index_t n = 0; n < N; ++n) want += many[(i / 3 * N + n) * 3 + i % 3];
+                for (index_t n = 0; n < N; ++n) want += opened(many)[(i / 3 * N + n) * 3 + i % 3];
                 BOOST_TEST(back[static_cast<std::size_t>(i)] == want);
             }
         }
@@ -31,19 +31,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_may_stand_for_none, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     typename on::context ctx(1, 2);
-    std::vector<T> few(6, T(777));
-    matrix_view<T, 3, backend> const none(nullptr, extents<dyn, 3>(0)), two(few.data(), extents<dyn, 3>(2));
+    numbers<T, backend> few(6, T(777));
+    matrix_view<T, 3, backend> const none(nullptr, extents<dyn, 3>(0)), two = out_rows<backend, 3>(few);
     repeat_rows(ctx, none, two);
     sum_repeated_rows(ctx, two, none);
-    BOOST_TEST((few == std::vector<T>(6)));
+    BOOST_TEST((few == numbers<T, backend>(6)));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(numbers_of_rows_that_do_not_divide_are_refused, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     typename on::context ctx(1, 1);
-    std::vector<T> many(15), few(6);
-    matrix_view<T, 3, backend> const five(many.data(), extents<dyn, 3>(5)), two(few.data(), extents<dyn, 3>(2));
+    numbers<T, backend> many(15), few(6);
+    auto const five = out_rows<backend, 3>(many), two = out_rows<backend, 3>(few);
     BOOST_CHECK_EXCEPTION(repeat_rows(ctx, five, two), error,
                           says(errc::usage, "calm::repeat_rows", "for each of 2, found 5"));
     BOOST_CHECK_EXCEPTION(sum_repeated_rows(ctx, two, five), error,

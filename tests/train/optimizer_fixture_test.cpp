@@ -4,6 +4,7 @@
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
 #include "support/models.hpp"
+#include "support/stepped.hpp"
 
 using namespace calm;
 using namespace calm::test;
@@ -23,7 +24,7 @@ void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture cons
     std::vector<double> norms;
     for (index_t i = 0; i < f.size("steps"); ++i) {
         losses.push_back(loss_of(i));
-        norms.push_back(optimizer.step(ctx, rate(i), losses.back()));
+        norms.push_back(stepped(optimizer, ctx, rate(i), losses.back()));
     }
     auto const relative = [](std::vector<double> const& got, std::vector<double> const& want, double bound) {
         return close_to(std::span(got.data(), got.size()), std::span(want.data(), want.size()), 0, bound);
@@ -32,13 +33,14 @@ void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture cons
     BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-5));
     auto compare = [&](std::string const& name, auto& p) {
         auto const want = f.floats("out/param." + name);
-        BOOST_TEST(close_to(span_of(p.read()), std::span(want.data(), want.size()), 5e-5, 0), name);
+        auto const got = copied(p.value);
+        BOOST_TEST(close_to(std::span(got), std::span(want), 5e-5, 0), name);
     };
     model.visit(compare);
 }
 
 // The i-th of the equal parts of a sequence.
-template <class T> std::vector<T> part(std::vector<T> const& all, index_t i, index_t parts) {
+template <class Backend = cpu, class T> numbers<T, Backend> part(std::vector<T> const& all, index_t i, index_t parts) {
     auto const n = static_cast<std::ptrdiff_t>(all.size()) / parts;
     return {all.begin() + i * n, all.begin() + (i + 1) * n};
 }
@@ -67,15 +69,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_oracle
     auto scale = f.integers<float>("in/keep_latent");
     for (float& s : scale) s /= 0.85F;
     ten_steps(ctx, model, f, [&](index_t i) {
-        auto const t = part(tokens, i, steps);
-        auto const s = part(shown, i, steps);
-        auto const e = part(eps, i, steps);
-        auto const d = part(scale, i, steps);
+        auto const t = part<backend>(tokens, i, steps);
+        auto const s = part<backend>(shown, i, steps);
+        auto const e = part<backend>(eps, i, steps);
+        auto const d = part<backend>(scale, i, steps);
         return model
-            .loss_and_gradient(ctx, seen_by<backend>(as_vector(t)),
-                               {seen_by<backend>(as_vector(s)), seen_by<backend>(as_rows<float, L>(e)),
-                                seen_by<backend>(as_rows<float, L>(d))},
-                               {})
+            .loss_and_gradient(ctx, in_vector<backend>(t),
+                               {in_vector<backend>(s), in_rows<backend, L>(e), in_rows<backend, L>(d)}, {})
             .loss;
     });
 }
@@ -104,18 +104,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ora
     index_t const positions = sequences * (patches - 1);
     energy_objective const objective{f.size("num_samples"), f.size("num_target_samples"), f.real("beta")};
     ten_steps(ctx, model, f, [&](index_t i) {
-        auto const t = part(tokens, i, steps);
-        auto const u = swap_leading(part(noise, i, steps), objective.samples, positions);
-        auto const e = part(eps, i, steps);
+        auto const t = part<backend>(tokens, i, steps);
+        auto const u = placed<backend>(swap_leading(part(noise, i, steps), objective.samples, positions));
+        auto const e = part<backend>(eps, i, steps);
+        view<float const, extents<dyn, dyn, dyn>, backend> const targets(
+            e.data(), extents<dyn, dyn, dyn>(objective.targets, positions, L));
         return total_of(ctx, [&](auto const& mean) {
             model.loss_and_gradient_of(
-                ctx, mean, seen_by<backend>(as_vector(t)), patches,
+                ctx, mean, in_vector<backend>(t), patches,
                 [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
-                    model.generator.loss_and_gradient(
-                        ctx, total, hidden, posterior.mean, posterior.log_std, dhidden, objective,
-                        seen_by<backend>(as_rows<float, C.head.noise_size>(u)),
-                        seen_by<backend>(seen<float, dyn, dyn, dyn>(e, objective.targets, positions, L)),
-                        1.0 / static_cast<double>(positions));
+                    model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean, posterior.log_std, dhidden,
+                                                      objective, in_rows<backend, C.head.noise_size>(u), targets,
+                                                      1.0 / static_cast<double>(positions));
                 });
         });
     });

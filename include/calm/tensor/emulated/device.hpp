@@ -56,6 +56,7 @@ public:
     // if there is not enough.
     void* allocate(std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
+        close();
         ++counts_.allocations;
         std::size_t const page = page_size();
         bytes = (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
@@ -72,6 +73,7 @@ public:
     // Waits, as cudaFree does; what fails then is thrown by the next wait.
     void release(void* p) noexcept {
         std::scoped_lock const lock(mutex_);
+        close();
         try {
             run();
         } catch (...) {
@@ -86,6 +88,7 @@ public:
     // Does it when it must, after what was asked for before.
     void later(std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
+        close();
         queue_.push_back(std::move(task));
     }
     void launch(std::function<void()> kernel) {
@@ -126,9 +129,26 @@ public:
     // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
     void wait() {
         std::scoped_lock const lock(mutex_);
+        close();
         ++counts_.waits;
         run();
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+    }
+
+    // For tests and debuggers: runs all that was asked for, and lets the host read and write the memory where it is,
+    // until it is closed or anything else is asked for.
+    void open() {
+        std::scoped_lock const lock(mutex_);
+        if (open_) return;
+        run();
+        protect(PROT_READ | PROT_WRITE);
+        open_ = true;
+    }
+    void close() {
+        std::scoped_lock const lock(mutex_);
+        if (!open_) return;
+        protect(PROT_NONE);
+        open_ = false;
     }
 
     // A piece of an arena and the red zone behind it begin; at its end the zone must be as it was.
@@ -161,8 +181,8 @@ public:
             std::byte* address = nullptr;
             std::memcpy(&address, static_cast<std::byte const*>(kernel) + at, sizeof address);
             auto const word = reinterpret_cast<std::uintptr_t>(address);
-            if (word >> 32 == 0 || word >> 48 != 0 || !is_mapped(address)) continue;
-            require(is_the_devices(word), errc::device,
+            if (word >> 32 == 0 || word >> 48 != 0 || is_the_devices(word)) continue;
+            require(!is_mapped(address), errc::device,
                     "calm::emulated: expected a kernel that holds addresses of the device alone, found one of the "
                     "host's memory in ",
                     name, "; copy the numbers to the device first: copy(ctx, there, here)");
@@ -189,12 +209,16 @@ private:
     static bool is_mapped(std::byte* address) {
         return msync(address - reinterpret_cast<std::uintptr_t>(address) % page_size(), 1, MS_ASYNC) == 0;
     }
+    // In a block, or in the pages before and behind it that nobody has.
     [[nodiscard]] bool is_the_devices(std::uintptr_t word) const {
         std::scoped_lock const lock(mutex_);
-        return std::any_of(blocks_.begin(), blocks_.end(), [&](auto const& b) {
-            auto const first = reinterpret_cast<std::uintptr_t>(b.second.first);
-            return word >= first - page_size() && word <= first + b.second.inside + page_size();
-        });
+        auto const is_in = [&](memory_block const& b) {
+            auto const first = reinterpret_cast<std::uintptr_t>(b.first);
+            return word >= first - page_size() && word <= first + b.inside + page_size();
+        };
+        auto const after = blocks_.upper_bound(reinterpret_cast<std::byte*>(word));
+        return (after != blocks_.end() && is_in(after->second)) ||
+               (after != blocks_.begin() && is_in(std::prev(after)->second));
     }
     void require_on_device(void const* p, std::size_t bytes, char const* what) const {
         require(bytes == 0 || owns(p, bytes), errc::device, "calm::emulated: expected ", bytes,
@@ -227,6 +251,7 @@ private:
     std::vector<std::function<void()>> queue_;
     std::optional<std::vector<std::function<void()>>> graph_;  // while one is made
     std::exception_ptr failed_;
+    bool open_ = false;  // to the host; then nothing waits in the queue
     device_counts counts_;
     index_t rehearsed_ = 0;
 };
