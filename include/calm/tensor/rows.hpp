@@ -173,8 +173,7 @@ void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> c
                       std::type_identity_t<row_ids<Backend>> const& ids) {
     index_t const width = dtable.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
-    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width,
-                                 dtable.extent(0));
+    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width, dtable.extent(0));
 }
 
 namespace detail {

@@ -75,7 +75,7 @@ void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t ea
 
 // Which sequence of a place's key: its own, or that of key_of_step.
 struct sequence_of {
-    std::uint64_t seed_block = 0;
+    std::uint64_t seed_block = 0;  // of the sequence; 0: it is the key's own
 
     // The key's own.
     static constexpr sequence_of place() { return {}; }
