@@ -162,3 +162,26 @@ BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
                    boost::test_tools::per_element());
     }
 }
+
+// A micro-batch goes there without a copy, and draws begin where they do on the host.
+BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
+    context<emulated> ctx(7, 1);
+    context<blocks> host(7, 1);
+    tensor<float, extents<50>, emulated> there;
+    tensor<float, extents<50>> here;
+    std::vector<float> room;
+    ctx.step = 3;
+    ctx.bring_step();
+    for (index_t const micro_batch : {0, 1, 1, 7, 0}) {
+        ctx.micro_batch = micro_batch;
+        auto const before = ctx.counts();
+        fill_uniform(ctx, there.view(), ctx.random(stream::posterior), (ctx.number_in_step(30) + 2) * 7 + 5);
+        auto const after = ctx.counts();
+        BOOST_TEST(after.uploads == before.uploads);
+        BOOST_TEST(after.launches - before.launches <= 2);
+        vector_view<float, 50, blocks> const want(here.data(), {});
+        fill_uniform(host, want, key{7, stream::posterior, 3}, (30 * micro_batch + 2) * 7 + 5);
+        BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
+                   boost::test_tools::per_element());
+    }
+}
