@@ -41,7 +41,7 @@ template <calm::model_configuration auto C> struct guessing_head {
     // are wanted.
     void loss_and_gradient(calm::context<>& ctx, calm::total_view<> const& total, rows_of<D> const& hidden,
                            rows_of<L> const& mean, rows_of<L> const&, calm::matrix_view<float, D> const& dhidden,
-                           guess::objective, calm::index_t, double scale) {
+                           guess::objective, calm::draw_number, double scale) {
         calm::arena_scope const saved(ctx.saved), scratch(ctx.scratch);
         auto const g = network.forward(ctx, hidden);
         if (dhidden.data() != nullptr) {

@@ -6,6 +6,11 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/resident.hpp"
+#include "calm/sample/generation_session.hpp"
+#include "calm/sample/sample_token.hpp"
+#include "calm/train/brier_scoring.hpp"
+#include "calm/train/evaluate_autoencoder.hpp"
+#include "calm/train/likelihood_scoring.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
 
@@ -22,6 +27,12 @@ inline constexpr auto drafting = [] {
     return c;
 }();
 inline constexpr autoregressive_configuration small_ar{.llama = llama_sizes_of(small), .vocab_size = 11};
+// A position is scored by one patch.
+inline constexpr auto of_four = [] {
+    auto c = small;
+    c.autoencoder.patch_size = 4;
+    return c;
+}();
 using published = calm_model<published_m, on_device>;
 
 // A model whose parameters have addresses of the device, and no memory behind them before it is touched.
@@ -138,6 +149,111 @@ BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
     index_t const of_middle = rehearsed(middle, own.model, 8192, step_of_calm(2048, 8));
     BOOST_TEST(of_middle > of_large);
     BOOST_TEST(middle.saved.peak() < large.saved.peak());
+}
+
+namespace {
+
+// What work() asks of the device.
+template <class Work> device_counts asked_by(Work const& work) {
+    auto const before = context<emulated>::counts();
+    work();
+    auto const after = context<emulated>::counts();
+    return {after.launches - before.launches, after.uploads - before.uploads, after.waits - before.waits,
+            after.allocations - before.allocations};
+}
+
+template <class Model> resident<Model> initialised() {
+    resident<Model> own(11);
+    context<emulated> const ctx(3, 1);
+    initialise(ctx, own.model);
+    if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
+    return own;
+}
+
+// One more patch of texts that differ in length: drawn, and read.
+template <class Model> device_counts asked_for_a_patch(Model const& model, index_t texts) {
+    context<emulated> ctx(1, 1);
+    generation_session<Model, emulated> session(ctx, model, texts, 16);
+    std::vector<index_t> all;
+    std::vector<patch_place> places;
+    for (index_t i = 0; i < texts; ++i) {
+        session.begin(i, std::vector<token_id>(static_cast<std::size_t>(Model::K * (1 + i % 3)), 1));
+        all.push_back(i);
+        places.push_back({i, {{1, stream::generation, static_cast<std::uint32_t>(i)}, i}});
+    }
+    auto const rule = rule_of<Model>::unchanged();
+    std::vector<token_id> patches(static_cast<std::size_t>(texts * Model::K));
+    auto const write = [&] {
+        sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places));
+        session.append(all, patches);
+    };
+    write();  // arenas grow
+    auto const asked = asked_by(write);
+    ctx.wait();
+    return asked;
+}
+
+}  // namespace
+
+// The host waits for the tokens alone, and as much is asked for however many texts there are.
+BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
+    auto const check = [](auto const& model, index_t uploads) {
+        auto const of_two = asked_for_a_patch(model, 2), of_seven = asked_for_a_patch(model, 7);
+        BOOST_TEST_MESSAGE(of_two.launches << " launches");
+        BOOST_CHECK(of_two == of_seven);
+        BOOST_TEST(of_two.waits == 1);
+        BOOST_TEST(of_two.uploads == uploads);
+        BOOST_TEST(of_two.allocations == 0);
+    };
+    // Rows of the hidden states and places of the noise; then ids, ends of the sequences and texts.
+    check(initialised<calm_model<small, on_device>>().model, 5);
+    check(initialised<calm_model<drafting, on_device>>().model, 5);
+    check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5);
+    check(initialised<autoregressive_model<small_ar, on_device>>().model, 4);
+}
+
+// A batch waits for its samples and, where it is asked for, for its loss.
+BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) {
+    using model_type = calm_model<of_four, on_device>;
+    auto own = initialised<model_type>();
+    context<emulated> ctx(1, 1);
+    constexpr index_t P = 5;
+    std::vector<token_id> const block(P * model_type::K, 1);
+    evaluation_settings settings;
+    settings.block_tokens = std::ssize(block);
+    settings.batch = 3;
+    index_t number = 0;
+    auto const of_batch = [&](std::optional<model_type::objective> const& loss) {
+        brier_scoring<model_type, emulated> scores(ctx, own.model, nullptr, settings, loss);
+        auto const score = [&] {
+            for (index_t i = 0; i < settings.batch; ++i) scores.add(number++, block, {0, 2, 3});
+        };
+        score();
+        return asked_by(score);
+    };
+    auto const alone = of_batch({}), with_loss = of_batch(model_type::objective{.samples = 3, .targets = 4});
+    BOOST_TEST((alone.waits == 1 && with_loss.waits == 2));
+    BOOST_TEST((alone.uploads == 3 && with_loss.uploads == 4));  // ids, rows and places; ids that are predicted
+    BOOST_TEST((alone.allocations == 0 && with_loss.allocations == 0));
+
+    // Tokens of the mean and of a draw, losses, deviations.
+    autoencoder_scoring patches(ctx, own.model.ae_model, token_id{10}, 1);
+    auto const score = [&] {
+        for (index_t i = 0; i < 512; ++i) patches.add(i, std::span(block).first(model_type::K));
+    };
+    score();
+    auto const of_patches = asked_by(score);
+    BOOST_TEST((of_patches.waits == 4 && of_patches.uploads == 1 && of_patches.allocations == 0));
+
+    // The probabilities of a block.
+    using tokens_type = autoregressive_model<small_ar, on_device>;
+    auto of_tokens = initialised<tokens_type>();
+    token_evaluation_settings token_settings;
+    token_settings.block_tokens = std::ssize(block);
+    likelihood_scoring<tokens_type, emulated> likelihoods(ctx, of_tokens.model, nullptr, token_settings, 10, {});
+    likelihoods.add(0, block, {});
+    auto const of_block = asked_by([&] { likelihoods.add(1, block, {}); });
+    BOOST_TEST((of_block.waits == 1 && of_block.uploads == 1 && of_block.allocations == 0));
 }
 
 // What a head says of a sample is what its samples take, or a little more.

@@ -1,8 +1,11 @@
-// What was asked of a device for one step, asked again in another: a graph. Its kernels draw what belongs to the step
-// in which they run.
+// What was asked of a device for one micro-batch of a step, asked again in others: a graph. Its kernels draw what
+// belongs to the step and the micro-batch in which they run.
 #include "calm/emulated.hpp"
 
+#include <array>
+
 #include "calm/model/calm.hpp"
+#include "calm/model/heads.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
@@ -17,27 +20,39 @@ namespace {
 
 constexpr index_t V = 11, P = 6, K = 2;
 
-// What work(), which launches kernels, leaves for found(), numbers of the host: the same in steps 5 and 6 whether it is
-// asked for anew, or in step 6 what was asked for in step 5.
+struct moment {
+    std::uint32_t step;
+    index_t micro_batch;
+};
+
+// What work(), which launches kernels, leaves for found(), numbers of the host: the same at every moment whether it is
+// asked for anew, or what was asked for at the first one is asked for again.
 template <class Work, class Found> void check_replayed(context<emulated>& ctx, Work const& work, Found const& found) {
-    auto const anew = [&](std::uint32_t step) {
-        ctx.step = step;
-        work();
-        return found();
+    constexpr std::array<moment, 4> moments{{{5, 1}, {6, 0}, {6, 2}, {5, 0}}};
+    auto const go_to = [&](moment m) {
+        ctx.step = m.step;
+        ctx.micro_batch = m.micro_batch;
     };
-    auto const fifth = anew(5), sixth = anew(6);
-    BOOST_REQUIRE(fifth != sixth);
+    std::vector<decltype(found())> want;
+    for (auto const m : moments) {
+        go_to(m);
+        work();
+        want.push_back(found());
+        BOOST_REQUIRE(std::count(want.begin(), want.end(), want.back()) == 1);
+    }
     auto& device = detail::emulated_device::get();
-    ctx.step = 5;
+    go_to(moments[0]);
     ctx.bring_step();
     device.begin_graph();
     work();
     auto const graph = device.end_graph();
-    BOOST_CHECK(found() == fifth);
-    ctx.step = 6;
-    ctx.bring_step();
-    for (auto const& task : graph) device.later(task);
-    BOOST_CHECK(found() == sixth);
+    BOOST_CHECK(found() == want[0]);
+    for (std::size_t i = 1; i < moments.size(); ++i) {
+        go_to(moments[i]);
+        ctx.bring_step();
+        for (auto const& task : graph) device.later(task);
+        BOOST_CHECK_MESSAGE(found() == want[i], "moment " << i);
+    }
 }
 
 // The gradients of all parameters, which are then zero.
@@ -66,7 +81,7 @@ BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) 
     decltype(own.model.draw(ctx, tokens, 0.3)) noise;
     auto const draw = [&] {
         arena_scope const scope(ctx.saved);
-        noise = own.model.draw(ctx, tokens, 0.3);
+        noise = own.model.draw(ctx, tokens, 0.3, ctx.number_in_step(32));
     };
     auto const drawn = [&] {
         std::vector<float> all, room;
@@ -80,15 +95,27 @@ BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) 
     check_replayed(ctx, draw, drawn);
 }
 
-BOOST_AUTO_TEST_CASE(a_calm_draws_as_in_the_step_that_runs) {
-    resident<calm_model<small, space<emulated>>> own(V);
+namespace {
+template <auto C> using on_device = calm_model<C, space<emulated>>;
+using models =
+    boost::mpl::list<on_device<small>, on_device<with_head(small, drafted{.num_mlp_layers = 1, .noise_size = 8})>,
+                     on_device<with_head(small, flow{.num_mlp_layers = 1})>,
+                     on_device<with_head(small, diffusion{.num_mlp_layers = 1})>,
+                     on_device<with_head(small, margin{})>>;
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, models) {
+    resident<Model> own(V);
     context<emulated> ctx(3, 2);
     initialise(ctx, own.model);
     initialise(ctx, own.model.ae_model);
+    typename Model::objective o;
+    o.samples = 3;
     auto const backward = [&] {
-        arena_scope const of_ids(ctx.scratch);
-        auto const tokens = upload(ctx, std::span<token_id const>(ids(2 * P * K)));
-        own.model.loss_and_gradient(ctx, tokens, P, {.samples = 3, .targets = 4});
+        arena_scope const saved(ctx.saved);
+        arena_scope const scratch(ctx.scratch);
+        auto const batch = own.model.prepare(ctx, ids(2 * P * K), P);
+        own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.number_in_step(2 * (P - 1)));
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
 }
@@ -131,6 +158,29 @@ BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
         BOOST_TEST(ctx.random(stream::target).by_value().step == step);
         vector_view<float, 50, blocks> const want(here.data(), {});
         fill_uniform(host, want, key{7, stream::posterior, step}, 5);
+        BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
+                   boost::test_tools::per_element());
+    }
+}
+
+// A micro-batch goes there without a copy, and draws begin where they do on the host.
+BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
+    context<emulated> ctx(7, 1);
+    context<blocks> host(7, 1);
+    tensor<float, extents<50>, emulated> there;
+    tensor<float, extents<50>> here;
+    std::vector<float> room;
+    ctx.step = 3;
+    ctx.bring_step();
+    for (index_t const micro_batch : {0, 1, 1, 7, 0}) {
+        ctx.micro_batch = micro_batch;
+        auto const before = ctx.counts();
+        fill_uniform(ctx, there.view(), ctx.random(stream::posterior), (ctx.number_in_step(30) + 2) * 7 + 5);
+        auto const after = ctx.counts();
+        BOOST_TEST(after.uploads == before.uploads);
+        BOOST_TEST(after.launches - before.launches <= 2);
+        vector_view<float, 50, blocks> const want(here.data(), {});
+        fill_uniform(host, want, key{7, stream::posterior, 3}, (30 * micro_batch + 2) * 7 + 5);
         BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
                    boost::test_tools::per_element());
     }

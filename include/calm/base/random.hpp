@@ -39,13 +39,16 @@ struct key {
     std::uint32_t step = 0;                          // of the run; where text is generated, the number of the prompt
     // Where a device's kernels read the step instead, so that they can be run again in another one; null: nowhere.
     std::uint32_t const* live_step = nullptr;
+    // The key of a sequence of its own, whose seed is this block of the sequence of the key without it; 0: that itself.
+    std::uint64_t seed_block = 0;
 
-    // The step as kernels see it.
-    [[nodiscard]] CALM_HD constexpr std::uint32_t current_step() const {
-        return live_step != nullptr ? *live_step : step;
-    }
-    // The key for the host to draw with, which cannot read a device's memory.
-    [[nodiscard]] constexpr key by_value() const { return {seed, stream, step}; }
+    // The key as kernels see it, which read what lies in the device's memory: plain numbers.
+    [[nodiscard]] CALM_HD constexpr key now() const { return of_step(live_step != nullptr ? *live_step : step); }
+    // The key for the host to draw with, which cannot read a device's memory: plain numbers.
+    [[nodiscard]] CALM_HD constexpr key by_value() const { return of_step(step); }
+
+private:
+    [[nodiscard]] CALM_HD constexpr key of_step(std::uint32_t number) const;
 };
 
 // Four words of 32 bits: a counter, or what the generator makes of it.
@@ -67,11 +70,27 @@ CALM_HD constexpr philox_block philox(philox_block counter, std::uint32_t k0, st
     return counter;
 }
 
-// Four words at a position of a keyed stream.
-CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
-    return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.current_step(),
+namespace detail {
+// Four words at a position of the stream of a key of plain numbers.
+CALM_HD constexpr philox_block philox_of_numbers(key const& k, std::uint64_t position) {
+    return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.step,
                     static_cast<std::uint32_t>(k.stream)}},
                   static_cast<std::uint32_t>(k.seed), static_cast<std::uint32_t>(k.seed >> 32));
+}
+}  // namespace detail
+
+CALM_HD constexpr key key::of_step(std::uint32_t number) const {
+    key plain{seed, stream, number};
+    if (seed_block != 0) {
+        philox_block const words = detail::philox_of_numbers(plain, seed_block);
+        plain.seed = words.v[0] | std::uint64_t{words.v[1]} << 32U;
+    }
+    return plain;
+}
+
+// Four words at a position of a keyed stream.
+CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
+    return detail::philox_of_numbers(k.now(), position);
 }
 
 // Uniform in [0, 1), 24 bits.

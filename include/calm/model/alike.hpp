@@ -15,6 +15,14 @@ namespace calm {
 // In the place of a token that was not decoded.
 inline constexpr token_id not_decoded = -1;
 
+// In the place of the tokens of a latent that is not finite, where a device made them: it has none.
+inline constexpr token_id without_tokens = -2;
+
+namespace detail {
+inline constexpr char latents_not_finite[] =
+    "calm::calm_model: expected finite latents, found one that is not: the weights or the temperature are too large";
+}  // namespace detail
+
 // How long patches, in groups of neighbours, are decoded: as long as `least` of a group have the same tokens so far.
 // With a group of n and least n, where only n that are all equal matter; with least 2 where those of a group are
 // counted; with 1 to the end. The last group may be smaller.

@@ -3,6 +3,7 @@
 // latent vector, and back. Patches are independent. Sizes: R patches, K tokens a patch, D hidden, L latent, V
 // vocabulary.
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -41,6 +42,25 @@ struct autoencoder_losses {
 };
 
 namespace detail {
+// tokens[i], of the latent of its patch among z (R, L), where that is not finite.
+template <class T> struct mark_not_finite {
+    token_id* tokens;
+    T const* z;
+    row_id const* places;  // of the tokens among all (R K); null: all in order
+    index_t L, K;
+    CALM_HD void operator()(index_t i) const {
+        T const* const own = z + (places == nullptr ? i : static_cast<index_t>(places[i])) / K * L;
+        for (index_t l = 0; l < L; ++l)
+            if (!(own[l] * T{} == T{})) tokens[i] = without_tokens;
+    }
+};
+
+// Of a device's tokens, on the host.
+inline void require_tokens(std::span<token_id const> tokens) {
+    require(std::find(tokens.begin(), tokens.end(), without_tokens) == tokens.end(), errc::non_finite,
+            latents_not_finite);
+}
+
 // The losses of a batch from sums over `tokens` tokens, `patches` patches and their dimensions.
 struct mean_losses {
     autoencoder_losses* losses;
@@ -175,15 +195,18 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return s;
     }
 
-    // tokens (R * K) = the most likely ones of z (R, L). What it needs of ctx.saved is given back.
+    // tokens (R * K) = the most likely ones of z (R, L); on a device `without_tokens` where z is not finite. What it
+    // needs of ctx.saved is given back.
     void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                        const_latents const& z) const {
         arena_scope const scope(ctx.saved);
         argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
+        mark_not_finite(ctx, tokens, z, nullptr);
     }
 
     // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. What is
-    // alike costs the token's half of the decoder, what is not only the patch's.
+    // alike costs the token's half of the decoder, what is not only the patch's. On a device it throws
+    // errc::non_finite for a latent that is not finite.
     void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z,
                       alike_groups groups) const {
         arena_scope const scope(ctx.saved);
@@ -199,10 +222,13 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
             extents<dyn> const count(static_cast<index_t>(places.size()));
             auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
             auto const found = ctx.saved.template take<token_id>(count);
-            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), upload(ctx, std::span<row_id const>(places)));
+            auto const named = bring_ids(ctx, std::span<row_id const>(places), all.extent(0));
+            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), named);
             decode_tokens_apart(ctx, s, x);
             argmax_token(ctx, found, matrix_view<T const, D, Backend>(s.y), embed_tokens.weight.read());
+            mark_not_finite(ctx, found, z, named.data());
             auto const decoded_here = on_host(ctx, found, room);
+            detail::require_tokens(decoded_here);
             for (std::size_t i = 0; i < places.size(); ++i)
                 tokens[static_cast<std::size_t>(places[i])] = decoded_here[i];
         }
@@ -217,7 +243,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // Noise of patches first .. first + R of the step, tokens (R K) with the dropout `rate` in [0, 1); all from keyed
     // streams, in ctx.saved. Throws errc::usage for another rate.
-    noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, index_t first = 0) const {
+    noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, draw_number first = 0) const {
         require_rate(rate);
         index_t const patches = tokens.size() / K;
         auto const shown = ctx.saved.template take<token_id>(tokens.view().extents());
@@ -238,14 +264,15 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // follows from them, and nothing waits. In ctx.saved; what a host's executor reads of `tokens` it reads there.
     // Throws errc::tokenizer for an id outside the vocabulary, errc::usage where tokens are no whole patches and for
     // another rate.
-    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, index_t first = 0) const {
+    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, draw_number first = 0) const {
         require_rate(rate);
         index_t const n = std::ssize(tokens), V = vocabulary();
         index_t const patches = whole_patches(n);
         id_upload<Backend> ids(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
         auto const labels = ids.given(tokens);
         auto const shown = ids.take(n);
-        auto const hide = hiding(ctx.random(stream::token_mask).by_value(), shown.data(), tokens.data(), rate, first);
+        auto const hide =
+            hiding(ctx.random(stream::token_mask).by_value(), shown.data(), tokens.data(), rate, first.by_value());
         if (!ctx.rehearsing())
             for (index_t i = 0; i < n; ++i) hide(i);
         auto const input = ids.numbered(shown);
@@ -360,17 +387,26 @@ private:
                 rate);
     }
     // Token i of the noise of patches from `first` on.
-    static detail::hide_token hiding(key draws, token_id* shown, token_id const* tokens, double rate, index_t first) {
-        return {shown, tokens, draws, static_cast<std::uint64_t>(first * K), rate};
+    static detail::hide_token hiding(key draws, token_id* shown, token_id const* tokens, double rate,
+                                     draw_number first) {
+        return {shown, tokens, draws, first * K, rate};
     }
     // eps and scale of the noise, (R, L) each.
-    std::pair<latents, latents> draw_latents(context<Backend>& ctx, index_t patches, double rate, index_t first) const {
+    std::pair<latents, latents> draw_latents(context<Backend>& ctx, index_t patches, double rate,
+                                             draw_number first) const {
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
         auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
-        fill_normal(ctx, eps, ctx.random(stream::posterior), static_cast<std::uint64_t>(first * L));
+        fill_normal(ctx, eps, ctx.random(stream::posterior), first * L);
         fill_bernoulli_keep(ctx, scale, ctx.random(stream::latent_dropout), static_cast<float>(rate),
-                            static_cast<T>(1 / (1 - rate)), static_cast<std::uint64_t>(first * L));
+                            static_cast<T>(1 / (1 - rate)), first * L);
         return {eps, scale};
+    }
+
+    // Token i, or places[i] of all, has no value where its latent is not finite. The host sees to that itself.
+    static void mark_not_finite(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                                const_latents const& z, row_id const* places) {
+        if constexpr (device_memory<Backend>)
+            for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), z.data(), places, L, K});
     }
 
     // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).

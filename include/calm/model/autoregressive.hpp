@@ -160,6 +160,11 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
                        std::span<index_t const> sequences) const {
         return llama.extend(ctx, embed_tokens.forward(ctx, tokens).y, c, sequences);
     }
+    // The same of the host's tokens, which it checks: nothing waits.
+    hidden_view extend(context<Backend>& ctx, std::span<token_id const> tokens, cache& c,
+                       std::span<index_t const> sequences) const {
+        return extend(ctx, bring_ids(ctx, tokens, vocabulary()), c, sequences);
+    }
     // The same for every sequence of the cache: tokens (B, T).
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
         return extend(ctx, tokens, c, c.all());

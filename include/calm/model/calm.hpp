@@ -66,6 +66,15 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens.ids;
     }
 
+    // The same of the host's tokens, which it checks and brings in one copy: nothing waits. What reads the host's
+    // memory reads them where they are. Throws errc::tokenizer for an id outside the vocabulary.
+    typename backbone_type::input backbone_input(context<Backend>& ctx, std::span<token_id const> tokens) const {
+        if constexpr (backbone_type::reads_latents)
+            return backbone_input(ctx, bring_numbered(ctx, tokens, vocabulary()));
+        else
+            return bring_ids(ctx, tokens, vocabulary());
+    }
+
     // An empty cache for B sequences of at most `capacity` patches.
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return backbone_type::make_cache(sequences, capacity);
@@ -73,6 +82,11 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
     // S sequences are named once each. In ctx.saved.
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
+                       std::span<index_t const> sequences) const {
+        return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
+    }
+    // The same of the host's tokens, which it checks: nothing waits.
+    hidden_view extend(context<Backend>& ctx, std::span<token_id const> tokens, cache& c,
                        std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
@@ -110,7 +124,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // decides the noise. Energy score in docs/mathematics.md, for the energy head. Nothing waits. Uses ctx.saved and
     // gives it back.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
-                           index_t first = 0, double weight = 1) {
+                           draw_number first = 0, double weight = 1) {
         loss_and_gradient_of(ctx, loss, b,
                              [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
                                  auto const positions = static_cast<double>(hidden.extent(0));
@@ -118,14 +132,14 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                              });
     }
     // The same, and the loss on the host: a device is waited for.
-    double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, index_t first = 0,
+    double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, draw_number first = 0,
                              double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
     }
     // The same of tokens (B, P, K) that are on the executor: to check them it waits for a device. Throws as `prepare`
     // does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
-                             index_t first = 0, double weight = 1) {
+                             draw_number first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
     }
@@ -153,17 +167,24 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         loss_and_gradient_of(ctx, loss, batch_of(ctx, tokens, patches), head_losses);
     }
 
-    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the step's noise.
-    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
-                    objective const& o, index_t first) {
+    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the step's noise, on
+    // the host: a device is waited for.
+    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
+                    numbered_ids<Backend> const& labels, objective const& o, draw_number first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
         return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
     }
+    // The same of labels that are not numbered yet.
+    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
+                    objective const& o, draw_number first) {
+        arena_scope const saved_scope(ctx.saved);
+        return loss_sum(ctx, hidden, numbered(ctx, labels, vocabulary()), o, first);
+    }
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
     // their samples, times noise_scale. Throws errc::usage for no samples, errc::non_finite where a latent is not a
-    // number: it has no tokens.
+    // number: it has no tokens. A device does not know yet: `bring_patches` throws it.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
                         std::span<noise_place const> places, double noise_scale = 1) const {
@@ -225,7 +246,7 @@ private:
     // The head's loss of the patches of a posterior; see its loss_and_gradient.
     void head_loss(context<Backend>& ctx, total_view<Backend> const& total,
                    matrix_view<T const, D, Backend> const& hidden, typename autoencoder_type::encoded const& next,
-                   hidden_view const& dhidden, objective const& o, index_t first, double scale) {
+                   hidden_view const& dhidden, objective const& o, draw_number first, double scale) {
         if constexpr (drafting_head<head>)
             generator.loss_and_gradient(ctx, total, ae_model, next.tokens.ids, hidden, next.mean, next.log_std, dhidden,
                                         o, first, scale);
@@ -246,12 +267,22 @@ private:
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
         return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_a_patch);
     }
-    // z 0 is 0, or not a number where some element is not finite.
-    static void require_finite(context<Backend>& ctx, matrix_view<T, L, Backend> const& z) {
-        require(ctx.rehearsing() || std::isfinite(detail::real_part(sum(ctx, z * 0.0))), errc::non_finite,
-                "calm::calm_model: expected finite latents, found one that is not: the weights or the temperature are "
-                "too large");
+    // z 0 is 0, or not a number where some element is not finite. On a device nobody waits: its tokens say it.
+    static void require_finite([[maybe_unused]] context<Backend>& ctx,
+                               [[maybe_unused]] matrix_view<T, L, Backend> const& z) {
+        if constexpr (host_memory<Backend>)
+            require(ctx.rehearsing() || std::isfinite(detail::real_part(sum(ctx, z * 0.0))), errc::non_finite,
+                    detail::latents_not_finite);
     }
 };
+
+// The patches (R, N, K) of the host are what sample_patches left on the executor, `room` for them. Throws
+// errc::non_finite where a device found a latent that is not a number.
+template <class Backend>
+void bring_patches(context<Backend> const& ctx, std::span<token_id> tokens,
+                   vector_view<token_id, dyn, Backend> const& room) {
+    download(ctx, tokens, room);
+    if constexpr (device_memory<Backend>) detail::require_tokens(tokens);
+}
 
 }  // namespace calm

@@ -102,7 +102,9 @@ template <llama_sizes S, class Space = space<>> struct llama_stack {
     // Hidden states (S T, D) of rows (S, T) that follow those of S sequences in the cache, named once each. In
     // ctx.saved.
     hidden_view extend(context<Backend>& ctx, rows_view const& x, cache& c, std::span<index_t const> sequences) const {
-        return norm.forward(ctx, layers.extend(ctx, x, c.layers, theta, sequences)).y;
+        arena_scope const scope(ctx.scratch);
+        auto const now = c.layers.front().as_now(sequences);
+        return norm.forward(ctx, layers.extend(ctx, x, c.layers, theta, bring(ctx, std::span(now)))).y;
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

@@ -17,10 +17,10 @@ struct hide_token {
     token_id* shown;
     token_id const* tokens;
     key draws;
-    std::uint64_t first;
+    draw_number first;
     double rate;
     CALM_HD void operator()(index_t i) const {
-        bool const hidden = static_cast<double>(uniform(draws, first + static_cast<std::uint64_t>(i))) < rate;
+        bool const hidden = static_cast<double>(uniform(draws, first.now() + static_cast<std::uint64_t>(i))) < rate;
         shown[i] = hidden ? 0 : tokens[i];
     }
 };

@@ -77,32 +77,34 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         matmul(ctx, dx, dv, v_proj.weight.value, into::accumulate);
     }
 
-    // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, named once each; the cache
+    // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, as they are now; the cache
     // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
     // rows are no whole sequences or the cache is full.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
                                       kv_cache<kv_width, Space>& cache, double theta,
-                                      std::span<index_t const> sequences) const {
-        auto const count = static_cast<index_t>(sequences.size());
+                                      on_both_sides<cached_sequence, Backend> const& sequences) const {
+        index_t const count = sequences.size();
         require(count > 0 && x.extent(0) % count == 0, errc::usage,
                 "calm::attention: expected as many rows for each of ", count, " sequences, found ", x.extent(0),
                 " rows");
-        index_t const fresh = x.extent(0) / count;
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
         auto const v = v_proj.forward(ctx, x);
-        for (index_t i = 0; i < count; ++i) {
-            index_t const b = sequences[static_cast<std::size_t>(i)];
-            auto const keys = rows(k.y, i * fresh, fresh);
-            rotate(ctx, rows(q.y, i * fresh, fresh), head_size, fresh, cache.length(b), theta);
-            rotate(ctx, keys, head_size, fresh, cache.length(b), theta);
-            cache.append(ctx, b, keys, rows(v.y, i * fresh, fresh));
-        }
+        rotate(ctx, q.y, head_size, sequences, theta);
+        rotate(ctx, k.y, head_size, sequences, theta);
+        cache.append(ctx, sequences, k.y, v.y);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        cached_attention(ctx, mixed, lse, q.y, cache.keys.view(), cache.values.view(), sequences,
-                         std::span<index_t const>(cache.lengths), head_size);
+        cached_attention(ctx, mixed, lse, q.y, cache.keys.view(), cache.values.view(), sequences, head_size);
         return o_proj.forward(ctx, mixed).y;
+    }
+    // The same of sequences that are named once each.
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+                                      kv_cache<kv_width, Space>& cache, double theta,
+                                      std::span<index_t const> sequences) const {
+        arena_scope const scope(ctx.scratch);
+        auto const now = cache.as_now(sequences);
+        return extend(ctx, x, cache, theta, bring(ctx, std::span(now)));
     }
     // The same for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,

@@ -32,7 +32,7 @@ template <index_t D, class Space = space<>> struct dropout {
         saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
         if (training && rate > 0)
             fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate),
-                                static_cast<T>(1 / (1 - rate)), first_of(s.scale.size(), ctx.micro_batch));
+                                static_cast<T>(1 / (1 - rate)), first_of(ctx, s.scale.size()));
         else
             fill(ctx, s.scale, T{1});
         evaluate(ctx, s.y, x * s.scale);
@@ -48,14 +48,15 @@ private:
     static constexpr int bits = 40;  // a step of a layer draws at most 2^bits elements of the stream
 
     // Where this layer's mask of a micro-batch begins in the stream: behind those of the step's earlier ones.
-    [[nodiscard]] std::uint64_t first_of(index_t size, index_t micro_batch) const {
+    [[nodiscard]] draw_number first_of(context<Backend> const& ctx, index_t size) const {
+        index_t const micro_batch = ctx.micro_batch;
         constexpr index_t numbers = index_t{1} << (64 - bits);
         require(number >= 0 && number < numbers, errc::usage, "calm::dropout: expected a number from 0 to ",
                 numbers - 1, ", another one for each dropout layer of a model, found ", number, "; set .number");
         require(micro_batch >= 0 && size <= (index_t{1} << bits) / (micro_batch + 1), errc::usage,
                 "calm::dropout: expected a step of at most 2^", bits, " elements, found micro-batch ", micro_batch,
                 " of ", size, " elements");
-        return (static_cast<std::uint64_t>(number) << bits) + static_cast<std::uint64_t>(micro_batch * size);
+        return ctx.number_in_step(size) + (static_cast<std::uint64_t>(number) << bits);
     }
 };
 

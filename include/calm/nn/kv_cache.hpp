@@ -4,14 +4,55 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/space.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
+
+namespace detail {
+
+// Keys and values (S, count, width) behind what S sequences have, in memory (B, room, width) for each.
+template <class T> struct append_positions {
+    T* keys;
+    T* values;
+    T const* new_keys;
+    T const* new_values;
+    cached_sequence const* sequences;
+    index_t count, room, width;
+    // Where new positions of a sequence go.
+    [[nodiscard]] CALM_HD index_t place(cached_sequence const& of) const {
+        return (of.sequence * room + of.length) * width;
+    }
+    CALM_HD void operator()(index_t i) const {
+        index_t const each = count * width;
+        index_t const at = place(sequences[i / each]) + i % each;
+        keys[at] = new_keys[i];
+        values[at] = new_values[i];
+    }
+};
+template <block_executor Backend, class T>
+void run_append(context<Backend> const& ctx, append_positions<T> const& what,
+                on_both_sides<cached_sequence, Backend> const& sequences) {
+    for_each(ctx, sequences.size() * what.count * what.width, what);
+}
+template <class T>
+void run_append(context<cpu> const& ctx, append_positions<T> what,
+                on_both_sides<cached_sequence, cpu> const& sequences) {
+    index_t const each = what.count * what.width;
+    for (auto const& of : sequences.here) {
+        run_copy(ctx, what.keys + what.place(of), what.new_keys, each);
+        run_copy(ctx, what.values + what.place(of), what.new_values, each);
+        what.new_keys += each, what.new_values += each;
+    }
+}
+
+}  // namespace detail
 
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
 // follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
@@ -58,21 +99,40 @@ template <index_t Width, class Space = space<>> struct kv_cache {
         for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
     }
 
+    // Some sequences, named once each, as they are now.
+    [[nodiscard]] std::vector<cached_sequence> as_now(std::span<index_t const> sequences) const {
+        std::vector<cached_sequence> now;
+        for (index_t const b : sequences) now.push_back({b, length(b)});
+        return now;
+    }
+
     // Adds positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full, and
     // errc::memory.
-    void append(context<Backend> const& ctx, index_t sequence, rows_read const& key, rows_read const& value) {
-        index_t const count = key.extent(0);
-        index_t& now = lengths[static_cast<std::size_t>(sequence)];
+    void append(context<Backend>& ctx, index_t sequence, rows_read const& key, rows_read const& value) {
+        arena_scope const scope(ctx.scratch);
+        auto const one = as_now({&sequence, 1});
+        append(ctx, bring(ctx, std::span(one)), key, value);
+    }
+    // The same to some sequences as they are now, named once each: keys and values (S, count, Width).
+    void append(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+                rows_read const& key, rows_read const& value) {
+        index_t const count = key.extent(0) / std::max<index_t>(1, sequences.size());
+        for (auto const& of : sequences.here) make_room(ctx, of.length, count);
+        detail::run_append(ctx,
+                           detail::append_positions<T>{keys.data(), values.data(), key.data(), value.data(),
+                                                       sequences.there, count, room(), Width},
+                           sequences);
+        for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
+    }
+
+private:
+    void make_room(context<Backend> const& ctx, index_t now, index_t count) {
         auto const wanted = static_cast<std::uint64_t>(now) + static_cast<std::uint64_t>(count);
         require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
                 wanted, " were asked for; make it larger");
         if (count > room() - now) grow(ctx, std::max(now + count, std::min(capacity(), 2 * room())));
-        copy(ctx, positions_of(keys, sequence, now, count), key);
-        copy(ctx, positions_of(values, sequence, now, count), value);
-        now += count;
     }
 
-private:
     // Positions first .. first + count - 1 of a sequence.
     static matrix_view<T, Width, Backend> positions_of(tensor<T, shape, Backend>& of, index_t sequence, index_t first,
                                                        index_t count) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/tensor/for_each.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -23,6 +24,20 @@ inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, ind
     tokens.insert(left ? tokens.begin() : tokens.end(), missing, pad);
     return tokens;
 }
+
+namespace detail {
+// Row texts[i] of y (B, D) = the last of `each` rows of text i, x (S, each, D).
+template <class T> struct put_last_row {
+    T* y;
+    T const* x;
+    index_t const* texts;
+    index_t each, D;
+    CALM_HD void operator()(index_t i) const {
+        index_t const text = i / D, column = i % D;
+        y[texts[text] * D + column] = x[((text + 1) * each - 1) * D + column];
+    }
+};
+}  // namespace detail
 
 // The cache of the patches of B texts, and the hidden state of the last of each. Texts differ in length and go on
 // independently. Model and context outlive it. What a step needs of the context's arenas is given back, so a long text
@@ -66,11 +81,10 @@ public:
         if (count == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        auto const tokens = upload(ctx_, patches);
-        auto const states = model_.extend(ctx_, tokens, cache_, texts);
-        index_t const each = states.extent(0) / static_cast<index_t>(texts.size());
-        for (std::size_t i = 0; i < texts.size(); ++i)
-            copy(ctx_, rows(hidden_.view(), texts[i], 1), rows(states, (static_cast<index_t>(i) + 1) * each - 1, 1));
+        auto const states = model_.extend(ctx_, patches, cache_, texts);
+        auto const named = bring(ctx_, texts);
+        index_t const each = states.extent(0) / named.size();
+        for_each(ctx_, named.size() * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
     }
     // The same for the first text.
     void append(std::span<token_id const> patches) {

@@ -98,14 +98,17 @@ private:
         if (attempt_ > 1) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
         arena_scope const scratch(ctx_.scratch);
         auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
+        arena_scope const saved(ctx_.saved);
         noise_.clear();
+        rows_.clear();
         for (index_t i = 0; i < count(); ++i) {
             auto& one = active_[static_cast<std::size_t>(i)];
             auto const& place = places_[one.number];
-            copy(ctx_, rows(states, i, 1), rows(hidden_, place.row, 1));
+            rows_.push_back(static_cast<row_id>(place.row));
             noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
             if (attempt_ > 1) one.drawn.push_back(rows(z, i * n_, n_));
         }
+        gather_rows(ctx_, states, hidden_, bring_ids(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
             bool const by_places = count() > 1;
@@ -130,7 +133,7 @@ private:
             arena_scope const scope(by.scratch);
             auto const room = room_for(by, patches);
             model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale);
-            return download(by, patches, room);
+            return bring_patches(by, patches, room);
         }
         auto const groups = static_cast<std::size_t>(std::min(n_, attempt_));
         model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
@@ -156,11 +159,13 @@ private:
         arena_scope const of_pool(ctx_.scratch);
         auto const some = static_cast<index_t>(patches.size() / K);
         auto const pool = ctx_.scratch.template take<T>(extents<dyn, Model::L>(some));
-        std::size_t at = 0;
-        for (auto const& z_of_round : one.drawn)
-            for (index_t i = 0; i < z_of_round.extent(0); ++i, ++at)
-                if (at >= first && at < first + static_cast<std::size_t>(some))
-                    copy(ctx_, rows(pool, static_cast<index_t>(at - first), 1), rows(z_of_round, i, 1));
+        index_t at = 0;
+        auto const begin = static_cast<index_t>(first);
+        for (auto const& z_of_round : one.drawn) {
+            index_t const from = std::max(begin, at), to = std::min(begin + some, at + z_of_round.extent(0));
+            if (from < to) copy(ctx_, rows(pool, from - begin, to - from), rows(z_of_round, from - at, to - from));
+            at += z_of_round.extent(0);
+        }
         model_.ae_model.decode_alike(ctx_, patches, pool, groups);
     }
 
@@ -181,6 +186,7 @@ private:
     std::int64_t n_ = 0;           // draws of the round
     std::vector<token_id> drawn_;  // (active, n_, K)
     std::vector<noise_place> noise_;
+    std::vector<row_id> rows_;  // of the hidden states, of every active place
 };
 
 }  // namespace detail
@@ -224,7 +230,7 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
         arena_scope const scope(ctx.scratch);
         auto const room = room_for(ctx, tokens);
         model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale);
-        download(ctx, tokens, room);
+        bring_patches(ctx, tokens, room);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;
         return;

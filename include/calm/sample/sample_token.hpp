@@ -60,8 +60,10 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     arena_scope const scope(ctx.scratch);
     auto const states =
         ctx.scratch.template take<typename Model::scalar>(extents<dyn, Model::D>(static_cast<index_t>(places.size())));
-    for (std::size_t i = 0; i < places.size(); ++i)
-        copy(ctx, rows(states, static_cast<index_t>(i), 1), rows(hidden, places[i].row, 1));
+    std::vector<row_id> named;
+    for (auto const& place : places) named.push_back(static_cast<row_id>(place.row));
+    arena_scope const saved(ctx.saved);
+    gather_rows(ctx, states, hidden, bring_ids(ctx, std::span<row_id const>(named), hidden.extent(0)));
     token_law law;
     for_each_logits(ctx, model, matrix_view<typename Model::scalar const, Model::D, Backend>(states),
                     [&](index_t row, auto logits) {

@@ -3,7 +3,7 @@
 // (B, P); heads of head_size numbers lie side by side in a row; query head h reads key head h / (heads / kv_heads).
 // Vaswani et al. 2017; Su et al. 2021.
 
-#include <span>
+#include <algorithm>
 #include <type_traits>
 
 #include "calm/base/error.hpp"
@@ -22,6 +22,15 @@ void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, inde
             index_t first, double theta, double direction = 1) {
     detail::run_rotate(ctx, x.data(),
                        detail::rotation{x.extent(0), x.extent(1), head_size, period, first, theta, direction});
+}
+
+// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
+template <class T, index_t Width, class Backend>
+void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, index_t head_size,
+            on_both_sides<cached_sequence, Backend> const& sequences, double theta) {
+    index_t const fresh = x.extent(0) / std::max<index_t>(1, sequences.size());
+    detail::run_rotate(ctx, x.data(), detail::rotation{x.extent(0), x.extent(1), head_size, fresh, 0, theta, 1},
+                       sequences);
 }
 
 namespace detail {
@@ -64,22 +73,20 @@ void causal_attention_back(context<Backend>& ctx, matrix_view<T, D, Backend> con
                                v.data());
 }
 
-// y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all;
-// the i-th, sequence b = sequences[i], reads the first lengths[b] positions, the last T of which are its own. lse (S T
-// heads) keeps the logarithms of the sums.
+// y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all:
+// those of its sequence so far, and its own T behind them. lse (S T heads) keeps the logarithms of the sums.
 template <class T, index_t D, index_t KvWidth, class Backend>
 void cached_attention(context<Backend>& ctx, matrix_view<T, D, Backend> const& y,
                       vector_view<T, dyn, Backend> const& lse,
                       std::type_identity_t<matrix_view<T const, D, Backend>> const& q,
                       view<T, extents<dyn, dyn, KvWidth>, Backend> const& keys,
-                      view<T, extents<dyn, dyn, KvWidth>, Backend> const& values, std::span<index_t const> sequences,
-                      std::span<index_t const> lengths, index_t head_size) {
-    auto const count = static_cast<index_t>(sequences.size());
+                      view<T, extents<dyn, dyn, KvWidth>, Backend> const& values,
+                      on_both_sides<cached_sequence, Backend> const& sequences, index_t head_size) {
+    index_t const count = sequences.size();
     index_t const fresh = count > 0 ? y.extent(0) / count : 0;
     detail::attention_shape const a{count,     fresh, 0,         D / head_size, KvWidth / head_size,
                                     head_size, D,     fresh * D, KvWidth,       keys.extent(1) * KvWidth};
-    detail::run_cached_attention(ctx, a, sequences, lengths, y.data(), lse.data(), q.data(), keys.data(),
-                                 values.data());
+    detail::run_cached_attention(ctx, a, sequences, y.data(), lse.data(), q.data(), keys.data(), values.data());
 }
 
 }  // namespace calm

@@ -5,6 +5,16 @@
 
 #include "calm/tensor/extents.hpp"
 
+namespace calm {
+
+// A sequence of a cache that goes on, and how many positions it has so far.
+struct cached_sequence {
+    index_t sequence;  // number of it in the cache
+    index_t length;    // positions before the new ones
+};
+
+}  // namespace calm
+
 namespace calm::detail {
 
 // T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head

@@ -3,6 +3,7 @@
 // globals.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
+#include "calm/tensor/draw_number.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
@@ -90,6 +92,8 @@ public:
     arena<> staging{"staging"};                 // of the host: what is on its way to a device
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
+    // Where draws begin of which each micro-batch of a step has so many.
+    [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
 
     // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
     // known before it runs.
@@ -111,6 +115,19 @@ private:
 
 namespace detail {
 
+// *there = value
+struct put_number_kernel {
+    static constexpr int threads = 32;
+    struct shared {};
+    std::uint32_t* there;
+    std::uint32_t value;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t) const {
+        b.phase([&](int t) {
+            if (t == 0) *there = value;
+        });
+    }
+};
+
 // What the contexts of devices have besides: `Context` is such a one.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
@@ -118,23 +135,37 @@ public:
     // which they run.
     [[nodiscard]] key random(stream s) const {
         bring_step();
-        return {this->seed, s, this->step, live_step_->data()};
+        return {this->seed, s, this->step, live_->data()};
     }
-    // Kernels that are run again after it draw as in this step. `random` does it where the number has changed. The
-    // first time takes the memory, also in a rehearsal.
+    // Where draws begin of which each micro-batch of a step has so many, for kernels: those of the micro-batch in which
+    // they run.
+    [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const {
+        bring_step();
+        return {a_micro_batch, this->micro_batch, live_->data() + 1};
+    }
+    // Kernels that are run again after it draw as in this step and micro-batch. `random` and `number_in_step` do it
+    // where those have changed: a step is brought in a copy, a micro-batch of it by a kernel. The first time takes the
+    // memory, also in a rehearsal.
     void bring_step() const {
-        if (!live_step_) live_step_.emplace();
-        if (this->rehearsing() || brought_ == this->step) return;
-        static_cast<Context const*>(this)->upload(live_step_->data(), &this->step, sizeof this->step);
-        brought_ = this->step;
+        if (!live_) live_.emplace();
+        numbers const now{this->step, static_cast<std::uint32_t>(this->micro_batch)};
+        if (this->rehearsing() || brought_ == now) return;
+        auto const& self = static_cast<Context const&>(*this);
+        if (brought_[0] != now[0])
+            self.upload(live_->data(), now.data(), sizeof now);
+        else
+            launch(self, 1, put_number_kernel{live_->data() + 1, now[1]});
+        brought_ = now;
     }
 
 protected:
     using context_base<Backend>::context_base;
 
 private:
-    mutable std::optional<tensor<std::uint32_t, extents<1>, Backend>> live_step_;
-    mutable std::uint32_t brought_ = 0;  // what stands there
+    using numbers = std::array<std::uint32_t, 2>;  // of the step and of its micro-batch
+
+    mutable std::optional<tensor<std::uint32_t, extents<2>, Backend>> live_;
+    mutable numbers brought_{};  // what stands there
 };
 
 }  // namespace detail

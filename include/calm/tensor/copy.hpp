@@ -66,6 +66,20 @@ vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> nu
     }
 }
 
+// Numbers of the host, and the same where the executor's kernels read them.
+template <class T, class Backend> struct on_both_sides {
+    std::span<T const> here;  // (n), on the host
+    T const* there;           // (n), the same or a copy
+
+    [[nodiscard]] index_t size() const { return static_cast<index_t>(here.size()); }  // n
+};
+
+// Of numbers that outlive it; a device's copy is in ctx.scratch.
+template <class T, class Backend>
+on_both_sides<std::remove_const_t<T>, Backend> bring(context<Backend>& ctx, std::span<T> numbers) {
+    return {numbers, upload(ctx, numbers).data()};
+}
+
 // Rows of the host where kernels read them for as long as the rows and the arena last, and they do not change:
 // themselves, or on a device a copy that is made now.
 template <class T, class Backend> T const* table_of(arena<Backend>& memory, std::vector<T> const& rows) {

@@ -226,23 +226,28 @@ template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 
 
 namespace detail {
 
-template <class T> void run_fill_normal(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first) {
+// What `draw` makes of a keyed sequence, as executors of blocks do it in block/fill.hpp.
+template <class T>
+void run_draw(context<cpu> const& ctx, draw_normals<T> const&, T* x, index_t n, key k, draw_number number) {
+    std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         normals(x + begin, end - begin, k, first + static_cast<std::uint64_t>(begin));
     });
 }
-template <class T> void run_fill_uniform(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first, T low) {
+template <class T>
+void run_draw(context<cpu> const& ctx, draw_uniforms<T> const& uniform, T* x, index_t n, key k, draw_number number) {
+    std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
-                    [to = x + begin, low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
+                    [to = x + begin, low = uniform.low](index_t i, float u) { to[i] = static_cast<T>(u) + low; });
     });
 }
 template <class T>
-void run_fill_bernoulli_keep(context<cpu> const& ctx, T* x, index_t n, key k, std::uint64_t first, float rate,
-                             T value) {
+void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n, key k, draw_number number) {
+    std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
-                    [to = x + begin, rate, value](index_t i, float u) { to[i] = u >= rate ? value : T{}; });
+                    [to = x + begin, kept](index_t i, float u) { to[i] = u >= kept.rate ? kept.value : T{}; });
     });
 }
 
@@ -250,22 +255,22 @@ void run_fill_bernoulli_keep(context<cpu> const& ctx, T* x, index_t n, key k, st
 
 // x[i] = normal(k, first + i), to 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
-void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0) {
-    detail::run_fill_normal(ctx, x.data(), x.size(), k, first);
+void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0) {
+    detail::run_draw(ctx, detail::draw_normals<T>{}, x.data(), x.size(), k, first);
 }
 
 // x[i] = low + uniform(k, first + i): in [low, low + 1). The energy head's noise has low = -1/2.
 template <class Backend, class T, class Extents>
-void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, std::uint64_t first = 0,
+void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0,
                   std::type_identity_t<T> low = T{}) {
-    detail::run_fill_uniform(ctx, x.data(), x.size(), k, first, low);
+    detail::run_draw(ctx, detail::draw_uniforms<T>{low}, x.data(), x.size(), k, first);
 }
 
 // x[i] = value where uniform(k, first + i) >= rate, else 0: with value = 1 / (1 - rate) the mask of dropout.
 template <class Backend, class T, class Extents>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
-                         std::type_identity_t<T> value = T(1), std::uint64_t first = 0) {
-    detail::run_fill_bernoulli_keep(ctx, x.data(), x.size(), k, first, rate, value);
+                         std::type_identity_t<T> value = T(1), draw_number first = 0) {
+    detail::run_draw(ctx, detail::draw_kept<T>{rate, value}, x.data(), x.size(), k, first);
 }
 
 }  // namespace calm

@@ -44,7 +44,7 @@ private:
 // Ids and the distinct ones among them: what depends on an id alone is done once for each.
 template <class Backend = cpu> struct numbered_ids {
     row_ids<Backend> ids;       // (n)
-    row_ids<Backend> distinct;  // (U), each once, in the order of their first appearance; a device's are padded
+    row_ids<Backend> distinct;  // (U), each once, in the order of their first appearance; on a device others follow
     row_ids<Backend> places;    // (n), which of the distinct ones stands there
 };
 
@@ -74,6 +74,15 @@ inline index_t number_ids(std::span<row_id const> ids, std::span<row_id> numbers
         *places++ = number;
     }
     return count;
+}
+
+// Ids that do not appear, in order: those without a number.
+inline void put_unnumbered(std::span<row_id const> numbers, std::span<row_id> ids) {
+    row_id next = 0;
+    for (row_id& id : ids) {
+        while (numbers[static_cast<std::size_t>(next)] >= 0) ++next;
+        id = next++;
+    }
 }
 
 template <class T, class Backend> std::span<T> on_this_side(vector_view<T, dyn, Backend> const& x) {
@@ -118,8 +127,8 @@ public:
         check(ids);
         return there(ids, V_);
     }
-    // The same with their numbers. On a device there is room for as many distinct ones as there can be, and id 0 where
-    // there are fewer: shapes follow from no id.
+    // The same with their numbers. On a device there is room for as many distinct ones as there can be, and where there
+    // are fewer, others of the table follow, each once: shapes follow from no id.
     numbered_ids<Backend> numbered(std::span<row_id const> ids) {
         auto const all = checked(ids);
         auto const distinct = take(std::min(all.size(), V_));
@@ -133,7 +142,8 @@ public:
             if constexpr (host_memory<Backend>)
                 count = found;
             else
-                std::fill(distinct.begin() + found, distinct.end(), row_id{0});
+                detail::put_unnumbered(detail::on_this_side(numbers),
+                                       distinct.subspan(static_cast<std::size_t>(found)));
         }
         return {all, there(distinct.first(static_cast<std::size_t>(count)), V_), there(places, count)};
     }
@@ -173,5 +183,26 @@ private:
     vector_view<row_id> here_;
     index_t used_ = 0;
 };
+
+// The host's ids of a table of V rows, which it checks and brings in one copy: nothing waits. What it takes is of
+// ctx.saved; an executor that reads the host's memory reads them where they are, as long as they last. Throws
+// errc::tokenizer for one outside 0 .. V - 1.
+template <class Backend> row_ids<Backend> bring_ids(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
+    id_upload<Backend> upload(ctx, V, host_memory<Backend> ? 0 : std::ssize(ids));
+    auto const all = upload.given(ids);
+    upload.send();
+    return all;
+}
+// The same with their numbers.
+template <class Backend>
+numbered_ids<Backend> bring_numbered(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
+    auto const n = std::ssize(ids);
+    id_upload<Backend> upload(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
+    auto const place = upload.take(n);
+    if (!ctx.rehearsing()) std::copy(ids.begin(), ids.end(), place.begin());
+    auto const all = upload.numbered(place);
+    upload.send();
+    return all;
+}
 
 }  // namespace calm

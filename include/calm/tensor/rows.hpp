@@ -100,7 +100,8 @@ void run_gather_rows(context<cpu>& ctx, T* y, T const* table, Id const* ids, ind
     });
 }
 template <class T, class Id>
-void run_scatter_add_rows(context<cpu>& ctx, T* table, T const* dy, Id const* ids, index_t count, index_t width) {
+void run_scatter_add_rows(context<cpu>& ctx, T* table, T const* dy, Id const* ids, index_t count, index_t width,
+                          index_t) {
     constexpr index_t tasks = 16;
     ctx.parallel(tasks, [&](index_t task) {
         for (index_t r = 0; r < count; ++r)
@@ -172,7 +173,7 @@ void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> c
                       std::type_identity_t<row_ids<Backend>> const& ids) {
     index_t const width = dtable.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
-    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width);
+    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width, dtable.extent(0));
 }
 
 namespace detail {

@@ -47,11 +47,14 @@ public:
     }
 
 private:
-    auto extend(std::span<token_id const> tokens) { return model_.extend(ctx_, upload(ctx_, tokens), cache_); }
+    auto extend(std::span<token_id const> tokens) {
+        return model_.extend(ctx_, tokens, cache_, std::span<index_t const>(&only_, 1));
+    }
 
     context<Backend>& ctx_;
     Model const& model_;
     typename Model::cache cache_;
+    static constexpr index_t only_ = 0;  // sequence of the cache
 };
 
 }  // namespace calm

@@ -115,12 +115,12 @@ private:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const R = static_cast<index_t>(rows.size());
-        auto const tokens = upload(ctx_, std::span<token_id const>(tokens_));
-        auto const t = shift_tokens(ctx_, tokens, P_, K);
-        auto const all = model_.transformer.forward(ctx_, model_.backbone_input(ctx_, t.inputs), P_ - 1).y;
+        auto const inputs = tokens_read();
+        auto const read = model_.backbone_input(ctx_, std::span<token_id const>(inputs));
+        auto const all = model_.transformer.forward(ctx_, read, P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
         gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all),
-                    upload(ctx_, std::span<row_id const>(rows)));
+                    bring_ids(ctx_, std::span<row_id const>(rows), all.extent(0)));
         std::vector<token_id> labels;
         std::vector<noise_place> places;
         for (row_id const row : rows) {
@@ -131,13 +131,22 @@ private:
                               number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
         }
         if (loss_)
-            loss_sum_ += model_.loss_sum(ctx_, hidden, upload(ctx_, std::span<token_id const>(labels)), *loss_, drawn_);
+            loss_sum_ += model_.loss_sum(ctx_, hidden,
+                                         bring_numbered(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
+                                         *loss_, drawn_);
         drawn_ += R;
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
                     settings_.samples, settings_.sampler, places, took_);
         return made;
+    }
+
+    // Of every block that waits, all patches but the last.
+    [[nodiscard]] std::vector<token_id> tokens_read() const {
+        std::vector<token_id> read;
+        for (auto const& block : blocks_) read.insert(read.end(), block.tokens.begin(), block.tokens.end() - K);
+        return read;
     }
 
     // Among the predictions of all blocks.

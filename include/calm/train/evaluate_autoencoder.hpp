@@ -58,9 +58,9 @@ private:
         if (n == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
-        auto const want = upload(ctx_, std::span<token_id const>(tokens_));
+        auto const want = bring_numbered(ctx_, std::span<token_id const>(tokens_), model_.vocabulary());
         auto const posterior = model_.posterior(ctx_, want);
-        auto const got = ctx_.scratch.template take<token_id>(want.extents());
+        auto const got = ctx_.scratch.template take<token_id>(extents<dyn>(want.ids.size()));
         auto const count_right = [&] {
             auto const found = on_host(ctx_, got, found_);
             index_t hits = 0;
@@ -76,7 +76,7 @@ private:
         argmax_token(ctx_, got, decoded, model_.embed_tokens.weight.read());
         right_posterior_ += count_right();
         auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
-        cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want, 0);
+        cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want.ids, 0);
         for (T const loss : on_host(ctx_, losses, numbers_found_)) loss_sum_ += static_cast<double>(loss);
         for (T const one : on_host(ctx_, posterior.log_std, numbers_found_))
             std_sum_ += std::exp(static_cast<double>(one));

@@ -95,7 +95,7 @@ private:
         predictions_.assign(block.size() - 1, {});
         for (index_t const p : positions)
             predictions_[static_cast<std::size_t>(p)].drawn.resize(static_cast<std::size_t>(settings_.samples));
-        auto const tokens = upload(ctx_, block.first(block.size() - 1));
+        auto const tokens = bring_ids(ctx_, block.first(block.size() - 1), model_.vocabulary());
         auto const hidden = model_.forward(ctx_, tokens, tokens.size()).y;
         likelihood sum;
         for_each_logits(ctx_, model_, matrix_view<T const, Model::D, Backend>(hidden), [&](index_t p, auto logits) {

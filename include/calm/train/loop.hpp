@@ -76,12 +76,13 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](progress&, auto const& losses) {
-        index_t const first = ctx.micro_batch * (count / K);  // patches of the step before this micro-batch
+        auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
         if (!ctx.rehearsing()) {
             source(tokens.ids());
             if (recipe.random_patches > 0)
                 detail::put_random_patches(ctx.random(stream::random_patches).by_value(), tokens.ids(), K,
-                                           model.vocabulary(), recipe.random_patches, first);
+                                           model.vocabulary(), recipe.random_patches,
+                                           static_cast<index_t>(first.by_value()));
         }
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), recipe.objective.dropout, first);
@@ -112,7 +113,7 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
         if (!ctx.rehearsing()) source(tokens.ids());
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
-        index_t const first = ctx.micro_batch * sequences * (patches - 1);
+        auto const first = ctx.number_in_step(sequences * (patches - 1));
         model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };

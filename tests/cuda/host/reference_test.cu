@@ -60,6 +60,15 @@ void scattered(index_t R, index_t V) {
         for (index_t i = 0; i < end.first - distinct.begin(); ++i)
             expected[static_cast<std::size_t>(distinct[i] * D + j)] += sums[i];
     }
+    std::vector<float> const numbers(order.begin(), order.end());  // whole ones below 2^24
+    compare_with("rows in the order of their ids", numbers, 0, [&]<class B>(calm::context<B>& ctx) {
+        calm::vector_view<token_id const, dyn, B> const at =
+            given(ctx, std::vector<token_id>(ids.begin(), ids.end()), extents<dyn>(R));
+        if (R == 0) return std::vector<float>();
+        auto const* const found = calm::detail::order_of_rows(ctx, at.data(), R, V);
+        auto const rows_found = taken_back(ctx, calm::vector_view<token_id const, dyn, B>(found, extents<dyn>(R)));
+        return std::vector<float>(rows_found.begin(), rows_found.end());
+    });
     compare_with("rows of equal ids added up", expected, 1e-5, [&]<class B>(calm::context<B>& ctx) {
         auto const more = given(ctx, table, rows(V));
         calm::view<float const, rows, B> const x = given(ctx, dy, rows(R));
@@ -124,6 +133,7 @@ void scanned(index_t R, index_t width) {
 int main() {
     for (index_t const R : {0, 1, 64, 1000}) scattered(R, 11);
     scattered(100, 1);
+    scattered(5000, 700);
     for (index_t const width : {1, 7, 256, 1000}) scanned(5, width);
     return failures == 0 ? 0 : 1;
 }

@@ -30,7 +30,8 @@ template <class T> struct drawn_noise {
     // What one Philox block makes. Normals in double, as random.hpp defines them; a pair shares its radius.
     static constexpr int group = 4;
     calm::key key;
-    index_t first_position, M, L;
+    draw_number first_position;
+    index_t M, L;
     template <class Put>
     CALM_HD void draw(index_t r, index_t m, index_t first, int count, int g, Put const& put) const {
         std::uint64_t const begin =

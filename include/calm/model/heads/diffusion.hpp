@@ -213,14 +213,11 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     // given back. Throws as denoise does.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
-        auto const draw = [&](latents const& all, auto const& key_of) {
-            fill_places(all, places, [&](latents const& samples, key draws, std::uint64_t element) {
-                fill_normal(ctx, samples, key_of(draws), element);
-            });
-        };
-        draw(z, [](key draws) { return draws; });
+        arena_scope const of_places(ctx.scratch);
+        auto const there = bring(ctx, places);
+        fill_normal(ctx, z, there);
         denoise(ctx, z, hidden, scale, [&](index_t i, latents const& noise) {
-            draw(noise, [i](key draws) { return key_of_step(draws, static_cast<std::uint32_t>(i)); });
+            fill_normal(ctx, noise, there, sequence_of::step(static_cast<std::uint32_t>(i)));
         });
     }
 
@@ -253,7 +250,8 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 

@@ -166,12 +166,10 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         arena_scope const scope(ctx.saved);
         auto const u = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         auto const draws = ctx.saved.template take<T>(extents<dyn, K>(z.extent(0)));
-        fill_places(u, places, [&](auto const& samples, key own, std::uint64_t element) {
-            fill_uniform(ctx, samples, own, element, static_cast<T>(-0.5));
-        });
-        fill_places(draws, places, [&](auto const& samples, key own, std::uint64_t element) {
-            fill_uniform(ctx, samples, key_of_step(own, 0), element, T{});
-        });
+        arena_scope const of_places(ctx.scratch);
+        auto const there = bring(ctx, places);
+        fill_uniform(ctx, u, there, static_cast<T>(-0.5));
+        fill_uniform(ctx, draws, there, T{}, sequence_of::step(0));
         if (scale != 1) evaluate(ctx, u, u * scale);
         double const sharpness = std::min(1 / (scale * scale), sharpest);
         copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
@@ -184,7 +182,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                            token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
                            const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                           index_t first, double scale) {
+                           draw_number first, double scale) {
         require_allowed(o.energy());
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
@@ -193,11 +191,11 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
-            auto const number = static_cast<std::uint64_t>((first + r0) * N);
+            auto const number = (first + r0) * N;
             auto const u = ctx.saved.template take<T>(extents<dyn, S>(n * N));
             auto const draws = ctx.saved.template take<T>(extents<dyn, K>(n * N));
-            fill_uniform(ctx, u, noise_key, number * std::uint64_t{S}, static_cast<T>(-0.5));
-            fill_uniform(ctx, draws, key_of_step(noise_key, 0), number * std::uint64_t{K}, T{});
+            fill_uniform(ctx, u, noise_key, number * S, static_cast<T>(-0.5));
+            fill_uniform(ctx, draws, key_of_step(noise_key, 0), number * K, T{});
             auto const h = rows(hidden, r0, n);
             auto const dh = dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n);
             arena_scope const of_sum(ctx.scratch);

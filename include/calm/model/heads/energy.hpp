@@ -295,9 +295,8 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
-        fill_places(noise, places, [&](auto const& samples, key draws, std::uint64_t element) {
-            fill_uniform(ctx, samples, draws, element, static_cast<T>(-0.5));
-        });
+        arena_scope const of_places(ctx.scratch);
+        fill_uniform(ctx, noise, bring(ctx, places), static_cast<T>(-0.5));
         if (scale != 1) evaluate(ctx, noise, noise * scale);
         copy(ctx, z, forward(ctx, hidden, noise).y);
     }
@@ -308,7 +307,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            matrix_view<T const, L, Backend> const& mean,
                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                           objective const& o, index_t first, double scale) {
+                           objective const& o, draw_number first, double scale) {
         require_allowed(o);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
@@ -345,9 +344,9 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     }
 
 private:
-    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, index_t first) const {
+    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, draw_number first) const {
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(count));
-        fill_uniform(ctx, noise, draws, static_cast<std::uint64_t>(first * S), static_cast<T>(-0.5));
+        fill_uniform(ctx, noise, draws, first * S, static_cast<T>(-0.5));
         return noise;
     }
 

@@ -81,9 +81,8 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     // key is its normals i L .. i L + L - 1. What it needs of ctx.saved is given back. Throws as follow does.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
-        fill_places(z, places, [&](latents const& samples, key draws, std::uint64_t element) {
-            fill_normal(ctx, samples, draws, element);
-        });
+        arena_scope const of_places(ctx.scratch);
+        fill_normal(ctx, z, bring(ctx, places));
         if (scale != 1) evaluate(ctx, z, z * scale);
         follow(ctx, z, hidden);
     }
@@ -119,7 +118,8 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 

@@ -65,9 +65,8 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         arena_scope const scope(ctx.saved);
         auto const f = ctx.saved.template take<T>(z.extents());  // (R N, L)
         repeat_rows(ctx, f, linears.forward(ctx, hidden).y);
-        fill_places(z, places, [&](latents const& samples, key draws, std::uint64_t element) {
-            fill_normal(ctx, samples, draws, element);
-        });
+        arena_scope const of_places(ctx.scratch);
+        fill_normal(ctx, z, bring(ctx, places));
         evaluate(ctx, z, f + z * (spread * scale));
     }
 
@@ -76,7 +75,8 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, index_t first, double scale) {
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "calm/loss/targets.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/heads/at_once.hpp"
 #include "calm/model/limits.hpp"
@@ -48,14 +47,13 @@ template <class T, index_t L, class Backend = cpu> struct paired_noise {
 // That of `positions` positions of N samples, with keyed draws: number `first` of the step and those that follow, in
 // ctx.saved. Targets draw as those of the energy score.
 template <class T, index_t L, class Backend>
-paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, index_t first) {
+paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, draw_number first) {
     auto const targets = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
     auto const samples = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
     auto const times = ctx.saved.template take<T>(extents<dyn>(positions * N));
-    key const target_key = ctx.random(stream::target);
-    fill_normal(ctx, targets, target_key, drawn_targets{target_key, first}.element(0, N, 0, L));
-    fill_normal(ctx, samples, ctx.random(stream::head_noise), static_cast<std::uint64_t>(first * N * L));
-    fill_uniform(ctx, times, ctx.random(stream::head_time), static_cast<std::uint64_t>(first * N));
+    fill_normal(ctx, targets, ctx.random(stream::target), first * N * L);
+    fill_normal(ctx, samples, ctx.random(stream::head_noise), first * N * L);
+    fill_uniform(ctx, times, ctx.random(stream::head_time), first * N);
     return {targets, samples, times};
 }
 
@@ -80,7 +78,7 @@ template <class Head, class T, index_t L, index_t D, class Backend>
 void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head& head,
                   matrix_view<T const, D, Backend> const& hidden, matrix_view<T const, L, Backend> const& mean,
                   matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                  paired_objective const& o, index_t first, double scale) {
+                  paired_objective const& o, draw_number first, double scale) {
     require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
             limits::samples, " samples a position, found ", o.samples);
     index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_a_sample);

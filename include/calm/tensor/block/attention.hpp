@@ -4,9 +4,9 @@
 // for the queries' gradients, once for the keys' and values', so that every sum has one block and one order.
 
 #include <limits>
-#include <span>
 
 #include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/copy.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
 
@@ -338,20 +338,34 @@ void run_attention(context<Backend>& ctx, attention_shape const& a, T* o, T* lse
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v});
 }
 
-// The same of queries against memory of more sequences and positions: the i-th reads the first lengths[b] keys of
-// sequence b = sequences[i].
-template <block_executor Backend, class T>
-void run_cached_attention(context<Backend>& ctx, attention_shape const& a, std::span<index_t const> sequences,
-                          std::span<index_t const> lengths, T* o, T* lse, T const* q, T const* k, T const* v) {
-    attention_shape one = a;
-    one.sequences = 1;
-    for (index_t i = 0; i < a.sequences; ++i) {
-        index_t const b = sequences[static_cast<std::size_t>(i)];
-        one.keys = lengths[static_cast<std::size_t>(b)];
-        index_t const at = a.q_start(i, 0);
-        index_t const kv = a.kv_start(b, 0);
-        run_attention(ctx, one, o + at, lse + i * a.heads * a.queries, q + at, k + kv, v + kv);
+// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far. A
+// block is one of that sequence's attention alone.
+template <class T> struct cached_attention_kernel {
+    using kernel = attention_kernel<T>;
+    static constexpr int threads = kernel::threads;
+    using shared = typename kernel::shared;
+    kernel all;
+    cached_sequence const* sequences;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        index_t const blocks = all.a.heads * blocks_for(all.a.queries, kernel::tile::queries);
+        index_t const i = block / blocks;
+        kernel one = all;
+        one.a.keys = sequences[i].length + all.a.queries;
+        index_t const at = all.a.q_start(i, 0);
+        index_t const kv = all.a.kv_start(sequences[i].sequence, 0);
+        one.o += at, one.q += at;
+        one.k += kv, one.v += kv;
+        one.lse += i * all.a.heads * all.a.queries;
+        one(b, s, block % blocks);
     }
+};
+
+template <block_executor Backend, class T>
+void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
+                          on_both_sides<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
+                          T const* k, T const* v) {
+    index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
+    launch(ctx, a.sequences * a.heads * tiles, cached_attention_kernel<T>{{a, o, lse, q, k, v}, sequences.there});
 }
 
 template <block_executor Backend, class T>

@@ -30,7 +30,7 @@ template <class T> struct draw_kept {
     }
 };
 
-// x[i] = number first + i of the keyed sequence that `draw` makes of four words at a time.
+// x[i] = number `number` + i of the keyed sequence that `draw` makes of four words at a time.
 template <class Draw, class T> struct draw_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -38,8 +38,11 @@ template <class Draw, class T> struct draw_kernel {
     T* x;
     index_t n;
     key k;
-    std::uint64_t first;
+    draw_number number;
+    // For n numbers, wherever they begin.
+    [[nodiscard]] CALM_HD static index_t blocks(index_t n) { return n > 0 ? blocks_for(n + 3, 4 * threads) : 0; }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        std::uint64_t const first = number.now();
         b.phase([&](int t) {
             index_t const place = block * threads + t;
             index_t const begin = 4 * place - static_cast<index_t>(first % 4);
@@ -53,23 +56,9 @@ template <class Draw, class T> struct draw_kernel {
 };
 
 template <block_executor Backend, class Draw, class T>
-void run_draw(context<Backend> const& ctx, Draw const& draw, T* x, index_t n, key k, std::uint64_t first) {
-    index_t const blocks = blocks_for(n + static_cast<index_t>(first % 4), 4 * 256);
-    launch(ctx, blocks, draw_kernel<Draw, T>{draw, x, n, k, first});
-}
-
-template <block_executor Backend, class T>
-void run_fill_normal(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first) {
-    run_draw(ctx, draw_normals<T>{}, x, n, k, first);
-}
-template <block_executor Backend, class T>
-void run_fill_uniform(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first, T low) {
-    run_draw(ctx, draw_uniforms<T>{low}, x, n, k, first);
-}
-template <block_executor Backend, class T>
-void run_fill_bernoulli_keep(context<Backend> const& ctx, T* x, index_t n, key k, std::uint64_t first, float rate,
-                             T value) {
-    run_draw(ctx, draw_kept<T>{rate, value}, x, n, k, first);
+void run_draw(context<Backend> const& ctx, Draw const& draw, T* x, index_t n, key k, draw_number first) {
+    using kernel = draw_kernel<Draw, T>;
+    launch(ctx, kernel::blocks(n), kernel{draw, x, n, k, first});
 }
 
 }  // namespace calm::detail

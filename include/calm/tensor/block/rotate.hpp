@@ -2,6 +2,7 @@
 // Rotary embeddings in portable block form.
 
 #include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/copy.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm::detail {
@@ -13,6 +14,7 @@ template <class T> struct rotate_kernel {
     struct shared {};
     T* x;
     rotation to;
+    cached_sequence const* sequences;  // that go on, to.period rows each; null: all rows begin at to.first
     index_t first_pair, pairs;
     float frequencies[most_pairs];  // of the pairs
 
@@ -22,7 +24,8 @@ template <class T> struct rotate_kernel {
             if (place >= to.rows * pairs) return;
             index_t const row = place / pairs;
             index_t const i = place % pairs;
-            auto const angle = rotation::at(to.first + row % to.period, frequencies[i]);
+            index_t const first = sequences == nullptr ? to.first : sequences[row / to.period].length;
+            auto const angle = rotation::at(first + row % to.period, frequencies[i]);
             auto const c = static_cast<T>(angle.cosine);
             auto const s = static_cast<T>(to.direction * static_cast<double>(angle.sine));
             for (index_t head = 0; head < to.width; head += to.head_size) {
@@ -37,11 +40,13 @@ template <class T> struct rotate_kernel {
 };
 
 // The frequencies go with the kernel: nothing is copied to a device, and nothing waits.
-template <block_executor Backend, class T> void run_rotate(context<Backend>& ctx, T* x, rotation const& to) {
+template <block_executor Backend, class T>
+void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
+                on_both_sides<cached_sequence, Backend> sequences = {}) {
     using kernel = rotate_kernel<T>;
     index_t const half = to.head_size / 2;
     for (index_t first = 0; first < half; first += kernel::most_pairs) {
-        kernel k{x, to, first, std::min(kernel::most_pairs, half - first), {}};
+        kernel k{x, to, sequences.there, first, std::min(kernel::most_pairs, half - first), {}};
         for (index_t i = 0; i < k.pairs; ++i) k.frequencies[i] = to.frequency(first + i);
         launch(ctx, blocks_for(to.rows * k.pairs, kernel::threads), k);
     }

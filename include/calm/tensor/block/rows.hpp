@@ -2,6 +2,7 @@
 // Rows of matrices in portable block form: copies, sums over rows, gathering and scattering.
 
 #include "calm/tensor/block/elementwise.hpp"
+#include "calm/tensor/block/order.hpp"
 
 namespace calm::detail {
 
@@ -86,25 +87,42 @@ template <class T, class Id> struct gather_kernel {
     }
 };
 
-// table [ids] += dy (R, width). A block has the ids of one remainder and walks all rows in order, a thread its columns.
+// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id,
+// and some columns: it adds the rows of that id as they come.
 template <class T, class Id> struct scatter_kernel {
-    static constexpr int threads = 64;
-    static constexpr index_t blocks = 128;
+    static constexpr int threads = 128;
     struct shared {};
     T* table;
     T const* dy;
     Id const* ids;
+    row_id const* order;
     index_t rows;
     index_t width;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        index_t const tiles = blocks_for(width, threads);
+        index_t const first = block / tiles;
+        Id const id = ids[order[first]];
+        if (first > 0 && ids[order[first - 1]] == id) return;
+        index_t const end = end_of(id, first);
         b.phase([&](int t) {
-            if (t >= width) return;
-            for (index_t r = 0; r < rows; ++r) {
-                auto const id = static_cast<index_t>(ids[r]);
-                if (id % blocks != block) continue;
-                for (index_t j = t; j < width; j += threads) table[id * width + j] += dy[r * width + j];
-            }
+            index_t const column = block % tiles * threads + t;
+            if (column >= width) return;
+            T& sum = table[static_cast<index_t>(id) * width + column];
+            T total = sum;
+            for (index_t i = first; i < end; ++i) total += dy[static_cast<index_t>(order[i]) * width + column];
+            sum = total;
         });
+    }
+
+private:
+    // Behind the last row of an id, of which `first` is one.
+    [[nodiscard]] CALM_HD index_t end_of(Id id, index_t first) const {
+        index_t inside = first, outside = rows;
+        while (outside - inside > 1) {
+            index_t const middle = inside + (outside - inside) / 2;
+            (ids[order[middle]] == id ? inside : outside) = middle;
+        }
+        return outside;
     }
 };
 
@@ -168,10 +186,15 @@ void run_gather_rows(context<Backend>& ctx, T* y, T const* table, Id const* ids,
     launch(ctx, blocks_for(rows * width, 256), gather_kernel<T, Id>{y, table, ids, rows, width});
 }
 
+// The ids are in 0 .. V - 1.
 template <block_executor Backend, class T, class Id>
-void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width) {
+void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width,
+                          index_t V) {
     using kernel = scatter_kernel<T, Id>;
-    launch(ctx, kernel::blocks, kernel{table, dy, ids, rows, width});
+    if (rows == 0) return;
+    arena_scope const scope(ctx.scratch);
+    auto const* const order = order_of_rows(ctx, ids, rows, V);
+    launch(ctx, rows * blocks_for(width, kernel::threads), kernel{table, dy, ids, order, rows, width});
 }
 
 // The place of the first id outside 0 .. V - 1, or n. Waits for a device.

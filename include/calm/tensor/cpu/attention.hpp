@@ -128,18 +128,18 @@ void run_attention(context<cpu>& ctx, attention_shape const& a, T* o, T* lse, T 
     });
 }
 
-// The same of queries against memory of more sequences and positions: the i-th reads the first lengths[b] keys of
-// sequence b = sequences[i].
+// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far.
 template <class T>
-void run_cached_attention(context<cpu>& ctx, attention_shape const& a, std::span<index_t const> sequences,
-                          std::span<index_t const> lengths, T* o, T* lse, T const* q, T const* k, T const* v) {
+void run_cached_attention(context<cpu>& ctx, attention_shape const& a,
+                          on_both_sides<cached_sequence, cpu> const& sequences, T* o, T* lse, T const* q, T const* k,
+                          T const* v) {
     ctx.parallel(a.sequences * a.heads, [&](index_t task) {
         index_t const i = task / a.heads;
-        index_t const b = sequences[static_cast<std::size_t>(i)];
+        auto const& of = sequences.here[static_cast<std::size_t>(i)];
         attention_shape one = a;
-        one.keys = lengths[static_cast<std::size_t>(b)];
+        one.keys = of.length + a.queries;
         index_t const at = a.q_start(i, task % a.heads);
-        index_t const kv = a.kv_start(b, task % a.heads / a.group());
+        index_t const kv = a.kv_start(of.sequence, task % a.heads / a.group());
         attention_head(one, o + at, lse + task * a.queries, q + at, k + kv, v + kv);
     });
 }
@@ -163,7 +163,7 @@ void run_attention_back(context<cpu>& ctx, attention_shape const& a, T* dq, T* d
     });
 }
 
-// Turns every head of x (rows, width) in place.
+// Turns every head of x (rows, width) in place: every row of one sequence, from to.first on.
 template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) {
     index_t const half = to.head_size / 2;
     arena_scope const scope(ctx.scratch);
@@ -192,6 +192,17 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
                 });
         }
     });
+}
+// The same of to.period new rows of each of some sequences.
+template <class T>
+void run_rotate(context<cpu>& ctx, T* x, rotation const& to, on_both_sides<cached_sequence, cpu> const& sequences) {
+    rotation one = to;
+    one.rows = to.period;
+    for (auto const& of : sequences.here) {
+        one.first = of.length;
+        run_rotate(ctx, x, one);
+        x += one.rows * one.width;
+    }
 }
 
 }  // namespace calm::detail

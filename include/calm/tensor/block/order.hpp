@@ -1,0 +1,109 @@
+#pragma once
+// Rows in the order of their ids, in portable block form: a stable radix sort of the numbers of the rows, eight bits of
+// the ids at a time, two kernels each. Without atomics, so equal ids stay as they come.
+
+#include <cstdint>
+
+#include "calm/tensor/arena.hpp"
+#include "calm/tensor/kernel.hpp"
+
+namespace calm::detail {
+
+// The rows as the bits before have sorted them, and the next bits of their ids. A block has a tile of the rows.
+template <class Id> struct rows_to_sort {
+    static constexpr int digits = 256;
+    static constexpr index_t tile = 2048;
+    Id const* ids;
+    row_id const* order;  // null: as they come
+    index_t n;
+    int shift;
+
+    [[nodiscard]] CALM_HD row_id row(index_t i) const { return order == nullptr ? static_cast<row_id>(i) : order[i]; }
+    [[nodiscard]] CALM_HD std::uint8_t digit(row_id row) const {
+        return static_cast<std::uint8_t>(static_cast<std::uint64_t>(ids[row]) >> shift);
+    }
+    [[nodiscard]] CALM_HD index_t tiles() const { return blocks_for(n, tile); }
+    // How many rows a tile has.
+    [[nodiscard]] CALM_HD int rows_of(index_t block) const {
+        index_t const left = n - block * tile;
+        return static_cast<int>(left < tile ? left : tile);
+    }
+};
+
+// counts (tiles, digits): how many rows of a tile have a digit. A thread counts one.
+template <class Id> struct count_digits_kernel {
+    using sorting = rows_to_sort<Id>;
+    static constexpr int threads = sorting::digits;
+    struct shared {
+        std::uint8_t digit[sorting::tile];
+    };
+    sorting all;
+    index_t* counts;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        int const rows = all.rows_of(block);
+        b.phase([&](int t) {
+            for (int i = t; i < rows; i += threads) s.digit[i] = all.digit(all.row(block * sorting::tile + i));
+        });
+        b.phase([&](int t) {
+            index_t count = 0;
+            for (int i = 0; i < rows; ++i) count += s.digit[i] == t ? 1 : 0;
+            counts[block * threads + t] = count;
+        });
+    }
+};
+
+// sorted = the rows by that digit, those of equal digits as before. A thread puts the rows of one digit of a tile
+// behind those of smaller digits, and those of its own in the tiles before.
+template <class Id> struct put_digits_kernel {
+    using sorting = rows_to_sort<Id>;
+    static constexpr int threads = sorting::digits;
+    struct shared {
+        std::uint8_t digit[sorting::tile];
+        row_id row[sorting::tile];
+        index_t before[threads];  // in earlier tiles
+        index_t total[threads];   // in all
+    };
+    sorting all;
+    index_t const* counts;
+    row_id* sorted;
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        int const rows = all.rows_of(block);
+        b.phase([&](int t) {
+            for (int i = t; i < rows; i += threads) {
+                s.row[i] = all.row(block * sorting::tile + i);
+                s.digit[i] = all.digit(s.row[i]);
+            }
+            index_t total = 0;
+            for (index_t other = 0; other < all.tiles(); ++other) {
+                if (other == block) s.before[t] = total;
+                total += counts[other * threads + t];
+            }
+            s.total[t] = total;
+        });
+        b.phase([&](int t) {
+            index_t place = s.before[t];
+            for (int smaller = 0; smaller < t; ++smaller) place += s.total[smaller];
+            for (int i = 0; i < rows; ++i)
+                if (s.digit[i] == t) sorted[place++] = s.row[i];
+        });
+    }
+};
+
+// The numbers of n > 0 rows in the order of their ids, 0 .. V - 1; in ctx.scratch.
+template <block_executor Backend, class Id>
+row_id const* order_of_rows(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
+    using sorting = rows_to_sort<Id>;
+    sorting all{ids, nullptr, n, 0};
+    row_id* const rooms[] = {ctx.scratch.template take<row_id>(extents<dyn>(n)).data(),
+                             ctx.scratch.template take<row_id>(extents<dyn>(n)).data()};
+    arena_scope const scope(ctx.scratch);
+    auto const counts = ctx.scratch.template take<index_t>(extents<dyn, dyn>(all.tiles(), sorting::digits));
+    for (int pass = 0; pass == 0 || (V - 1) >> all.shift > 0; ++pass, all.shift += 8) {
+        launch(ctx, all.tiles(), count_digits_kernel<Id>{all, counts.data()});
+        launch(ctx, all.tiles(), put_digits_kernel<Id>{all, counts.data(), rooms[pass % 2]});
+        all.order = rooms[pass % 2];
+    }
+    return all.order;
+}
+
+}  // namespace calm::detail
