@@ -61,19 +61,17 @@ struct add_to_total {
 // put(block, the sum of the tree over the elements of a chunk).
 template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        Wide partial[threads];
-    };
+    struct shared {};
     Tree tree;
     Put put;
     index_t n;
     index_t chunk;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        sum_terms<threads>(b, s.partial, block * chunk, math::min(n, (block + 1) * chunk), [&](index_t i) {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        Wide const total = sum_terms(b, block * chunk, math::min(n, (block + 1) * chunk), [&](index_t i) {
             return static_cast<Wide>(tree.template forward<typename Tree::scalar>(i).value);
         });
         b.phase([&](int t) {
-            if (t == 0) put(block, s.partial[0]);
+            if (t == 0) put(block, total);
         });
     }
 };

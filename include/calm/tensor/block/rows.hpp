@@ -111,25 +111,21 @@ template <class T, class Id> struct scatter_kernel {
 // *first = the first i with ids[i] outside 0 .. V - 1, or n. One block.
 template <class Id> struct first_outside_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        index_t first[threads];
-    };
+    struct shared {};
     index_t* first;
     Id const* ids;
     index_t n;
     index_t V;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t) const {
+        typename Block::template per_thread<index_t> found;
         b.phase([&](int t) {
             index_t i = t;
             while (i < n && ids[i] >= 0 && ids[i] < V) i += threads;
-            s.first[t] = i < n ? i : n;
+            found[t] = i < n ? i : n;
         });
-        for (int half = threads / 2; half > 0; half /= 2)
-            b.phase([&](int t) {
-                if (t < half && s.first[t + half] < s.first[t]) s.first[t] = s.first[t + half];
-            });
+        index_t const least = b.fold(found, [](index_t x, index_t y) { return y < x ? y : x; });
         b.phase([&](int t) {
-            if (t == 0) *first = s.first[0];
+            if (t == 0) *first = least;
         });
     }
 };
