@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "calm/tensor/context.hpp"
+#include "calm/tensor/packet.hpp"
 
 namespace calm {
 
@@ -189,6 +190,14 @@ namespace detail {
 // How many blocks of `each` items hold n of them.
 CALM_HD constexpr index_t blocks_for(index_t n, index_t each) {
     return (n + each - 1) / each;
+}
+
+// Calls f<V>(i) for the elements of [begin, end) that are thread t's: in groups of 16 bytes, the rest one by one.
+template <class Block, class T, class F> CALM_HD void for_groups(int t, index_t begin, index_t end, F const& f) {
+    constexpr index_t width = lanes<wide<T>>;
+    index_t const whole = begin + (end - begin) / width * width;
+    for (index_t i = begin + t * width; i < whole; i += Block::threads * width) f.template operator()<wide<T>>(i);
+    for (index_t i = whole + t; i < end; i += Block::threads) f.template operator()<T>(i);
 }
 
 // The sum of term(i) over begin <= i < end, the same in every thread: each takes every threads-th of them, then b.sum.

@@ -34,7 +34,19 @@ template <class Block, class T> struct block_row {
     index_t row;
     index_t columns;
     template <class F> CALM_HD T sum(F const& f) {
-        return sum_terms(b, 0, columns, [&](index_t j) { return f.template operator()<T>(j); });
+        typename Block::template per_thread<T> partial;
+        b.phase([&](int t) {
+            wide<T> groups{};
+            T others{};
+            for_columns(t, [&]<class V>(index_t j) {
+                if constexpr (grouped<V>)
+                    groups += f.template operator()<V>(j);
+                else
+                    others += f.template operator()<V>(j);
+            });
+            partial[t] = calm::sum(groups) + others;
+        });
+        return b.sum(partial);
     }
     template <class F, class Combine> CALM_HD T fold(F const& f, Combine const& combine) {
         typename Block::template per_thread<T> partial;
@@ -46,14 +58,21 @@ template <class Block, class T> struct block_row {
         return b.fold(partial, combine);
     }
     template <class F> CALM_HD void each(F const& f) {
-        b.phase([&](int t) {
-            for (index_t j = t; j < columns; j += Block::threads) f.template operator()<T>(j);
-        });
+        b.phase([&](int t) { for_columns(t, f); });
     }
     template <class F> CALM_HD void once(F const& f) {
         b.phase([&](int t) {
             if (t == 0) f();
         });
+    }
+
+private:
+    // Those of thread t: in groups where every row begins as the first does.
+    template <class F> CALM_HD void for_columns(int t, F const& f) {
+        if (columns % lanes<wide<T>> == 0)
+            for_groups<Block, T>(t, 0, columns, f);
+        else
+            for (index_t j = t; j < columns; j += Block::threads) f.template operator()<T>(j);
     }
 };
 

@@ -6,16 +6,13 @@
 namespace calm::detail {
 
 template <class T, class U> struct copy_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = element_threads;
     struct shared {};
     T* y;
     U const* x;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) y[i] = static_cast<T>(x[i]);
-        });
+        for_elements<T>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
     }
 };
 
@@ -132,7 +129,7 @@ template <class Id> struct first_outside_kernel {
 
 template <block_executor Backend, class T, class U>
 void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
-    launch(ctx, blocks_for(n, 256), copy_kernel<T, U>{y, x, n});
+    launch(ctx, element_blocks<T>(n), copy_kernel<T, U>{y, x, n});
 }
 
 template <block_executor Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {

@@ -156,7 +156,7 @@ template <class T> struct adamw_kernel {
             if (all.record->bad_update != 0) return;
             parameter_range const range = all.ranges[block];
             adamw_update<T> const update(all, range.slot);
-            for (index_t i = range.begin + t; i < range.end; i += threads) update.template at<T>(i);
+            for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
         });
     }
 };
