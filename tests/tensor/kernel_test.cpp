@@ -86,6 +86,9 @@ struct copying {
     float* out;
     bool waits = true;
     template <class Block> void operator()(Block& b, shared& s, index_t) const {
+        b.phase([&](int t) {
+            for (int i = each * t; i < each * (t + 1); ++i) s.x[i] = 0;  // what was there before
+        });
         b.phase([&](int t) { b.copy_async(s.x + each * t, x + each * t, each); });
         if (waits) b.wait_for_copies();
         b.phase([&](int t) {
