@@ -6,25 +6,21 @@
 // y (R) = the largest element of each row of x (R, D), one block a row.
 struct row_maximum {
     static constexpr int threads = 32;
-    struct shared {
-        float most[threads];
-    };
+    struct shared {};
     float* y;
     float const* x;
     calm::index_t width;
 
-    template <class Block> CALM_HD void operator()(Block& block, shared& s, calm::index_t row) const {
+    template <class Block> CALM_HD void operator()(Block& block, shared&, calm::index_t row) const {
         float const* const first = x + row * width;
+        typename Block::template per_thread<float> most;
         block.phase([&](int t) {  // every thread, then a barrier
-            s.most[t] = first[t % width];
-            for (calm::index_t i = t; i < width; i += threads) s.most[t] = calm::math::max(s.most[t], first[i]);
+            most[t] = first[t % width];
+            for (calm::index_t i = t; i < width; i += threads) most[t] = calm::math::max(most[t], first[i]);
         });
-        for (int half = threads / 2; half > 0; half /= 2)
-            block.phase([&](int t) {
-                if (t < half) s.most[t] = calm::math::max(s.most[t], s.most[t + half]);
-            });
+        float const largest = block.max(most);  // the same in every thread
         block.phase([&](int t) {
-            if (t == 0) y[row] = s.most[0];
+            if (t == 0) y[row] = largest;
         });
     }
 };

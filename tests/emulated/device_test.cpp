@@ -69,6 +69,23 @@ struct unset {
     }
 };
 
+// Looks at shared memory before what is copied there has come.
+struct too_early {
+    static constexpr int threads = 32;
+    struct shared {
+        float x[threads];
+    };
+    float const* x;
+    float* out;
+    template <class Block> void operator()(Block& b, shared& s, index_t) const {
+        b.phase([&](int t) { s.x[t] = 0; });
+        b.phase([&](int t) { b.copy_async(s.x + t, x + t); });
+        b.phase([&](int t) { out[t] = s.x[t]; });
+        b.wait_for_copies();
+        b.phase([&](int t) { out[threads + t] = s.x[t]; });
+    }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
@@ -231,6 +248,18 @@ BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
     BOOST_TEST(std::isnan(fetch(ctx, x.data() + 9)));
     launch(ctx, 1, unset{x.data()});
     BOOST_TEST(std::isnan(fetch(ctx, x.data())));
+}
+
+BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
+    context<emulated> ctx(0, 1);
+    numbers x, out;
+    launch(ctx, 2, numbering{x.data()});
+    launch(ctx, 1, too_early{x.data(), out.data()});
+    auto const got = on_the_host(ctx, out);
+    for (std::size_t t = 0; t < 32; ++t) {
+        BOOST_TEST(std::isnan(got[t]));
+        BOOST_TEST(got[32 + t] == static_cast<float>(t));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_depend_on_each_other_show_in_another_order) {

@@ -1,5 +1,8 @@
 #include "calm/tensor/kernel.hpp"
 
+#include <limits>
+#include <numeric>
+
 #include "calm/tensor/expr.hpp"
 #include "support/typed.hpp"
 
@@ -35,29 +38,85 @@ struct reversed {
     }
 };
 
-template <int N> struct summing {
+// What a block of N threads works out of x (N), which thread t gets from `of(b, x)`: to out (N).
+template <int N, class X, class Y, class Of> struct together {
     static constexpr int threads = N;
+    struct shared {};
+    X const* x;
+    Y* out;
+    Of of;
+    template <class Block> void operator()(Block& b, shared&, index_t) const {
+        typename Block::template per_thread<X> own;
+        b.phase([&](int t) { own[t] = x[t]; });
+        auto const result = of(b, own);
+        b.phase([&](int t) {
+            if constexpr (requires { result[t]; })
+                out[t] = result[t];
+            else
+                out[t] = result;
+        });
+    }
+};
+template <int N, class Y, class X, class Of>
+std::vector<Y> worked_out(std::vector<X> const& x, Of const& of, thread_order order = thread_order::ascending) {
+    context<blocks> ctx(0, 1);
+    ctx.order = order;
+    std::vector<Y> out(N);
+    launch(ctx, 1, together<N, X, Y, Of>{x.data(), out.data(), of});
+    return out;
+}
+
+constexpr auto summed = [](auto& b, auto const& x) { return b.sum(x); };
+constexpr auto largest = [](auto& b, auto const& x) { return b.max(x); };
+
+template <int N> float sum_of(std::vector<float> const& x, thread_order order) {
+    auto const all = worked_out<N, float>(x, summed, order);
+    BOOST_TEST(all == std::vector<float>(N, all[0]), boost::test_tools::per_element());
+    return all[0];
+}
+
+// Copies x to shared memory and gives back what is there once it arrived, or, where it does not wait, before that.
+struct copying {
+    static constexpr int threads = 32;
+    static constexpr int each = 3;
     struct shared {
-        float partial[threads];
+        float x[threads * each];
     };
     float const* x;
-    float* total;
+    float* out;
+    bool waits = true;
     template <class Block> void operator()(Block& b, shared& s, index_t) const {
-        b.phase([&](int t) { s.partial[t] = x[t]; });
-        detail::sum_tree<threads>(b, s.partial);
         b.phase([&](int t) {
-            if (t == threads - 1) *total = s.partial[0];
+            for (int i = each * t; i < each * (t + 1); ++i) s.x[i] = 0;  // what was there before
+        });
+        b.phase([&](int t) { b.copy_async(s.x + each * t, x + each * t, each); });
+        if (waits) b.wait_for_copies();
+        b.phase([&](int t) {
+            for (int i = t; i < threads * each; i += threads) out[i] = s.x[i];
         });
     }
 };
 
-template <int N> float sum_of(std::vector<float> const& x, thread_order order) {
-    context<blocks> ctx(0, 1);
-    ctx.order = order;
-    float total = 0;
-    launch(ctx, 1, summing<N>{x.data(), &total});
-    return total;
-}
+// out = x + 1, by slices of shared memory.
+struct by_slices {
+    static constexpr int threads = 8;
+    struct shared {
+        float x[2][threads];
+    };
+    float const* x;
+    float* out;
+    index_t n;
+    template <class Block> void operator()(Block& b, shared& s, index_t) const {
+        auto const start = [&](int t, index_t first, int place) {
+            detail::copy_first(b, &s.x[place][t], x + first + t, n - first - t);
+        };
+        detail::for_slices(b, n, threads, start, [&](int t, index_t first, int place) {
+            // A neighbour's copy.
+            int const other = threads - 1 - t;
+            if (first + other < n) out[first + other] = s.x[place][other] + 1;
+        });
+    }
+};
 
 }  // namespace
 
@@ -111,6 +170,109 @@ BOOST_AUTO_TEST_CASE(sums_in_a_fixed_tree) {
         BOOST_TEST(sum_of<4>(x, order) == (x[0] + x[2]) + (x[1] + x[3]));
         BOOST_TEST(sum_of<256>(x, order) == sum_of<256>(x, thread_order::ascending));
     }
+}
+
+// Halves are added first: of a warp, then of the warps.
+BOOST_AUTO_TEST_CASE(a_sum_is_the_tree_that_it_says) {
+    auto const x = draws<float>(1024, 1);
+    auto const halves = [](std::vector<float> v) {
+        for (auto half = v.size() / 2; half > 0; half /= 2)
+            for (std::size_t i = 0; i < half; ++i) v[i] += v[i + half];
+        return v[0];
+    };
+    std::vector<float> of_warps;
+    for (auto first = x.begin(); first != x.end(); first += 32) of_warps.push_back(halves({first, first + 32}));
+    BOOST_TEST(sum_of<16>(x, thread_order::permuted) == halves({x.begin(), x.begin() + 16}));
+    BOOST_TEST(sum_of<32>(x, thread_order::permuted) == of_warps[0]);
+    BOOST_TEST(sum_of<128>(x, thread_order::permuted) == halves({of_warps.begin(), of_warps.begin() + 4}));
+    BOOST_TEST(sum_of<1024>(x, thread_order::permuted) == halves(of_warps));
+    long double exact = 0;
+    for (float const v : x) exact += v;
+    BOOST_TEST(std::abs(static_cast<double>(sum_of<1024>(x, thread_order::ascending) - exact)) < 1e-4);
+    // Whole numbers are added exactly, whatever their type and their number.
+    std::vector<index_t> numbers(256);
+    std::iota(numbers.begin(), numbers.end(), index_t{1} << 40);
+    BOOST_TEST((worked_out<256, index_t>(numbers, summed)[200]) == (index_t{256} << 40) + 255 * 128);
+}
+
+BOOST_AUTO_TEST_CASE(the_largest_of_a_block) {
+    constexpr float none = std::numeric_limits<float>::quiet_NaN();
+    for (auto const order : orders)
+        for (std::size_t const at : {0U, 1U, 31U, 32U, 100U, 127U}) {
+            auto x = draws<float>(128, 3);
+            for (float& v : x) v = -std::abs(v) - 1;
+            x[at] = -0.5F;
+            BOOST_TEST((worked_out<128, float>(x, largest, order)) == std::vector<float>(128, -0.5F),
+                       boost::test_tools::per_element());
+            x[at] = none;
+            for (float const v : worked_out<128, float>(x, largest, order)) BOOST_TEST(std::isnan(v));
+        }
+    std::vector<float> const nothing(64, -std::numeric_limits<float>::infinity());
+    BOOST_TEST((worked_out<64, float>(nothing, largest)[7]) == nothing[0]);
+}
+
+// What comes from lower threads is on the left: here the places, in the order of the tree, say so.
+BOOST_AUTO_TEST_CASE(a_fold_keeps_its_sides) {
+    std::vector<float> x(128);
+    std::iota(x.begin(), x.end(), 0.0F);
+    auto const first = [](auto& b, auto const& v) { return b.fold(v, [](float p, float) { return p; }); };
+    auto const last = [](auto& b, auto const& v) { return b.fold(v, [](float, float q) { return q; }); };
+    auto const of_warps = [](auto& b, auto const& v) { return b.fold_warps(v, [](float, float q) { return q; }); };
+    BOOST_TEST((worked_out<128, float>(x, first)) == std::vector<float>(128, 0.0F), boost::test_tools::per_element());
+    BOOST_TEST((worked_out<128, float>(x, last)) == std::vector<float>(128, 127.0F), boost::test_tools::per_element());
+    auto const ends = worked_out<128, float>(x, of_warps);
+    for (std::size_t t = 0; t < 128; ++t) BOOST_TEST(ends[t] == static_cast<float>(t / 32 * 32 + 31));
+}
+
+BOOST_AUTO_TEST_CASE(collectives_follow_each_other) {
+    auto const x = draws<float>(256, 4);
+    auto const variance = [](auto& b, auto const& v) {
+        float const mean = b.sum(v) / 256;
+        auto square = v;
+        b.phase([&](int t) { square[t] = (v[t] - mean) * (v[t] - mean); });
+        return b.sum(square) + 0 * b.max(v);
+    };
+    double mean = 0, squares = 0;
+    for (float const v : x) mean += static_cast<double>(v) / 256;
+    for (float const v : x) squares += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
+    for (auto const order : orders)
+        for (float const v : worked_out<256, float>(x, variance, order))
+            BOOST_TEST(static_cast<double>(v) == squares, boost::test_tools::tolerance(1e-5));
+}
+
+BOOST_AUTO_TEST_CASE(threads_of_a_warp_exchange_values) {
+    std::vector<int> x(128);
+    std::iota(x.begin(), x.end(), 0);
+    for (int mask = 0; mask < 32; ++mask) {
+        auto const got = worked_out<128, int>(x, [mask](auto& b, auto const& v) { return b.shuffle_xor(v, mask); });
+        for (int t = 0; t < 128; ++t) BOOST_TEST(got[static_cast<std::size_t>(t)] == t / 32 * 32 + (t % 32 ^ mask));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(copies_are_there_after_the_wait) {
+    auto const x = draws<float>(copying::threads * copying::each, 5);
+    for (auto const order : orders) {
+        context<blocks> ctx(0, 1);
+        ctx.order = order;
+        std::vector<float> out(x.size());
+        launch(ctx, 1, copying{x.data(), out.data()});
+        BOOST_TEST(out == x, boost::test_tools::per_element());
+        launch(ctx, 1, copying{x.data(), out.data(), false});  // misuse
+        for (float const v : out) BOOST_TEST(std::isnan(v));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(slices_come_one_after_the_other) {
+    auto const x = draws<float>(40, 6);
+    for (auto const order : orders)
+        for (index_t const n : {0, 1, 7, 8, 9, 24, 39}) {
+            context<blocks> ctx(0, 1);
+            ctx.order = order;
+            std::vector<float> out(40), want(40);
+            for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) want[i] = x[i] + 1;
+            launch(ctx, 1, by_slices{x.data(), out.data(), n});
+            BOOST_TEST(out == want, boost::test_tools::per_element());
+        }
 }
 
 BOOST_AUTO_TEST_CASE(sums_of_trees_in_every_order) {

@@ -1,5 +1,5 @@
 #pragma once
-// Element-wise functions: one overload set for float, double, std::complex<double> (complex step) and packets.
+// Element-wise functions: one overload set for float, double, std::complex<double> (complex step), packets and groups.
 // Packets of float and double are within 2 ulp of the exact exp and log, infinities, NaN and denormals included.
 // Complex arguments are compared by their real parts, so every function here differentiates by complex step.
 
@@ -92,7 +92,9 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V abs(V x) {
     if constexpr (packed<V>) {
         auto const sign = std::bit_cast<bits_t<V>>(-V{});
         return std::bit_cast<V>(std::bit_cast<bits_t<V>>(x) & ~sign);
-    } else if constexpr (complex_scalar<V>)
+    } else if constexpr (grouped<V>)
+        return V::by_lanes(x, x, [](auto a, auto) { return std::abs(a); });
+    else if constexpr (complex_scalar<V>)
         return x.real() >= 0.0 ? x : -x;
     else
         return std::abs(x);
@@ -110,6 +112,19 @@ template <real_scalar V> CALM_HD inline V sqrt(V x) {
 // The hyperbolic tangent.
 template <real_scalar V> CALM_HD inline V tanh(V x) {
     return std::tanh(x);
+}
+
+template <grouped V> [[gnu::always_inline]] CALM_HD inline V exp(V x) {
+    return V::by_lanes(x, x, [](auto a, auto) { return math::exp(a); });
+}
+template <grouped V> [[gnu::always_inline]] CALM_HD inline V log(V x) {
+    return V::by_lanes(x, x, [](auto a, auto) { return math::log(a); });
+}
+template <grouped V> [[gnu::always_inline]] CALM_HD inline V sqrt(V x) {
+    return V::by_lanes(x, x, [](auto a, auto) { return math::sqrt(a); });
+}
+template <grouped V> [[gnu::always_inline]] CALM_HD inline V tanh(V x) {
+    return V::by_lanes(x, x, [](auto a, auto) { return math::tanh(a); });
 }
 
 template <complex_scalar V> inline V exp(V x) {

@@ -1,6 +1,7 @@
 #pragma once
 // Packets: 64 bytes of lanes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
-// under every instruction set; for other types, and on devices, a packet is the type itself.
+// under every instruction set; for other types, and on devices, a packet is the type itself. Blocks of threads take
+// groups (group.hpp), by the same functions.
 
 #include <bit>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <type_traits>
 
 #include "calm/base/host_device.hpp"
+#include "calm/tensor/group.hpp"
 
 // Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
 // Nothing pops this: g++ asks at the end of the unit, where it compiles what was instantiated.
@@ -45,6 +47,11 @@ template <class V> struct lanes_of {
     using type = V;
     using bits = V;
     static constexpr int count = 1;
+};
+template <class T, int N> struct lanes_of<group<T, N>> {
+    using type = T;
+    using bits = group<T, N>;
+    static constexpr int count = N;
 };
 #ifndef __CUDA_ARCH__
 template <> struct lanes_of<packet_of<float>::type> {
@@ -135,7 +142,7 @@ template <class T> using packet = typename detail::packet_of<T>::type;
 // otherwise. What is computed lane by lane takes pieces: the same bits in a fraction of the code. Sums take packets.
 template <class T> using piece_of_packet = typename detail::packet_of<T>::piece;
 
-// Number of values in a V: 16 or 8 of a packet, fewer of a piece, 1 of anything else.
+// Number of values in a V: 16 or 8 of a packet, fewer of a piece, N of a group, 1 of anything else.
 template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
 
 // The type of one lane.
@@ -143,28 +150,35 @@ template <class V> using lane_t = typename detail::lanes_of<V>::type;
 // Unsigned integers, one a lane and of its width.
 template <class V> using bits_t = typename detail::lanes_of<V>::bits;
 
-// A vector of lanes; everything else is a scalar.
+// A vector of lanes; what is neither that nor a group is a scalar.
 template <class V>
-concept packed = (lanes<V> > 1);
+concept packed = (lanes<V> > 1) && !grouped<V>;
 
-// Lanes p[0] .. p[lanes<V> - 1], at any alignment.
+// Lanes p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar computes in its own type, whatever type is
+// stored.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const* p) {
-    static_assert(std::is_same_v<T, lane_t<V>>, "calm::load: the lanes of V must be of the type pointed to");
+    static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
+                  "calm::load: the lanes of V must be of the type pointed to");
     if constexpr (packed<V>) {
         V v;
         std::memcpy(&v, p, sizeof(V));
         return v;
-    } else
-        return *p;
+    } else if constexpr (grouped<V>)
+        return detail::load_group<lane_t<V>, lanes<V>>(p);
+    else
+        return static_cast<V>(*p);
 }
 
-// The lanes of v to p[0] .. p[lanes<V> - 1], at any alignment.
+// The lanes of v to p[0] .. p[lanes<V> - 1], at any alignment, as what is stored there.
 template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
-    static_assert(std::is_same_v<T, lane_t<V>>, "calm::store: the lanes of V must be of the type pointed to");
+    static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
+                  "calm::store: the lanes of V must be of the type pointed to");
     if constexpr (packed<V>)
         std::memcpy(p, &v, sizeof(V));
+    else if constexpr (grouped<V>)
+        detail::store_group(p, v);
     else
-        *p = v;
+        *p = static_cast<T>(v);
 }
 
 // The first n lanes from memory and zeros behind them, 0 < n <= lanes<V>.
@@ -190,6 +204,10 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
 template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
     if constexpr (packed<V>) {
         return detail::sum_of_lanes<lane_t<V>>(v);
+    } else if constexpr (grouped<V>) {
+        for (int half = lanes<V> / 2; half > 0; half /= 2)
+            for (int l = 0; l < half; ++l) v.lane[l] += v.lane[l + half];
+        return v.lane[0];
     } else
         return v;
 }
@@ -203,6 +221,9 @@ template <class Mask, class V> [[gnu::always_inline]] CALM_HD inline V select(Ma
         auto const m = std::bit_cast<bits_t<V>>(mask);
         return std::bit_cast<V>((std::bit_cast<bits_t<V>>(a) & m) | (std::bit_cast<bits_t<V>>(b) & ~m));
 #endif
+    } else if constexpr (grouped<V>) {
+        for (int l = 0; l < lanes<V>; ++l) a.lane[l] = mask.lane[l] ? a.lane[l] : b.lane[l];
+        return a;
     } else
         return mask ? a : b;
 }

@@ -43,40 +43,31 @@ struct row_targets {
 // sums and loss of a row, with the chunk added.
 template <class T> struct add_chunk_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        T partial[threads];
-        T highest;
-    };
+    struct shared {};
     running_sum<T>* sums;
     T* loss;
     vocabulary_part<T> z;
     row_targets targets;
 
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
-        constexpr double lowest = -std::numeric_limits<double>::infinity();
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         T const* const logits = z.logits + row * z.width;
+        typename Block::template per_thread<T> most;
         b.phase([&](int t) {
-            T most = static_cast<T>(lowest);
-            for (index_t j = t; j < z.width; j += threads) most = logits[j] > most ? logits[j] : most;  // never NaN
-            s.partial[t] = most;
+            // Of the chunks before it too.
+            T own = z.first == 0 ? -std::numeric_limits<T>::infinity() : static_cast<T>(sums[row].highest);
+            for (index_t j = t; j < z.width; j += threads) own = logits[j] > own ? logits[j] : own;  // never NaN
+            most[t] = own;
         });
-        for (int half = threads / 2; half > 0; half /= 2)
-            b.phase([&](int t) {
-                if (t < half) s.partial[t] = math::max(s.partial[t], s.partial[t + half]);
-            });
+        T const highest = b.max(most);
+        T const total = sum_terms(b, 0, z.width, [&](index_t j) { return math::exp(logits[j] - highest); });
         b.phase([&](int t) {
             if (t > 0) return;
-            if (z.first == 0) sums[row] = {lowest, T{}, T{}};
-            s.highest = math::max(s.partial[0], static_cast<T>(sums[row].highest));
-        });
-        sum_terms<threads>(b, s.partial, 0, z.width, [&](index_t j) { return math::exp(logits[j] - s.highest); });
-        b.phase([&](int t) {
-            if (t > 0) return;
-            running_sum<T>& sum = sums[row];
-            sum.total = sum.total * math::exp(static_cast<T>(sum.highest) - s.highest) + s.partial[0];
-            sum.highest = static_cast<double>(s.highest);
+            running_sum<T> sum = z.first == 0 ? running_sum<T>{} : sums[row];
+            sum.total = sum.total * math::exp(static_cast<T>(sum.highest) - highest) + total;
+            sum.highest = static_cast<double>(highest);
             sum.target += targets.mean(row, z);
             loss[row] = sum.log_sum() - sum.target;
+            sums[row] = sum;
         });
     }
 };
@@ -106,38 +97,31 @@ template <class T> struct chunk_slopes_kernel {
 // best and tokens of a row: the largest logit of the chunks so far, and its lowest index.
 template <class T> struct best_of_chunk_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        T value[threads];
-        index_t index[threads];
+    struct shared {};
+    struct candidate {
+        T value;
+        index_t index;
     };
     token_id* tokens;
     T* best;
     vocabulary_part<T> z;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         T const* const logits = z.logits + row * z.width;
+        typename Block::template per_thread<candidate> own;
         b.phase([&](int t) {
-            constexpr T lowest = -std::numeric_limits<T>::infinity();
-            s.value[t] = lowest;
-            s.index[t] = 0;
+            candidate most{-std::numeric_limits<T>::infinity(), 0};
             for (index_t j = t; j < z.width; j += threads)
-                if (logits[j] > s.value[t]) {
-                    s.value[t] = logits[j];
-                    s.index[t] = j;
-                }
+                if (logits[j] > most.value) most = {logits[j], j};
+            own[t] = most;
         });
-        for (int half = threads / 2; half > 0; half /= 2)
-            b.phase([&](int t) {
-                if (t >= half) return;
-                T const other = s.value[t + half];
-                bool const tie = other == s.value[t] && s.index[t + half] < s.index[t];
-                if (!(other > s.value[t]) && !tie) return;
-                s.value[t] = other;
-                s.index[t] = s.index[t + half];
-            });
+        candidate const found = b.fold(own, [](candidate const& x, candidate const& y) {
+            bool const tie = y.value == x.value && y.index < x.index;
+            return y.value > x.value || tie ? y : x;
+        });
         b.phase([&](int t) {
-            if (t > 0 || (z.first > 0 && !(s.value[0] > best[row]))) return;
-            best[row] = s.value[0];
-            tokens[row] = static_cast<token_id>(z.first + s.index[0]);
+            if (t > 0 || (z.first > 0 && !(found.value > best[row]))) return;
+            best[row] = found.value;
+            tokens[row] = static_cast<token_id>(z.first + found.index);
         });
     }
 };

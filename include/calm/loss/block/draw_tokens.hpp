@@ -18,7 +18,6 @@ template <class T> struct running_sums_kernel {
     static constexpr int threads = 256;
     struct shared {
         T partial[threads];
-        T highest;
     };
     chunk_total<T>* totals;
     index_t stride;  // of totals, from row to row
@@ -27,18 +26,16 @@ template <class T> struct running_sums_kernel {
         T* const logits = z.logits + row * z.width;
         index_t const each = blocks_for(z.width, threads);
         auto const begin = [&](int t) { return t * each < z.width ? t * each : z.width; };
+        typename Block::template per_thread<T> most;
         b.phase([&](int t) {
-            T most = -std::numeric_limits<T>::infinity();
-            for (index_t j = begin(t); j < begin(t + 1); ++j) most = math::max(most, logits[j]);
-            s.partial[t] = most;
+            T own = -std::numeric_limits<T>::infinity();
+            for (index_t j = begin(t); j < begin(t + 1); ++j) own = math::max(own, logits[j]);
+            most[t] = own;
         });
-        fold_tree<threads>(b, s.partial, [](T x, T y) { return math::max(x, y); });
-        b.phase([&](int t) {
-            if (t == 0) s.highest = s.partial[0];
-        });
+        T const highest = b.max(most);
         b.phase([&](int t) {
             T sum{};
-            for (index_t j = begin(t); j < begin(t + 1); ++j) logits[j] = sum += math::exp(logits[j] - s.highest);
+            for (index_t j = begin(t); j < begin(t + 1); ++j) logits[j] = sum += math::exp(logits[j] - highest);
             s.partial[t] = sum;
         });
         b.phase([&](int t) {
@@ -49,7 +46,7 @@ template <class T> struct running_sums_kernel {
                 partial = before;
                 before += own;
             }
-            totals[row * stride] = {s.highest, before};
+            totals[row * stride] = {highest, before};
         });
         b.phase([&](int t) {
             for (index_t j = begin(t); j < begin(t + 1); ++j) logits[j] += s.partial[t];

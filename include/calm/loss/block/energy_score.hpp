@@ -86,7 +86,6 @@ template <class T, class Noise> struct energy_score_kernel {
         T x[samples * stride];
         T y[others * stride];
         T weight[threads];
-        double partial[threads];
     };
     energy_problem<T> p;
     Noise noise;
@@ -104,10 +103,9 @@ template <class T, class Noise> struct energy_score_kernel {
         // A sample stands on both sides of its pairs.
         compare(b, s, r, sample_rows<T>{p}, p.N, within, -2 * p.dscore * within, total);
         compare(b, s, r, target_rows<T, Noise>{p, noise}, p.M, across, -p.dscore * across, total);
-        b.phase([&](int t) { s.partial[t] = total[t]; });
-        sum_tree<threads>(b, s.partial);
+        double const score = b.sum(total);
         b.phase([&](int t) {
-            if (t == 0) p.score[r] = static_cast<T>(s.partial[0]);
+            if (t == 0) p.score[r] = static_cast<T>(score);
         });
     }
 

@@ -25,14 +25,14 @@ template <class T> struct attention_tile_of {
         T of[each];
     };
 
-    // to = elements first .. of rows of x (count, size), zeros where there are none.
-    template <int Rows>
-    CALM_HD static void load(rows<Rows>& to, T const* x, index_t stride, index_t count, index_t size, index_t first,
-                             int t) {
+    // Begins to = elements first .. of rows of x (count, size), zeros where there are none.
+    template <class Block, int Rows>
+    CALM_HD static void copy(Block& b, rows<Rows>& to, T const* x, index_t stride, index_t count, index_t size,
+                             index_t first, int t) {
         for (int e = t; e < Rows * slice; e += threads) {
             int const row = e / slice;
             int const l = e % slice;
-            to[row][l] = row < count && first + l < size ? x[row * stride + first + l] : T{};
+            copy_first(b, &to[row][l], x + row * stride + first + l, row < count ? size - first - l : 0);
         }
     }
     // Products of rows of queries with rows of keys.
@@ -47,8 +47,8 @@ template <class T> struct attention_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
     struct shared {
-        typename tile::template rows<tile::queries> q;
-        typename tile::template rows<tile::keys> k;  // or values
+        typename tile::template rows<tile::queries> q[2];
+        typename tile::template rows<tile::keys> k[2];  // or values
         T weight[tile::queries][tile::keys + 1];
         T highest[tile::queries];
         T total[tile::queries];
@@ -98,13 +98,12 @@ template <class T> struct attention_kernel {
         T const scale = a.template scale<T>();
         typename Block::template per_thread<typename tile::pairs> score;
         b.phase([&](int t) { score[t] = {}; });
-        for (index_t l = 0; l < a.head_size; l += tile::slice) {
-            b.phase([&](int t) {
-                tile::load(s.q, q + of.at, a.q_row, of.rows, a.head_size, l, t);
-                tile::load(s.k, k + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
-            });
-            b.phase([&](int t) { tile::add_products(score[t], s.q, s.k, t); });
-        }
+        auto const start = [&](int t, index_t l, int place) {
+            tile::copy(b, s.q[place], q + of.at, a.q_row, of.rows, a.head_size, l, t);
+            tile::copy(b, s.k[place], k + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+        };
+        for_slices(b, a.head_size, tile::slice, start,
+                   [&](int t, index_t, int place) { tile::add_products(score[t], s.q[place], s.k[place], t); });
         b.phase([&](int t) {
             for (int i = 0; i < tile::each; ++i) {
                 int const row = t / tile::keys + i * tile::apart;
@@ -140,21 +139,21 @@ template <class T> struct attention_kernel {
     // o = faded o + weighted values k0 .., over the total behind the last of them.
     template <class Block> CALM_HD void add_values(Block& b, shared& s, queries const& of, index_t k0) const {
         index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
-        for (index_t l = 0; l < a.head_size; l += tile::slice) {
-            b.phase([&](int t) { tile::load(s.k, v + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t); });
-            b.phase([&](int t) {
-                for (int e = t; e < tile::queries * tile::slice; e += threads) {
-                    int const row = e / tile::slice;
-                    int const column = e % tile::slice;
-                    if (row >= of.rows || l + column >= a.head_size) continue;
-                    T sum{};
-                    for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[j][column];
-                    T& out = o[of.at + row * a.q_row + l + column];
-                    out = k0 > 0 ? out * s.fade[row] + sum : sum;
-                    if (k0 + tile::keys >= of.end()) out = out / s.total[row];
-                }
-            });
-        }
+        auto const start = [&](int t, index_t l, int place) {
+            tile::copy(b, s.k[place], v + of.kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+        };
+        for_slices(b, a.head_size, tile::slice, start, [&](int t, index_t l, int place) {
+            for (int e = t; e < tile::queries * tile::slice; e += threads) {
+                int const row = e / tile::slice;
+                int const column = e % tile::slice;
+                if (row >= of.rows || l + column >= a.head_size) continue;
+                T sum{};
+                for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[place][j][column];
+                T& out = o[of.at + row * a.q_row + l + column];
+                out = k0 > 0 ? out * s.fade[row] + sum : sum;
+                if (k0 + tile::keys >= of.end()) out = out / s.total[row];
+            }
+        });
     }
 };
 
@@ -162,10 +161,10 @@ template <class T> struct attention_kernel {
 template <class T> struct attention_slopes {
     using tile = attention_tile_of<T>;
     struct shared {
-        typename tile::template rows<tile::queries> q;
-        typename tile::template rows<tile::queries> dout;
-        typename tile::template rows<tile::keys> k;
-        typename tile::template rows<tile::keys> v;
+        typename tile::template rows<tile::queries> q[2];
+        typename tile::template rows<tile::queries> dout[2];
+        typename tile::template rows<tile::keys> k[2];
+        typename tile::template rows<tile::keys> v[2];
         T weight[tile::queries][tile::keys + 1];
         T slope[tile::queries][tile::keys + 1];
     };
@@ -185,13 +184,15 @@ template <class T> struct attention_slopes {
         typename Block::template per_thread<typename tile::pairs> score;
         typename Block::template per_thread<typename tile::pairs> slope;
         b.phase([&](int t) { score[t] = slope[t] = {}; });
-        for (index_t l = 0; l < a.head_size; l += tile::slice) {
-            b.phase([&](int t) { load(s, q_at + q0 * a.q_row, rows, kv_at + k0 * a.kv_row, count, l, t); });
-            b.phase([&](int t) {
-                tile::add_products(score[t], s.q, s.k, t);
-                tile::add_products(slope[t], s.dout, s.v, t);
-            });
-        }
+        auto const start = [&](int t, index_t l, int place) {
+            copy_queries(b, s, q_at + q0 * a.q_row, rows, l, t, place);
+            tile::copy(b, s.k[place], k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+            tile::copy(b, s.v[place], v + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+        };
+        for_slices(b, a.head_size, tile::slice, start, [&](int t, index_t, int place) {
+            tile::add_products(score[t], s.q[place], s.k[place], t);
+            tile::add_products(slope[t], s.dout[place], s.v[place], t);
+        });
         T const scale = a.template scale<T>();
         b.phase([&](int t) {
             for (int i = 0; i < tile::each; ++i) {
@@ -206,11 +207,11 @@ template <class T> struct attention_slopes {
             }
         });
     }
-    CALM_HD void load(shared& s, index_t q_at, index_t rows, index_t kv_at, index_t count, index_t l, int t) const {
-        tile::load(s.q, q + q_at, a.q_row, rows, a.head_size, l, t);
-        tile::load(s.dout, dout + q_at, a.q_row, rows, a.head_size, l, t);
-        tile::load(s.k, k + kv_at, a.kv_row, count, a.head_size, l, t);
-        tile::load(s.v, v + kv_at, a.kv_row, count, a.head_size, l, t);
+    // Begins to copy elements l .. of the queries at `at`, and of what arrived at their outputs.
+    template <class Block>
+    CALM_HD void copy_queries(Block& b, shared& s, index_t at, index_t rows, index_t l, int t, int place) const {
+        tile::copy(b, s.q[place], q + at, a.q_row, rows, a.head_size, l, t);
+        tile::copy(b, s.dout[place], dout + at, a.q_row, rows, a.head_size, l, t);
     }
 };
 
@@ -234,22 +235,20 @@ template <class T> struct attention_query_kernel {
         for (index_t k0 = 0; k0 < end; k0 += tile::keys) {
             index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
             from.make(b, s, head, q_at, q0, kv_at, k0);
-            for (index_t l = 0; l < a.head_size; l += tile::slice) {
-                b.phase([&](int t) {
-                    tile::load(s.k, from.k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
-                });
-                b.phase([&](int t) {
-                    for (int e = t; e < tile::queries * tile::slice; e += threads) {
-                        int const row = e / tile::slice;
-                        int const column = e % tile::slice;
-                        if (row >= rows || l + column >= a.head_size) continue;
-                        T sum{};
-                        for (int j = 0; j < tile::keys; ++j) sum += s.slope[row][j] * s.k[j][column];
-                        T& out = dq[q_at + (q0 + row) * a.q_row + l + column];
-                        out = k0 > 0 ? out + sum : sum;
-                    }
-                });
-            }
+            auto const start = [&](int t, index_t l, int place) {
+                tile::copy(b, s.k[place], from.k + kv_at + k0 * a.kv_row, a.kv_row, count, a.head_size, l, t);
+            };
+            for_slices(b, a.head_size, tile::slice, start, [&](int t, index_t l, int place) {
+                for (int e = t; e < tile::queries * tile::slice; e += threads) {
+                    int const row = e / tile::slice;
+                    int const column = e % tile::slice;
+                    if (row >= rows || l + column >= a.head_size) continue;
+                    T sum{};
+                    for (int j = 0; j < tile::keys; ++j) sum += s.slope[row][j] * s.k[place][j][column];
+                    T& out = dq[q_at + (q0 + row) * a.q_row + l + column];
+                    out = k0 > 0 ? out + sum : sum;
+                }
+            });
         }
     }
 };
@@ -283,28 +282,25 @@ template <class T> struct attention_key_kernel {
             for (index_t q0 = first / tile::queries * tile::queries; q0 < a.queries; q0 += tile::queries) {
                 index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
                 from.make(b, s, sequence * a.heads + h, q_at, q0, kv_at, k0);
-                for (index_t l = 0; l < a.head_size; l += tile::slice) {
-                    b.phase([&](int t) {
-                        tile::load(s.q, from.q + q_at + q0 * a.q_row, a.q_row, rows, a.head_size, l, t);
-                        tile::load(s.dout, from.dout + q_at + q0 * a.q_row, a.q_row, rows, a.head_size, l, t);
-                    });
-                    b.phase([&](int t) {
-                        for (int e = t; e < tile::keys * tile::slice; e += threads) {
-                            int const row = e / tile::slice;
-                            int const column = e % tile::slice;
-                            if (row >= count || l + column >= a.head_size) continue;
-                            T of_key{};
-                            T of_value{};
-                            for (int i = 0; i < tile::queries; ++i) {
-                                of_key += s.slope[i][row] * s.q[i][column];
-                                of_value += s.weight[i][row] * s.dout[i][column];
-                            }
-                            index_t const at = kv_at + (k0 + row) * a.kv_row + l + column;
-                            dk[at] += of_key;
-                            dv[at] += of_value;
+                auto const start = [&](int t, index_t l, int place) {
+                    from.copy_queries(b, s, q_at + q0 * a.q_row, rows, l, t, place);
+                };
+                for_slices(b, a.head_size, tile::slice, start, [&](int t, index_t l, int place) {
+                    for (int e = t; e < tile::keys * tile::slice; e += threads) {
+                        int const row = e / tile::slice;
+                        int const column = e % tile::slice;
+                        if (row >= count || l + column >= a.head_size) continue;
+                        T of_key{};
+                        T of_value{};
+                        for (int i = 0; i < tile::queries; ++i) {
+                            of_key += s.slope[i][row] * s.q[place][i][column];
+                            of_value += s.weight[i][row] * s.dout[place][i][column];
                         }
-                    });
-                }
+                        index_t const at = kv_at + (k0 + row) * a.kv_row + l + column;
+                        dk[at] += of_key;
+                        dv[at] += of_value;
+                    }
+                });
             }
         }
     }

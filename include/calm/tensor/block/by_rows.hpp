@@ -28,35 +28,37 @@ void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f)
     });
 }
 
-// What the threads of a block share of a row.
-template <class T, int Threads> struct row_memory {
-    T partial[Threads];
-    T value;
-};
-
-// A row as they work on it. What sum and fold give is the same in all of them.
-template <class Block, class T, int Threads> struct block_row {
+// A row as the threads of a block work on it. What sum and fold give is the same in all of them.
+template <class Block, class T> struct block_row {
     Block& b;
-    row_memory<T, Threads>& s;
     index_t row;
     index_t columns;
     template <class F> CALM_HD T sum(F const& f) {
-        sum_terms<Threads>(b, s.partial, 0, columns, [&](index_t j) { return f.template operator()<T>(j); });
-        return agreed();
+        typename Block::template per_thread<T> partial;
+        b.phase([&](int t) {
+            wide<T> groups{};
+            T others{};
+            for_columns(t, [&]<class V>(index_t j) {
+                if constexpr (grouped<V>)
+                    groups += f.template operator()<V>(j);
+                else
+                    others += f.template operator()<V>(j);
+            });
+            partial[t] = calm::sum(groups) + others;
+        });
+        return b.sum(partial);
     }
     template <class F, class Combine> CALM_HD T fold(F const& f, Combine const& combine) {
+        typename Block::template per_thread<T> partial;
         b.phase([&](int t) {
             T most = f.template operator()<T>(0);
-            for (index_t j = t; j < columns; j += Threads) most = combine(most, f.template operator()<T>(j));
-            s.partial[t] = most;
+            for (index_t j = t; j < columns; j += Block::threads) most = combine(most, f.template operator()<T>(j));
+            partial[t] = most;
         });
-        fold_tree<Threads>(b, s.partial, combine);
-        return agreed();
+        return b.fold(partial, combine);
     }
     template <class F> CALM_HD void each(F const& f) {
-        b.phase([&](int t) {
-            for (index_t j = t; j < columns; j += Threads) f.template operator()<T>(j);
-        });
+        b.phase([&](int t) { for_columns(t, f); });
     }
     template <class F> CALM_HD void once(F const& f) {
         b.phase([&](int t) {
@@ -65,24 +67,25 @@ template <class Block, class T, int Threads> struct block_row {
     }
 
 private:
-    // Read from where the next sum, which some threads have begun by then, does not write.
-    CALM_HD T agreed() {
-        once([&] { s.value = s.partial[0]; });
-        return s.value;
+    // Those of thread t: in groups where every row begins as the first does.
+    template <class F> CALM_HD void for_columns(int t, F const& f) {
+        if (columns % lanes<wide<T>> == 0)
+            for_groups<Block, T>(t, 0, columns, f);
+        else
+            for (index_t j = t; j < columns; j += Block::threads) f.template operator()<T>(j);
     }
 };
 
 inline constexpr int row_threads = 128;
-template <class Block, class T> using row_of_block = block_row<Block, T, row_threads>;
 
 template <class Tree, class T> struct evaluate_rows_kernel {
     static constexpr int threads = row_threads;
-    using shared = row_memory<T, threads>;
+    struct shared {};
     Tree tree;
     T* y;
     index_t columns;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
-        row_of_block<Block, T> row{b, s, r, columns};
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
+        block_row<Block, T> row{b, r, columns};
         evaluate_row(row, tree, y);
     }
 };
@@ -90,12 +93,12 @@ template <class Tree, class T> struct evaluate_rows_kernel {
 template <class Tree, class DY> struct differentiate_rows_kernel {
     using T = typename Tree::scalar;
     static constexpr int threads = row_threads;
-    using shared = row_memory<T, threads>;
+    struct shared {};
     Tree tree;
     DY dy;
     index_t columns;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
-        row_of_block<Block, T> row{b, s, r, columns};
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
+        block_row<Block, T> row{b, r, columns};
         differentiate_row(row, tree, dy);
     }
 };
@@ -104,23 +107,20 @@ template <class Tree, class DY> struct differentiate_rows_kernel {
 template <class Tree, class Wide> struct sum_rows_kernel {
     using T = typename Tree::scalar;
     static constexpr int threads = row_threads;
-    struct shared {
-        row_memory<T, threads> row;
-        Wide partial[threads];
-    };
+    struct shared {};
     Tree tree;
     Wide* sums;
     index_t columns;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t r) const {
-        row_of_block<Block, T> row{b, s.row, r, columns};
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
+        block_row<Block, T> row{b, r, columns};
         if constexpr (is_narrow<Tree>) {
             auto const value = value_at(row, tree);
             row.once([&] { sums[r] = static_cast<Wide>(value); });
         } else {
             auto const at = placed(row, tree);
-            sum_terms<threads>(b, s.partial, 0, columns,
-                               [&](index_t j) { return static_cast<Wide>(at.template forward<T>(j).value); });
-            row.once([&] { sums[r] = s.partial[0]; });
+            Wide const total =
+                sum_terms(b, 0, columns, [&](index_t j) { return static_cast<Wide>(at.template forward<T>(j).value); });
+            row.once([&] { sums[r] = total; });
         }
     }
 };

@@ -6,17 +6,25 @@
 
 namespace calm::detail {
 
+// A phase that calls f<V>(i) for the elements below n of a block's share: a group a thread, the last ones one by one.
+inline constexpr int element_threads = 256;
+template <class T, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
+    constexpr index_t share = lanes<wide<T>> * element_threads;
+    b.phase([&](int t) { for_groups<Block, T>(t, block * share, math::min(n, (block + 1) * share), f); });
+}
+// How many blocks n elements of T are for.
+template <class T> CALM_HD constexpr index_t element_blocks(index_t n) {
+    return blocks_for(n, lanes<wide<T>> * element_threads);
+}
+
 template <class Tree, class T> struct evaluate_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = element_threads;
     struct shared {};
     Tree tree;
     T* y;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) y[i] = tree.template forward<T>(i).value;
-        });
+        for_elements<T>(b, block, n, [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
     }
 };
 
@@ -31,16 +39,15 @@ template <class T> struct constant_cotangent {
 };
 
 template <class Tree, class DY> struct differentiate_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = element_threads;
     struct shared {};
     Tree tree;
     DY dy;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         using T = typename Tree::scalar;
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) tree.template backward<T>(tree.template forward<T>(i), i, dy.template at<T>(i));
+        for_elements<T>(b, block, n, [&]<class V>(index_t i) {
+            tree.template backward<V>(tree.template forward<V>(i), i, dy.template at<V>(i));
         });
     }
 };
@@ -61,31 +68,29 @@ struct add_to_total {
 // put(block, the sum of the tree over the elements of a chunk).
 template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        Wide partial[threads];
-    };
+    struct shared {};
     Tree tree;
     Put put;
     index_t n;
     index_t chunk;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        sum_terms<threads>(b, s.partial, block * chunk, math::min(n, (block + 1) * chunk), [&](index_t i) {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        Wide const total = sum_terms(b, block * chunk, math::min(n, (block + 1) * chunk), [&](index_t i) {
             return static_cast<Wide>(tree.template forward<typename Tree::scalar>(i).value);
         });
         b.phase([&](int t) {
-            if (t == 0) put(block, s.partial[0]);
+            if (t == 0) put(block, total);
         });
     }
 };
 
 template <block_executor Backend, class Tree, class T>
 void run_evaluate(context<Backend> const& ctx, Tree const& tree, T* y, index_t n) {
-    launch(ctx, blocks_for(n, 256), evaluate_kernel<Tree, T>{tree, y, n});
+    launch(ctx, element_blocks<T>(n), evaluate_kernel<Tree, T>{tree, y, n});
 }
 
 template <block_executor Backend, class Tree, class DY>
 void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& dy, index_t n) {
-    launch(ctx, blocks_for(n, 256), differentiate_kernel<Tree, DY>{tree, dy, n});
+    launch(ctx, element_blocks<typename Tree::scalar>(n), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
 // put(0, the sum), on the executor: of chunks first, then of their sums.

@@ -11,21 +11,19 @@ inline constexpr int norm_threads = 128;
 // dx = dy w r - x r^3 mean(dy w x).
 template <class T> struct rms_norm_back_kernel {
     static constexpr int threads = norm_threads;
-    struct shared {
-        T partial[threads];
-    };
+    struct shared {};
     T* dx;
     T const* dy;
     T const* x;
     T const* w;
     T const* r;
     index_t n;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         index_t const first = row * n;
-        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return dy[first + i] * w[i] * x[first + i]; });
+        T const along = sum_terms(b, 0, n, [&](index_t i) { return dy[first + i] * w[i] * x[first + i]; });
         b.phase([&](int t) {
             T const scale = r[row];
-            T const c = s.partial[0] * scale * scale * scale / static_cast<T>(n);
+            T const c = along * scale * scale * scale / static_cast<T>(n);
             for (index_t i = t; i < n; i += threads) dx[first + i] = dy[first + i] * w[i] * scale - x[first + i] * c;
         });
     }
@@ -34,10 +32,7 @@ template <class T> struct rms_norm_back_kernel {
 // y = (x - mean) * r * w + b with r = 1 / sqrt(variance + eps).
 template <class T> struct layer_norm_kernel {
     static constexpr int threads = norm_threads;
-    struct shared {
-        T partial[threads];
-        T mean;
-    };
+    struct shared {};
     T* y;
     T* mean;
     T* r;
@@ -46,17 +41,17 @@ template <class T> struct layer_norm_kernel {
     T const* bias;
     index_t n;
     double eps;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         T const* const xr = x + row * n;
-        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return xr[i]; });
+        T const middle = sum_terms(b, 0, n, [&](index_t i) { return xr[i]; }) / static_cast<T>(n);
+        T const squares = sum_terms(b, 0, n, [&](index_t i) { return (xr[i] - middle) * (xr[i] - middle); });
         b.phase([&](int t) {
-            if (t == 0) mean[row] = s.mean = s.partial[0] / static_cast<T>(n);
-        });
-        sum_terms<threads>(b, s.partial, 0, n, [&](index_t i) { return (xr[i] - s.mean) * (xr[i] - s.mean); });
-        b.phase([&](int t) {
-            T const scale = T{1} / math::sqrt(s.partial[0] / static_cast<T>(n) + static_cast<T>(eps));
-            if (t == 0) r[row] = scale;
-            for (index_t i = t; i < n; i += threads) y[row * n + i] = (xr[i] - s.mean) * scale * w[i] + bias[i];
+            T const scale = T{1} / math::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
+            if (t == 0) {
+                mean[row] = middle;
+                r[row] = scale;
+            }
+            for (index_t i = t; i < n; i += threads) y[row * n + i] = (xr[i] - middle) * scale * w[i] + bias[i];
         });
     }
 };
@@ -64,9 +59,10 @@ template <class T> struct layer_norm_kernel {
 // With h = (x - mean) r: dx = (dy w - mean(dy w) - h mean(dy w h)) r.
 template <class T> struct layer_norm_back_kernel {
     static constexpr int threads = norm_threads;
-    struct shared {
-        T sums[threads];
-        T products[threads];
+    struct shared {};
+    struct both {
+        T sum;      // of dy w
+        T product;  // of dy w h
     };
     T* dx;
     T const* dy;
@@ -75,8 +71,9 @@ template <class T> struct layer_norm_back_kernel {
     T const* mean;
     T const* r;
     index_t n;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         index_t const first = row * n;
+        typename Block::template per_thread<both> partial;
         b.phase([&](int t) {
             T sum{};
             T product{};
@@ -85,14 +82,12 @@ template <class T> struct layer_norm_back_kernel {
                 sum += g;
                 product += g * ((x[first + i] - mean[row]) * r[row]);
             }
-            s.sums[t] = sum;
-            s.products[t] = product;
+            partial[t] = {sum, product};
         });
-        sum_tree<threads>(b, s.sums);
-        sum_tree<threads>(b, s.products);
+        both const total = b.fold(partial, [](both u, both v) { return both{u.sum + v.sum, u.product + v.product}; });
         b.phase([&](int t) {
-            T const a = s.sums[0] / static_cast<T>(n);
-            T const c = s.products[0] / static_cast<T>(n);
+            T const a = total.sum / static_cast<T>(n);
+            T const c = total.product / static_cast<T>(n);
             for (index_t i = t; i < n; i += threads) {
                 T const h = (x[first + i] - mean[row]) * r[row];
                 dx[first + i] = (dy[first + i] * w[i] - a - h * c) * r[row];

@@ -8,16 +8,20 @@
 namespace calm::detail {
 
 // One block computes a tile of C, a thread 4 x 4 of its elements: rows t / 16 + 16 i, columns t % 16 + 16 j. The terms
-// of a slice of k are added up before they join the total, in the order of k.
+// of a slice of k are added up before they join the total, in the order of k. The next slice comes while one is used.
 template <class T> struct product_kernel {
     static constexpr int threads = 256;
     static constexpr int side = 16;  // threads along each edge
     static constexpr int each = 4;   // elements along each edge of a thread's
     static constexpr int tile = side * each;
-    static constexpr int slice = 16;  // of k
+    static constexpr int slice = 16;            // of k
+    static constexpr int run = 16 / sizeof(T);  // elements that are copied at once, where they lie side by side
+    struct alignas(16) factor {
+        T of[slice][tile + 4];  // (k, rows or columns): runs are aligned
+    };
     struct shared {
-        T a[slice][tile + 1];
-        T b[slice][tile + 1];
+        factor a[2];
+        factor b[2];
     };
     struct sums {
         T of[each][each];
@@ -30,17 +34,15 @@ template <class T> struct product_kernel {
         index_t const column = number % tiles * tile;
         typename Block::template per_thread<sums> totals;
         block.phase([&](int t) { totals[t] = {}; });
-        for (index_t k = 0; k < p.k; k += slice) {
-            block.phase([&](int t) {
-                load(s.a, p.a, p.lda, p.a_transposed, row, p.m, k, t);
-                load(s.b, p.b, p.ldb, !p.b_transposed, column, p.n, k, t);
-            });
-            block.phase([&](int t) {
-                int const y = t / side;
-                int const x = t % side;
-                if (row + y < p.m && column + x < p.n) add_slice(totals[t], s, y, x);
-            });
-        }
+        auto const start = [&](int t, index_t k, int place) {
+            copy(block, s.a[place], p.a, p.lda, p.a_transposed, row, p.m, k, t);
+            copy(block, s.b[place], p.b, p.ldb, !p.b_transposed, column, p.n, k, t);
+        };
+        for_slices(block, p.k, slice, start, [&](int t, index_t, int place) {
+            int const y = t / side;
+            int const x = t % side;
+            if (row + y < p.m && column + x < p.n) add_slice(totals[t], s.a[place], s.b[place], y, x);
+        });
         block.phase([&](int t) {
             for (int i = 0; i < each; ++i)
                 for (int j = 0; j < each; ++j) {
@@ -52,23 +54,29 @@ template <class T> struct product_kernel {
     }
 
 private:
-    // s[l][i] = element (first + i, k + l) of a factor whose k-th elements lie apart (k_major) or side by side.
-    CALM_HD void load(T (&s)[slice][tile + 1], T const* x, index_t stride, bool k_major, index_t first, index_t size,
+    // Begins s[l][i] = element (first + i, k + l) of a factor whose k-th elements lie apart (k_major) or side by side.
+    template <class Block>
+    CALM_HD void copy(Block& block, factor& s, T const* x, index_t stride, bool k_major, index_t first, index_t size,
                       index_t k, int t) const {
-        for (int e = t; e < slice * tile; e += threads) {
+        int const each_run = k_major ? run : 1;
+        for (int e = t * each_run; e < slice * tile; e += threads * each_run) {
             int const i = k_major ? e % tile : e / slice;
             int const l = k_major ? e / tile : e % slice;
             index_t const at = first + i;
-            bool const inside = at < size && k + l < p.k;
-            s[l][i] = inside ? x[k_major ? (k + l) * stride + at : at * stride + k + l] : T{};
+            T const* const from = x + (k_major ? (k + l) * stride + at : at * stride + k + l);
+            index_t const inside = k + l < p.k ? size - at : 0;
+            if (k_major)
+                copy_first(block, &s.of[l][i], from, inside, run);
+            else
+                copy_first(block, &s.of[l][i], from, inside);
         }
     }
 
-    CALM_HD static void add_slice(sums& total, shared const& s, int y, int x) {
+    CALM_HD static void add_slice(sums& total, factor const& a, factor const& b, int y, int x) {
         sums sum = {};
         for (int l = 0; l < slice; ++l)
             for (int i = 0; i < each; ++i)
-                for (int j = 0; j < each; ++j) sum.of[i][j] += s.a[l][y + side * i] * s.b[l][x + side * j];
+                for (int j = 0; j < each; ++j) sum.of[i][j] += a.of[l][y + side * i] * b.of[l][x + side * j];
         for (int i = 0; i < each; ++i)
             for (int j = 0; j < each; ++j) total.of[i][j] += sum.of[i][j];
     }

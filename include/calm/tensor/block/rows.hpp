@@ -7,16 +7,13 @@
 namespace calm::detail {
 
 template <class T, class U> struct copy_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = element_threads;
     struct shared {};
     T* y;
     U const* x;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) y[i] = static_cast<T>(x[i]);
-        });
+        for_elements<T>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
     }
 };
 
@@ -129,32 +126,28 @@ private:
 // *first = the first i with ids[i] outside 0 .. V - 1, or n. One block.
 template <class Id> struct first_outside_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        index_t first[threads];
-    };
+    struct shared {};
     index_t* first;
     Id const* ids;
     index_t n;
     index_t V;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t) const {
+        typename Block::template per_thread<index_t> found;
         b.phase([&](int t) {
             index_t i = t;
             while (i < n && ids[i] >= 0 && ids[i] < V) i += threads;
-            s.first[t] = i < n ? i : n;
+            found[t] = i < n ? i : n;
         });
-        for (int half = threads / 2; half > 0; half /= 2)
-            b.phase([&](int t) {
-                if (t < half && s.first[t + half] < s.first[t]) s.first[t] = s.first[t + half];
-            });
+        index_t const least = b.fold(found, [](index_t x, index_t y) { return y < x ? y : x; });
         b.phase([&](int t) {
-            if (t == 0) *first = s.first[0];
+            if (t == 0) *first = least;
         });
     }
 };
 
 template <block_executor Backend, class T, class U>
 void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
-    launch(ctx, blocks_for(n, 256), copy_kernel<T, U>{y, x, n});
+    launch(ctx, element_blocks<T>(n), copy_kernel<T, U>{y, x, n});
 }
 
 template <block_executor Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {

@@ -3,6 +3,7 @@
 
 #ifdef __CUDACC__
 
+#include <cuda_pipeline.h>
 #include <cxxabi.h>
 
 #include <limits>
@@ -13,20 +14,98 @@
 
 namespace calm {
 
-// A block of N threads on the device, as a kernel sees it.
-template <int N> struct device_block {
+// A block of N threads on the device, as a kernel sees it. Its members are host_block's, in kernel.hpp.
+template <int N> class device_block : public block_collectives<device_block<N>, N> {
+    using block_collectives<device_block<N>, N>::lanes;
+
+public:
     // A variable that every thread keeps across phases: its registers.
     template <class T> struct per_thread {
-        T value;                                      // this thread's
-        CALM_HD T& operator[](int) { return value; }  // of the calling thread, whichever is asked for
+        T value;                                                  // this thread's
+        CALM_HD T& operator[](int) { return value; }              // of the calling thread, whichever is asked for
+        CALM_HD T const& operator[](int) const { return value; }  // the same
     };
     // Calls f(thread) on every thread, then waits for all of them.
-    template <class F> CALM_HD void phase([[maybe_unused]] F const& f) {
+    template <class F> CALM_HD void phase(F const& f) {
+        each(f);
+        barrier();
+    }
+    // The same without waiting: of what is each thread's own.
+    template <class F> CALM_HD void each([[maybe_unused]] F const& f) {
 #ifdef __CUDA_ARCH__
         f(static_cast<int>(threadIdx.x));
+#endif
+    }
+
+    // What the thread of the same warp has whose lane differs in the bits of the mask: word by word.
+    template <class T> CALM_HD per_thread<T> shuffle_xor(per_thread<T> const& x, [[maybe_unused]] int mask) {
+        per_thread<T> y = x;
+#ifdef __CUDA_ARCH__
+        static_assert(std::is_trivially_copyable_v<T>);
+        constexpr unsigned all = lanes == warp_size ? ~0U : (1U << lanes) - 1;
+        unsigned words[(sizeof(T) + 3) / 4] = {};
+        std::memcpy(words, &x, sizeof(T));
+        for (unsigned& word : words) word = __shfl_xor_sync(all, word, mask);
+        std::memcpy(&y, words, sizeof(T));
+#endif
+        return y;
+    }
+    // For lane l: what the first thread of warp l has. The second barrier lets the next one write to the same place.
+    template <class T> CALM_HD per_thread<T> of_warps(per_thread<T> const& x) {
+        per_thread<T> y = x;
+#ifdef __CUDA_ARCH__
+        __shared__ alignas(T) unsigned char room[N / lanes * sizeof(T)];
+        T* const first = reinterpret_cast<T*>(room);
+        if (threadIdx.x % lanes == 0) first[threadIdx.x / lanes] = x.value;
+        barrier();
+        y.value = first[threadIdx.x % (N / lanes)];
+        barrier();
+#endif
+        return y;
+    }
+    // The thread's own.
+    template <class T> CALM_HD T any_of(per_thread<T> const& x) {
+        return x.value;
+    }
+
+    // Begins to copy `count` neighbouring values to shared memory, in the widest pieces that both addresses allow.
+    template <class T>
+    CALM_HD void copy_async([[maybe_unused]] T* to, [[maybe_unused]] T const* from, [[maybe_unused]] int count = 1) {
+        static_assert(std::is_trivially_copyable_v<T>);
+#ifdef __CUDA_ARCH__
+        auto const bytes = static_cast<unsigned>(count) * static_cast<unsigned>(sizeof(T));
+        auto const bits = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+        if (alignof(T) % 16 == 0 || bits % 16 == 0)
+            copy_pieces<16>(to, from, bytes);
+        else if (alignof(T) % 8 == 0 || bits % 8 == 0)
+            copy_pieces<8>(to, from, bytes);
+        else if (alignof(T) % 4 == 0 || bits % 4 == 0)
+            copy_pieces<4>(to, from, bytes);
+        else
+            for (int i = 0; i < count; ++i) to[i] = from[i];
+#endif
+    }
+    // Ends what the threads began to copy; all of them see it.
+    CALM_HD void wait_for_copies() {
+#ifdef __CUDA_ARCH__
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+#endif
+        barrier();
+    }
+
+private:
+    CALM_HD static void barrier() {
+#ifdef __CUDA_ARCH__
         __syncthreads();
 #endif
     }
+#ifdef __CUDA_ARCH__
+    template <unsigned Piece> __device__ static void copy_pieces(void* to, void const* from, unsigned bytes) {
+        for (unsigned at = 0; at < bytes; at += Piece)
+            __pipeline_memcpy_async(static_cast<char*>(to) + at, static_cast<char const*>(from) + at, Piece);
+    }
+#endif
 };
 
 namespace detail {
@@ -66,7 +145,7 @@ inline void check_launched(context<cuda> const& ctx, std::type_info const& kerne
 // Runs the kernel on blocks 0 .. blocks - 1 after what the context was asked for before. Throws errc::device.
 template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Kernel const& kernel) {
     constexpr std::size_t bytes = sizeof(typename Kernel::shared);
-    constexpr std::size_t without_asking = 48 << 10;
+    constexpr std::size_t without_asking = 46 << 10;  // of 48 KiB: the block itself has a little
     if (ctx.rehearsing() || blocks <= 0) return;
     require(blocks <= std::numeric_limits<int>::max(), errc::usage,
             "calm::cuda: expected at most 2^31 - 1 blocks, found ", blocks, "; use smaller batches");

@@ -114,19 +114,18 @@ struct norm_use {
 // finite stay: the host looks there for the first bad gradient.
 template <class T> struct sum_of_squares_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        double sum[threads];
-    };
+    struct shared {};
     adamw_memory<T> all;
     norm_use use;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         if (use.updates && all.record->bad_update != 0) return;
         parameter_range const range = all.ranges[block];
         T const* const g = all.slots[range.slot].gradient;
-        sum_terms<threads>(b, s.sum, range.begin, range.end,
-                           [&](index_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
+        double const squares = sum_terms(b, range.begin, range.end, [&](index_t i) {
+            return static_cast<double>(g[i]) * static_cast<double>(g[i]);
+        });
         b.phase([&](int t) {
-            if (t == 0) all.sums[1 + block] = s.sum[0];
+            if (t == 0) all.sums[1 + block] = squares;
         });
     }
 };
@@ -134,17 +133,15 @@ template <class T> struct sum_of_squares_kernel {
 // sums[0] = their sum, and what follows for an update; one block.
 template <class T> struct norm_kernel {
     static constexpr int threads = 256;
-    struct shared {
-        double sum[threads];
-    };
+    struct shared {};
     adamw_memory<T> all;
     norm_use use;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t) const {
-        sum_terms<threads>(b, s.sum, 0, all.count, [&](index_t i) { return all.sums[1 + i]; });
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t) const {
+        double const squares = sum_terms(b, 0, all.count, [&](index_t i) { return all.sums[1 + i]; });
         b.phase([&](int t) {
             if (t != 0) return;
-            all.sums[0] = s.sum[0];
-            if (use.updates) conclude(all, s.sum[0], use.loss);
+            all.sums[0] = squares;
+            if (use.updates) conclude(all, squares, use.loss);
         });
     }
 };
@@ -159,7 +156,7 @@ template <class T> struct adamw_kernel {
             if (all.record->bad_update != 0) return;
             parameter_range const range = all.ranges[block];
             adamw_update<T> const update(all, range.slot);
-            for (index_t i = range.begin + t; i < range.end; i += threads) update.template at<T>(i);
+            for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
         });
     }
 };

@@ -45,8 +45,9 @@ template <class Do, class T> struct tree_kernel {
         b.phase([&](int t) {
             parameter_range const range = all.ranges[block];
             tree_slot<T> const slot = all.slots[range.slot];
-            for (index_t i = range.begin + t; i < range.end; i += threads)
-                Do::template at<T>(slot.gradient, waiting + slot.place, i);
+            for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) {
+                Do::template at<V>(slot.gradient, waiting + slot.place, i);
+            });
         });
     }
 };

@@ -1,0 +1,99 @@
+#pragma once
+// Groups: a few neighbouring numbers that a thread of a device handles as one value, as packets are to the cpu. Each
+// lane is computed as a number of its own, to the same bits, and memory is read and written 16 bytes at a time.
+
+#include <cstdint>
+
+#include "calm/base/host_device.hpp"
+
+#ifdef __CUDACC__
+#include <vector_types.h>
+#endif
+
+namespace calm {
+
+// N numbers, in registers. A number where a group is expected stands in every lane.
+template <class T, int N> struct group {
+    T lane[N];  // in the order of memory
+
+    group() = default;
+    [[gnu::always_inline]] CALM_HD inline group(T t) {
+        for (T& each : lane) each = t;
+    }
+
+    [[gnu::always_inline]] CALM_HD friend inline group operator+(group a, group b) {
+        return by_lanes(a, b, [](T x, T y) { return x + y; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group operator-(group a, group b) {
+        return by_lanes(a, b, [](T x, T y) { return x - y; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group operator*(group a, group b) {
+        return by_lanes(a, b, [](T x, T y) { return x * y; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group operator/(group a, group b) {
+        return by_lanes(a, b, [](T x, T y) { return x / y; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group operator-(group a) {
+        return by_lanes(a, a, [](T x, T) { return -x; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator>(group a, group b) {
+        return by_lanes<bool>(a, b, [](T x, T y) { return x > y; });
+    }
+    [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator==(group a, group b) {
+        return by_lanes<bool>(a, b, [](T x, T y) { return x == y; });
+    }
+    [[gnu::always_inline]] CALM_HD inline group& operator+=(group b) { return *this = *this + b; }
+
+    // f(x, y) of each lane of both.
+    template <class R = T, class F>
+    [[gnu::always_inline]] CALM_HD static inline group<R, N> by_lanes(group const& a, group const& b, F const& f) {
+        group<R, N> y;
+        for (int l = 0; l < N; ++l) y.lane[l] = f(a.lane[l], b.lane[l]);
+        return y;
+    }
+};
+
+namespace detail {
+
+template <class V> inline constexpr bool is_group = false;
+template <class T, int N> inline constexpr bool is_group<group<T, N>> = true;
+
+// to = from, where a device reads or writes 16 bytes of memory at once if they begin at a multiple of 16.
+template <int N, class T> [[gnu::always_inline]] CALM_HD inline void copy_group(T* to, T const* from, T const* memory) {
+#ifdef __CUDA_ARCH__
+    if constexpr (N * sizeof(T) % 16 == 0)
+        if (reinterpret_cast<std::uintptr_t>(memory) % 16 == 0) {
+            for (int i = 0; i < static_cast<int>(N * sizeof(T) / 16); ++i)
+                reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<uint4 const*>(from)[i];
+            return;
+        }
+#endif
+    static_cast<void>(memory);
+    for (int l = 0; l < N; ++l) to[l] = from[l];
+}
+
+// Lanes of p[0] .. p[N - 1], whatever type they are stored as, at any alignment.
+template <class T, int N, class Stored> [[gnu::always_inline]] CALM_HD inline group<T, N> load_group(Stored const* p) {
+    alignas(16) Stored stored[N];
+    copy_group<N>(stored, p, p);
+    group<T, N> v;
+    for (int l = 0; l < N; ++l) v.lane[l] = static_cast<T>(stored[l]);
+    return v;
+}
+template <class T, int N, class Stored>
+[[gnu::always_inline]] CALM_HD inline void store_group(Stored* p, group<T, N> const& v) {
+    alignas(16) Stored stored[N];
+    for (int l = 0; l < N; ++l) stored[l] = static_cast<Stored>(v.lane[l]);
+    copy_group<N>(p, stored, p);
+}
+
+}  // namespace detail
+
+// The lanes of a V are handled one by one, in a group.
+template <class V>
+concept grouped = detail::is_group<V>;
+
+// As many T as are 16 bytes of memory.
+template <class T> using wide = group<T, 16 / static_cast<int>(sizeof(T))>;
+
+}  // namespace calm

@@ -1,0 +1,117 @@
+#include "calm/tensor/group.hpp"
+
+#include <array>
+#include <bit>
+
+#include "calm/tensor/expr.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+// Two bytes of a float: how numbers may be stored that are computed in another type.
+struct brief {
+    std::uint16_t high{};
+    brief() = default;
+    explicit brief(float x) : high(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U)) {}
+    explicit operator float() const { return std::bit_cast<float>(std::uint32_t{high} << 16U); }
+};
+
+// x, of which the first element lies `apart` elements behind a multiple of 64 bytes.
+template <class T> struct placed_numbers {
+    alignas(64) std::array<T, 64> all{};
+    T* at;
+    explicit placed_numbers(std::size_t apart) : at(all.data() + apart) {}
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(lanes_are_neighbours_at_any_alignment, T, scalars) {
+    using V = wide<T>;
+    static_assert(sizeof(V) == 16 && lanes<V> * sizeof(T) == 16 && !packed<V>);
+    for (std::size_t apart = 0; apart < 9; ++apart) {
+        placed_numbers<T> x(apart), y(apart / 2);
+        for (std::size_t i = 0; i < x.all.size(); ++i) x.all[i] = static_cast<T>(i) + T(0.5);
+        y.all.fill(-1);
+        auto const v = load<V>(x.at + 3);
+        store(y.at + 5, v);
+        for (int l = 0; l < lanes<V>; ++l) BOOST_TEST(v.lane[l] == static_cast<T>(apart) + 3 + T(l) + T(0.5));
+        for (int l = 0; l < lanes<V>; ++l) BOOST_TEST(y.at[5 + l] == v.lane[l]);
+        BOOST_TEST(std::count(y.all.begin(), y.all.end(), T(-1)) == 64 - lanes<V>);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
+    using V = group<float, 8>;
+    for (std::size_t apart = 0; apart < 9; ++apart) {
+        placed_numbers<brief> x(apart), y(apart / 3);
+        for (std::size_t i = 0; i < x.all.size(); ++i) x.all[i] = brief(static_cast<float>(i) / 4);
+        store(y.at + 1, load<V>(x.at) * 3.0F + 1.0F);
+        for (std::size_t l = 0; l < 8; ++l)
+            BOOST_TEST(static_cast<float>(y.at[1 + l]) == static_cast<float>(apart + l) * 0.75F + 1);
+        BOOST_TEST(y.at[9].high == 0);
+        BOOST_TEST(load<float>(x.at + 1) == static_cast<float>(apart + 1) / 4);
+    }
+    // A tree reads what is stored and computes in the type that it is asked for.
+    std::array<brief, 8> stored{};
+    for (std::size_t i = 0; i < 8; ++i) stored[i] = brief(static_cast<float>(i));
+    tree::unary<op::squared, tree::input<brief>> const squares{{stored.data()}};
+    auto const v = squares.forward<V>(0).value;
+    for (int l = 0; l < 8; ++l) BOOST_TEST(v.lane[l] == static_cast<float>(l * l));
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_lane_is_computed_as_a_number, T, scalars) {
+    using V = wide<T>;
+    auto const x = draws<T>(lanes<V>, 1);
+    auto const y = draws<T>(lanes<V>, 2);
+    auto const u = load<V>(x.data());
+    auto const w = load<V>(y.data());
+    auto const check = [&](V const& v, auto const& f) {
+        for (int l = 0; l < lanes<V>; ++l)
+            BOOST_TEST(v.lane[l] == f(x[static_cast<std::size_t>(l)], y[static_cast<std::size_t>(l)]));
+    };
+    check(u + w, [](T a, T b) { return a + b; });
+    check(u - w, [](T a, T b) { return a - b; });
+    check(u * w, [](T a, T b) { return a * b; });
+    check(u / w, [](T a, T b) { return a / b; });
+    check(-u, [](T a, T) { return -a; });
+    check(T{1} - u, [](T a, T) { return 1 - a; });
+    check(math::max(u, w), [](T a, T b) { return std::max(a, b); });
+    check(math::min(u, w), [](T a, T b) { return std::min(a, b); });
+    check(math::abs(u), [](T a, T) { return std::abs(a); });
+    check(math::exp(u), [](T a, T) { return std::exp(a); });
+    check(math::log(math::abs(u)), [](T a, T) { return std::log(std::abs(a)); });
+    check(math::sqrt(math::abs(u)), [](T a, T) { return std::sqrt(std::abs(a)); });
+    check(math::tanh(u), [](T a, T) { return std::tanh(a); });
+    check(math::sigmoid(u), [](T a, T) { return 1 / (1 + std::exp(-a)); });
+    check(op::maximum::value(u, w), [](T a, T b) { return std::max(a, b); });
+    T total{};
+    for (T const v : x) total += v;
+    BOOST_TEST(std::abs(sum(u) - total) < T(1e-6));
+}
+
+// Whether a number stands in a group or behind the last one, its bits are the same.
+BOOST_AUTO_TEST_CASE_TEMPLATE(tails_have_the_bits_of_groups, T, scalars) {
+    context<blocks> ctx(0, 1);
+    for (index_t const n : {1, 3, 4, 5, 255, 1023, 1024, 1025, 2500})
+        for (index_t const apart : {0, 1, 2, 3}) {
+            auto const x = draws<T>(n + apart, 1);
+            std::vector<T> y(x.size() + 1, 7), one(1);
+            auto const at = [&](T const* p, index_t count) {
+                return vector_view<T const, dyn, blocks>(p, extents<dyn>(count));
+            };
+            evaluate(ctx, vector_view<T, dyn, blocks>(y.data() + apart, extents<dyn>(n)),
+                     silu(at(x.data() + apart, n)) * 2.0);
+            bool same = true;
+            for (index_t i = 0; i < n; ++i) {
+                evaluate(ctx, vector_view<T, dyn, blocks>(one.data(), extents<dyn>(1)),
+                         silu(at(x.data() + apart + i, 1)) * 2.0);
+                same = same && y[static_cast<std::size_t>(apart + i)] == one[0];
+            }
+            BOOST_TEST(same);
+            BOOST_TEST(y.back() == 7);
+            BOOST_TEST(std::count(y.begin(), y.begin() + apart, T(7)) == apart);
+        }
+}
