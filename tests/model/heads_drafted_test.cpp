@@ -150,10 +150,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
     BOOST_TEST(near(loss, of_energy, 1e-5));
     BOOST_TEST(close(copied(dhidden), copied(want), kind::gradient));
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
-    numbers<T, backend> const two(hidden.begin(), hidden.begin() + 2 * D);
+    numbers<T, backend> const of_two(hidden.begin(), hidden.begin() + 2 * D);
     numbers<T, backend> z(2 * N * L);
-    plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(two), places, 0.7);
-    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(two), N, places, 0.7), copied(z), kind::output));
+    plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(of_two), places, 0.7);
+    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(of_two), N, places, 0.7), copied(z), kind::output));
 }
 
 // The cross-entropy of K tokens, each by the softmax of its own row, beside the same energy score.

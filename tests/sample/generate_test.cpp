@@ -282,7 +282,8 @@ BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
     allocate(same, values, static_cast<arena<emulated>*>(nullptr));
     allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));
     context<emulated> ctx(3, 2);
-    copy_parameters(ctx, same, u.model);
+    copy_parameters(ctx, parameters_of(same), parameters_of(u.model));
+    copy_parameters(ctx, frozen_parameters_of(same), frozen_parameters_of(u.model));
     generation_settings const settings{.sampler = sampler::adaptive(temperature::of(0.5), 12), .max_tokens = 12};
     check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
 }

@@ -131,16 +131,15 @@ public:
         std::scoped_lock const lock(mutex_);
         close();
         ++counts_.waits;
-        run();
-        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+        run_and_tell();
     }
 
-    // For tests and debuggers: runs all that was asked for, and lets the host read and write the memory where it is,
-    // until it is closed or anything else is asked for.
+    // For tests and debuggers: runs all that was asked for, as a wait that is not counted, and lets the host read and
+    // write the memory where it is, until it is closed or anything else is asked for.
     void open() {
         std::scoped_lock const lock(mutex_);
         if (open_) return;
-        run();
+        run_and_tell();
         protect(PROT_READ | PROT_WRITE);
         open_ = true;
     }
@@ -244,6 +243,10 @@ private:
             throw;
         }
         protect(PROT_NONE);
+    }
+    void run_and_tell() {
+        run();
+        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
     }
 
     mutable std::recursive_mutex mutex_;
