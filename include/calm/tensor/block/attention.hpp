@@ -60,6 +60,7 @@ template <class T> struct attention_kernel {
     T const* q;
     T const* k;
     T const* v;
+    cached_sequence const* sequences;  // of a cache, whose keys these are; null: queries and keys have the same
 
     // A tile of queries: which they are, where they begin, and where the head's keys and values do.
     struct queries {
@@ -74,9 +75,10 @@ template <class T> struct attention_kernel {
         index_t const tiles = blocks_for(a.queries, tile::queries);
         index_t const head = block / tiles;  // of all sequences
         index_t const q0 = block % tiles * tile::queries;
-        queries const of{math::min<index_t>(tile::queries, a.queries - q0),
-                         a.q_start(head / a.heads, head % a.heads) + q0 * a.q_row,
-                         a.kv_start(head / a.heads, head % a.heads / a.group()), a.keys - a.queries + q0};
+        index_t const i = head / a.heads;
+        cached_sequence const own = sequences != nullptr ? sequences[i] : cached_sequence{i, a.keys - a.queries};
+        queries const of{math::min<index_t>(tile::queries, a.queries - q0), a.q_start(i, head % a.heads) + q0 * a.q_row,
+                         a.kv_start(own.sequence, head % a.heads / a.group()), own.length + q0};
         b.phase([&](int t) {
             if (t >= tile::queries) return;
             s.highest[t] = -std::numeric_limits<T>::infinity();
@@ -331,37 +333,16 @@ template <class T> struct attention_delta_kernel {
 template <block_executor Backend, class T>
 void run_attention(context<Backend>& ctx, attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
     index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
-    launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v});
+    launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, nullptr});
 }
 
-// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far. A
-// block is one of that sequence's attention alone.
-template <class T> struct cached_attention_kernel {
-    using kernel = attention_kernel<T>;
-    static constexpr int threads = kernel::threads;
-    using shared = typename kernel::shared;
-    kernel all;
-    cached_sequence const* sequences;
-    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        index_t const blocks = all.a.heads * blocks_for(all.a.queries, kernel::tile::queries);
-        index_t const i = block / blocks;
-        kernel one = all;
-        one.a.keys = sequences[i].length + all.a.queries;
-        index_t const at = all.a.q_start(i, 0);
-        index_t const kv = all.a.kv_start(sequences[i].sequence, 0);
-        one.o += at, one.q += at;
-        one.k += kv, one.v += kv;
-        one.lse += i * all.a.heads * all.a.queries;
-        one(b, s, block % blocks);
-    }
-};
-
+// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far.
 template <block_executor Backend, class T>
 void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
                           on_both_sides<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
                           T const* k, T const* v) {
     index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
-    launch(ctx, a.sequences * a.heads * tiles, cached_attention_kernel<T>{{a, o, lse, q, k, v}, sequences.there});
+    launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, sequences.there});
 }
 
 template <block_executor Backend, class T>

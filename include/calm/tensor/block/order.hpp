@@ -19,8 +19,8 @@ template <class Id> struct rows_to_sort {
     int shift;
 
     [[nodiscard]] CALM_HD row_id row(index_t i) const { return order == nullptr ? static_cast<row_id>(i) : order[i]; }
-    [[nodiscard]] CALM_HD std::uint8_t digit(row_id row) const {
-        return static_cast<std::uint8_t>(static_cast<std::uint64_t>(ids[row]) >> shift);
+    [[nodiscard]] CALM_HD std::int16_t digit(row_id row) const {
+        return static_cast<std::int16_t>(static_cast<std::uint64_t>(ids[row]) >> shift & (digits - 1));
     }
     [[nodiscard]] CALM_HD index_t tiles() const { return blocks_for(n, tile); }
     // How many rows a tile has.
@@ -35,7 +35,7 @@ template <class Id> struct count_digits_kernel {
     using sorting = rows_to_sort<Id>;
     static constexpr int threads = sorting::digits;
     struct shared {
-        std::uint8_t digit[sorting::tile];
+        std::int16_t digit[sorting::tile];
     };
     sorting all;
     index_t* counts;
@@ -58,7 +58,7 @@ template <class Id> struct put_digits_kernel {
     using sorting = rows_to_sort<Id>;
     static constexpr int threads = sorting::digits;
     struct shared {
-        std::uint8_t digit[sorting::tile];
+        std::int16_t digit[sorting::tile];
         row_id row[sorting::tile];
         index_t before[threads];  // in earlier tiles
         index_t total[threads];   // in all
