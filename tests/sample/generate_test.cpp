@@ -120,13 +120,13 @@ BOOST_AUTO_TEST_CASE(tokens_are_told_patch_by_patch) {
     context<> ctx(1, 2);
     special_tokens const never{94, -1, 96};
     std::vector<token_id> told;
-    std::vector<std::size_t> sizes;
+    std::vector<std::size_t> counts;
     auto const r = generate(ctx, u.model, prompt, never, at(1, 1, 2 * K + 1), [&](std::span<token_id const> fresh) {
         told.insert(told.end(), fresh.begin(), fresh.end());
-        sizes.push_back(fresh.size());
+        counts.push_back(fresh.size());
     });
     BOOST_TEST(told == r.tokens, boost::test_tools::per_element());
-    BOOST_TEST(sizes == (std::vector<std::size_t>{K, K, 1}), boost::test_tools::per_element());
+    BOOST_TEST(counts == (std::vector<std::size_t>{K, K, 1}), boost::test_tools::per_element());
     int calls = 0;
     auto const stopped =
         generate(ctx, u.model, prompt, never, at(1, 1, 100), [&](std::span<token_id const>) { return ++calls < 3; });
