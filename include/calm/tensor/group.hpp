@@ -94,6 +94,6 @@ template <class V>
 concept grouped = detail::is_group<V>;
 
 // As many T as are 16 bytes of memory.
-template <class T> using wide = group<T, 16 / static_cast<int>(sizeof(T))>;
+template <class T> using group_of = group<T, 16 / static_cast<int>(sizeof(T))>;
 
 }  // namespace calm
