@@ -29,7 +29,7 @@ template <class T> struct placed_numbers {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(lanes_are_neighbours_at_any_alignment, T, scalars) {
-    using V = wide<T>;
+    using V = group_of<T>;
     static_assert(sizeof(V) == 16 && lanes<V> * sizeof(T) == 16 && !packed<V>);
     for (std::size_t apart = 0; apart < 9; ++apart) {
         placed_numbers<T> x(apart), y(apart / 2);
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_lane_is_computed_as_a_number, T, scalars) {
-    using V = wide<T>;
+    using V = group_of<T>;
     auto const x = draws<T>(lanes<V>, 1);
     auto const y = draws<T>(lanes<V>, 2);
     auto const u = load<V>(x.data());

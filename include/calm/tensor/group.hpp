@@ -17,31 +17,40 @@ template <class T, int N> struct group {
     T lane[N];  // in the order of memory
 
     group() = default;
+    // t in every lane.
     [[gnu::always_inline]] CALM_HD inline group(T t) {
         for (T& each : lane) each = t;
     }
 
+    // Each lane of a and of b added.
     [[gnu::always_inline]] CALM_HD friend inline group operator+(group a, group b) {
         return by_lanes(a, b, [](T x, T y) { return x + y; });
     }
+    // Subtracted.
     [[gnu::always_inline]] CALM_HD friend inline group operator-(group a, group b) {
         return by_lanes(a, b, [](T x, T y) { return x - y; });
     }
+    // Multiplied.
     [[gnu::always_inline]] CALM_HD friend inline group operator*(group a, group b) {
         return by_lanes(a, b, [](T x, T y) { return x * y; });
     }
+    // Divided.
     [[gnu::always_inline]] CALM_HD friend inline group operator/(group a, group b) {
         return by_lanes(a, b, [](T x, T y) { return x / y; });
     }
+    // Each lane of a with the other sign.
     [[gnu::always_inline]] CALM_HD friend inline group operator-(group a) {
         return by_lanes(a, a, [](T x, T) { return -x; });
     }
+    // Whether each lane of a is above that of b.
     [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator>(group a, group b) {
         return by_lanes<bool>(a, b, [](T x, T y) { return x > y; });
     }
+    // Whether they are equal.
     [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator==(group a, group b) {
         return by_lanes<bool>(a, b, [](T x, T y) { return x == y; });
     }
+    // Adds b, lane by lane.
     [[gnu::always_inline]] CALM_HD inline group& operator+=(group b) { return *this = *this + b; }
 
     // f(x, y) of each lane of both.
@@ -94,6 +103,6 @@ template <class V>
 concept grouped = detail::is_group<V>;
 
 // As many T as are 16 bytes of memory.
-template <class T> using wide = group<T, 16 / static_cast<int>(sizeof(T))>;
+template <class T> using group_of = group<T, 16 / static_cast<int>(sizeof(T))>;
 
 }  // namespace calm

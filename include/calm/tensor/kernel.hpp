@@ -194,9 +194,9 @@ CALM_HD constexpr index_t blocks_for(index_t n, index_t each) {
 
 // Calls f<V>(i) for the elements of [begin, end) that are thread t's: in groups of 16 bytes, the rest one by one.
 template <class Block, class T, class F> CALM_HD void for_groups(int t, index_t begin, index_t end, F const& f) {
-    constexpr index_t width = lanes<wide<T>>;
+    constexpr index_t width = lanes<group_of<T>>;
     index_t const whole = begin + (end - begin) / width * width;
-    for (index_t i = begin + t * width; i < whole; i += Block::threads * width) f.template operator()<wide<T>>(i);
+    for (index_t i = begin + t * width; i < whole; i += Block::threads * width) f.template operator()<group_of<T>>(i);
     for (index_t i = whole + t; i < end; i += Block::threads) f.template operator()<T>(i);
 }
 

@@ -20,25 +20,43 @@ template <class T> struct attention_tile_of {
     static constexpr int slice = 32;                       // elements of a head at a time
     static constexpr int each = queries * keys / threads;  // pairs of a thread: rows t / keys + i * (threads / keys)
     static constexpr int apart = threads / keys;
-    template <int Rows> using rows = T[Rows][slice + 1];  // neighbours lie in different banks
+    using run = group_of<T>;  // what is copied and read at once: neighbouring rows' runs lie in different banks
+    template <int Rows> struct alignas(16) rows { T of[Rows][slice + lanes<run>]; };
     struct pairs {
         T of[each];
     };
+
+    // Combines what two threads have of the same rows.
+    template <class Combine> struct of_pairs {
+        Combine combine;
+        CALM_HD pairs operator()(pairs const& x, pairs const& y) const {
+            pairs both;
+            for (int i = 0; i < each; ++i) both.of[i] = combine(x.of[i], y.of[i]);
+            return both;
+        }
+    };
+    template <class Combine> CALM_HD static of_pairs<Combine> by_pairs(Combine const& combine) { return {combine}; }
 
     // Begins to = elements first .. of rows of x (count, size), zeros where there are none.
     template <class Block, int Rows>
     CALM_HD static void copy(Block& b, rows<Rows>& to, T const* x, index_t stride, index_t count, index_t size,
                              index_t first, int t) {
-        for (int e = t; e < Rows * slice; e += threads) {
+        for (int e = t * lanes<run>; e < Rows * slice; e += threads * lanes<run>) {
             int const row = e / slice;
             int const l = e % slice;
-            copy_first(b, &to[row][l], x + row * stride + first + l, row < count ? size - first - l : 0);
+            T const* const from = x + row * stride + first + l;
+            copy_first(b, &to.of[row][l], from, row < count ? size - first - l : 0, lanes<run>);
         }
     }
     // Products of rows of queries with rows of keys.
     CALM_HD static void add_products(pairs& sum, rows<queries> const& x, rows<keys> const& y, int t) {
-        for (int i = 0; i < each; ++i)
-            for (int l = 0; l < slice; ++l) sum.of[i] += x[t / keys + i * apart][l] * y[t % keys][l];
+        for (int l = 0; l < slice; l += lanes<run>) {
+            auto const v = calm::load<run>(&y.of[t % keys][l]);
+            for (int i = 0; i < each; ++i) {
+                auto const u = calm::load<run>(&x.of[t / keys + i * apart][l]);
+                for (int k = 0; k < lanes<run>; ++k) sum.of[i] += u.lane[k] * v.lane[k];
+            }
+        }
     }
 };
 
@@ -85,8 +103,7 @@ template <class T> struct attention_kernel {
             s.total[t] = T{};
         });
         for (index_t k0 = 0; k0 < of.end(); k0 += tile::keys) {
-            score(b, s, of, k0);
-            weigh(b, s);
+            weigh(b, s, score(b, s, of, k0));
             add_values(b, s, of, k0);
         }
         b.phase([&](int t) {
@@ -94,8 +111,8 @@ template <class T> struct attention_kernel {
         });
     }
 
-    // weight = scaled products of the queries with keys k0 .., -infinity behind the position of a query.
-    template <class Block> CALM_HD void score(Block& b, shared& s, queries const& of, index_t k0) const {
+    // Scaled products of the queries with keys k0 .., -infinity behind the position of a query.
+    template <class Block> CALM_HD auto score(Block& b, shared& s, queries const& of, index_t k0) const {
         index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
         T const scale = a.template scale<T>();
         typename Block::template per_thread<typename tile::pairs> score;
@@ -110,31 +127,35 @@ template <class T> struct attention_kernel {
             for (int i = 0; i < tile::each; ++i) {
                 int const row = t / tile::keys + i * tile::apart;
                 bool const seen = k0 + t % tile::keys <= of.position + row;
-                s.weight[row][t % tile::keys] = seen ? score[t].of[i] * scale : -std::numeric_limits<T>::infinity();
+                score[t].of[i] = seen ? score[t].of[i] * scale : -std::numeric_limits<T>::infinity();
             }
         });
+        return score;
     }
 
-    // weight = exp(weight - highest) with the highest so far; what was summed before fades by as much as it rose.
-    template <class Block> CALM_HD void weigh(Block& b, shared& s) const {
+    // weight = exp(score - highest) with the highest so far; what was summed before fades by as much as it rose. A warp
+    // has whole rows of scores.
+    template <class Block, class Scores> CALM_HD void weigh(Block& b, shared& s, Scores const& score) const {
+        static_assert(tile::keys == warp_size);
+        auto const most = b.fold_warps(score, tile::by_pairs(larger_of_two{}));
+        typename Block::template per_thread<typename tile::pairs> now;
+        typename Block::template per_thread<typename tile::pairs> weight;
         b.phase([&](int t) {
-            if (t >= tile::queries) return;
-            T now = s.highest[t];
-            for (int j = 0; j < tile::keys; ++j) now = s.weight[t][j] > now ? s.weight[t][j] : now;  // never NaN
-            s.fade[t] = math::exp(s.highest[t] - now);
-            s.highest[t] = now;
-        });
-        b.phase([&](int t) {
-            for (int e = t; e < tile::queries * tile::keys; e += threads) {
-                T& weight = s.weight[e / tile::keys][e % tile::keys];
-                weight = math::exp(weight - s.highest[e / tile::keys]);
+            for (int i = 0; i < tile::each; ++i) {
+                int const row = t / tile::keys + i * tile::apart;
+                now[t].of[i] = larger_of_two{}(s.highest[row], most[t].of[i]);
+                s.weight[row][t % tile::keys] = weight[t].of[i] = math::exp(score[t].of[i] - now[t].of[i]);
             }
         });
+        auto const total = b.fold_warps(weight, tile::by_pairs(sum_of_two{}));
         b.phase([&](int t) {
-            if (t >= tile::queries) return;
-            T total{};
-            for (int j = 0; j < tile::keys; ++j) total += s.weight[t][j];
-            s.total[t] = s.total[t] * s.fade[t] + total;
+            if (t % tile::keys != 0) return;
+            for (int i = 0; i < tile::each; ++i) {
+                int const row = t / tile::keys + i * tile::apart;
+                s.fade[row] = math::exp(s.highest[row] - now[t].of[i]);
+                s.highest[row] = now[t].of[i];
+                s.total[row] = s.total[row] * s.fade[row] + total[t].of[i];
+            }
         });
     }
 
@@ -150,7 +171,7 @@ template <class T> struct attention_kernel {
                 int const column = e % tile::slice;
                 if (row >= of.rows || l + column >= a.head_size) continue;
                 T sum{};
-                for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[place][j][column];
+                for (int j = 0; j < tile::keys; ++j) sum += s.weight[row][j] * s.k[place].of[j][column];
                 T& out = o[of.at + row * a.q_row + l + column];
                 out = k0 > 0 ? out * s.fade[row] + sum : sum;
                 if (k0 + tile::keys >= of.end()) out = out / s.total[row];
@@ -246,7 +267,7 @@ template <class T> struct attention_query_kernel {
                     int const column = e % tile::slice;
                     if (row >= rows || l + column >= a.head_size) continue;
                     T sum{};
-                    for (int j = 0; j < tile::keys; ++j) sum += s.slope[row][j] * s.k[place][j][column];
+                    for (int j = 0; j < tile::keys; ++j) sum += s.slope[row][j] * s.k[place].of[j][column];
                     T& out = dq[q_at + (q0 + row) * a.q_row + l + column];
                     out = k0 > 0 ? out + sum : sum;
                 }
@@ -295,8 +316,8 @@ template <class T> struct attention_key_kernel {
                         T of_key{};
                         T of_value{};
                         for (int i = 0; i < tile::queries; ++i) {
-                            of_key += s.slope[i][row] * s.q[place][i][column];
-                            of_value += s.weight[i][row] * s.dout[place][i][column];
+                            of_key += s.slope[i][row] * s.q[place].of[i][column];
+                            of_value += s.weight[i][row] * s.dout[place].of[i][column];
                         }
                         index_t const at = kv_at + (k0 + row) * a.kv_row + l + column;
                         dk[at] += of_key;

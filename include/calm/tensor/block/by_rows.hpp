@@ -36,7 +36,7 @@ template <class Block, class T> struct block_row {
     template <class F> CALM_HD T sum(F const& f) {
         typename Block::template per_thread<T> partial;
         b.phase([&](int t) {
-            wide<T> groups{};
+            group_of<T> groups{};
             T others{};
             for_columns(t, [&]<class V>(index_t j) {
                 if constexpr (grouped<V>)
@@ -69,7 +69,7 @@ template <class Block, class T> struct block_row {
 private:
     // Those of thread t: in groups where every row begins as the first does.
     template <class F> CALM_HD void for_columns(int t, F const& f) {
-        if (columns % lanes<wide<T>> == 0)
+        if (columns % lanes<group_of<T>> == 0)
             for_groups<Block, T>(t, 0, columns, f);
         else
             for (index_t j = t; j < columns; j += Block::threads) f.template operator()<T>(j);

@@ -9,12 +9,12 @@ namespace calm::detail {
 // A phase that calls f<V>(i) for the elements below n of a block's share: a group a thread, the last ones one by one.
 inline constexpr int element_threads = 256;
 template <class T, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
-    constexpr index_t share = lanes<wide<T>> * element_threads;
+    constexpr index_t share = lanes<group_of<T>> * element_threads;
     b.phase([&](int t) { for_groups<Block, T>(t, block * share, math::min(n, (block + 1) * share), f); });
 }
 // How many blocks n elements of T are for.
 template <class T> CALM_HD constexpr index_t element_blocks(index_t n) {
-    return blocks_for(n, lanes<wide<T>> * element_threads);
+    return blocks_for(n, lanes<group_of<T>> * element_threads);
 }
 
 template <class Tree, class T> struct evaluate_kernel {
