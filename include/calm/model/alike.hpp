@@ -21,6 +21,25 @@ inline constexpr token_id without_tokens = -2;
 namespace detail {
 inline constexpr char latents_not_finite[] =
     "calm::calm_model: expected finite latents, found one that is not: the weights or the temperature are too large";
+
+// tokens[i], of the latent of its patch among z (R, L), where that is not finite.
+template <class T> struct mark_not_finite {
+    token_id* tokens;
+    T const* z;
+    row_id const* places;  // of the tokens among all (R K); null: all in order
+    index_t L, K;
+    CALM_HD void operator()(index_t i) const {
+        T const* const own = z + (places == nullptr ? i : static_cast<index_t>(places[i])) / K * L;
+        for (index_t l = 0; l < L; ++l)
+            if (!(own[l] * T{} == T{})) tokens[i] = without_tokens;
+    }
+};
+
+// Of a device's tokens, on the host.
+inline void require_tokens(std::span<token_id const> tokens) {
+    require(std::find(tokens.begin(), tokens.end(), without_tokens) == tokens.end(), errc::non_finite,
+            latents_not_finite);
+}
 }  // namespace detail
 
 // How long patches, in groups of neighbours, are decoded: as long as `least` of a group have the same tokens so far.

@@ -11,6 +11,7 @@
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/variational.hpp"
 #include "calm/model/alike.hpp"
+#include "calm/model/autoencoder_losses.hpp"
 #include "calm/model/config.hpp"
 #include "calm/model/tokens.hpp"
 #include "calm/nn/chain.hpp"
@@ -25,58 +26,6 @@ namespace calm {
 template <index_t D, index_t Inner, class Space = space<>>
 struct feed_forward_layer
     : residual<chain<named<"layernorm", rms_norm_layer<D, Space>, 1>, named<"mlp", swiglu<D, Inner, Space>>>> {};
-
-// Run-time settings of the training objective.
-struct autoencoder_objective {
-    double dropout = 0.15;    // of input tokens (they become id 0) and of the latent
-    double kl_clamp = 0.5;    // a dimension's divergence below it is not pushed further
-    double kl_weight = 1e-3;  // of the divergence in the loss; the reconstruction has K
-};
-
-// Means over a batch, in nats where they are likelihoods.
-struct autoencoder_losses {
-    double loss = 0;           // K * cross_entropy + kl_weight * kl
-    double cross_entropy = 0;  // mean over tokens
-    double kl = 0;             // mean over patches
-    double posterior_std = 0;  // mean of exp(log_std)
-};
-
-namespace detail {
-// tokens[i], of the latent of its patch among z (R, L), where that is not finite.
-template <class T> struct mark_not_finite {
-    token_id* tokens;
-    T const* z;
-    row_id const* places;  // of the tokens among all (R K); null: all in order
-    index_t L, K;
-    CALM_HD void operator()(index_t i) const {
-        T const* const own = z + (places == nullptr ? i : static_cast<index_t>(places[i])) / K * L;
-        for (index_t l = 0; l < L; ++l)
-            if (!(own[l] * T{} == T{})) tokens[i] = without_tokens;
-    }
-};
-
-// Of a device's tokens, on the host.
-inline void require_tokens(std::span<token_id const> tokens) {
-    require(std::find(tokens.begin(), tokens.end(), without_tokens) == tokens.end(), errc::non_finite,
-            latents_not_finite);
-}
-
-// The losses of a batch from sums over `tokens` tokens, `patches` patches and their dimensions.
-struct mean_losses {
-    autoencoder_losses* losses;
-    double const* cross_entropy;
-    double const* kl;
-    double const* std;
-    double tokens, patches, dimensions;
-    double K, kl_weight;
-    CALM_HD void operator()(index_t) const {
-        losses->cross_entropy = *cross_entropy / tokens;
-        losses->kl = *kl / patches;
-        losses->posterior_std = *std / dimensions;
-        losses->loss = K * losses->cross_entropy + kl_weight * losses->kl;
-    }
-};
-}  // namespace detail
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
