@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
 
 BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
     context<emulated> ctx(0, 1);
-    numbers x, out;
+    line x, out;
     launch(ctx, 2, numbering{x.data()});
     launch(ctx, 1, too_early{x.data(), out.data()});
     auto const got = on_the_host(ctx, out);

@@ -161,8 +161,8 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         return llama.extend(ctx, embed_tokens.forward(ctx, tokens).y, c, sequences);
     }
     // The same of the host's tokens, which it checks: nothing waits.
-    hidden_view extend(context<Backend>& ctx, std::span<token_id const> tokens, cache& c,
-                       std::span<index_t const> sequences) const {
+    template <span_of_tokens Tokens>
+    hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return extend(ctx, bring_ids(ctx, tokens, vocabulary()), c, sequences);
     }
     // The same for every sequence of the cache: tokens (B, T).

@@ -68,7 +68,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // The same of the host's tokens, which it checks and brings in one copy: nothing waits. What reads the host's
     // memory reads them where they are. Throws errc::tokenizer for an id outside the vocabulary.
-    typename backbone_type::input backbone_input(context<Backend>& ctx, std::span<token_id const> tokens) const {
+    template <span_of_tokens Tokens>
+    typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
         if constexpr (backbone_type::reads_latents)
             return backbone_input(ctx, bring_numbered(ctx, tokens, vocabulary()));
         else
@@ -86,8 +87,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
     // The same of the host's tokens, which it checks: nothing waits.
-    hidden_view extend(context<Backend>& ctx, std::span<token_id const> tokens, cache& c,
-                       std::span<index_t const> sequences) const {
+    template <span_of_tokens Tokens>
+    hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
     // The same for every sequence of the cache: tokens (B, T, K).

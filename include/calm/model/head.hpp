@@ -35,7 +35,7 @@ struct head_field {
 // shared and the scored part once and a sample's part N times.
 struct head_flops {
     double shared;      // what depends on the hidden state alone
-    double trained;     // one sample in training
+    double trained;     // one sample in training: a third of forward and backward together
     double drawn;       // one sample in generation
     double scored = 0;  // what the loss takes of a position besides
 };

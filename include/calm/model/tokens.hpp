@@ -1,7 +1,9 @@
 #pragma once
 // What models do with token ids.
 
+#include <concepts>
 #include <cstdint>
+#include <span>
 
 #include "calm/base/random.hpp"
 #include "calm/base/token.hpp"
@@ -9,6 +11,10 @@
 #include "calm/tensor/row_ids.hpp"
 
 namespace calm {
+
+// Tokens of the host, of which nothing is known; a view's are where the executor reads them.
+template <class Tokens>
+concept span_of_tokens = std::same_as<Tokens, std::span<token_id const>> || std::same_as<Tokens, std::span<token_id>>;
 
 namespace detail {
 

@@ -342,6 +342,10 @@ constexpr double adaln_sample(index_t L, index_t D, index_t parts, index_t depth
     return product(1, 2 * detail::frequencies, D) + product(1, D, D) + product(1, L, D) + product(5 * depth + 2, D, D) +
            product(1, D, parts * L);
 }
+// The same in training, a third of forward and backward: neither times nor states get gradients.
+constexpr double adaln_trained(index_t L, index_t D, index_t parts, index_t depth) {
+    return adaln_sample(L, D, parts, depth) - (product(1, 2 * detail::frequencies, D) + product(1, L, D)) / 3;
+}
 }  // namespace flops
 
 }  // namespace calm

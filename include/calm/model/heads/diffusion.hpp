@@ -174,7 +174,7 @@ struct diffusion {
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
-                .trained = once,
+                .trained = flops::adaln_trained(at.L, at.D, 2, num_mlp_layers),
                 .drawn = static_cast<double>(diffusion_sampling{}.steps) * once};
     }
     // Names every size.

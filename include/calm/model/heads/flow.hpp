@@ -43,7 +43,7 @@ struct flow {
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 1, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
-                .trained = once,
+                .trained = flops::adaln_trained(at.L, at.D, 1, num_mlp_layers),
                 .drawn = static_cast<double>(flow_sampling{}.evaluations()) * once};
     }
     // Names every size.
