@@ -51,7 +51,7 @@ void add_data(command& c, data_options& data) {
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
     c.flag("--skip-bad", data.skip_bad, "leave malformed documents out and count them, instead of ending");
     c.text("--cache", data.cache, "DIR",
-           "where ids of large files are kept, FILE.calm-tokens; none: nowhere (beside the files)");
+           "where ids of large files are kept, FILE.calm-tokens; none: in memory (beside the files)");
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
             try {
