@@ -16,7 +16,9 @@ struct version_number {
     int major;  // CALM_VERSION / 10000
     int minor;  // a new one may change an interface while major is 0
     int patch;  // a new one changes none
+    // Whether they are the same.
     friend constexpr bool operator==(version_number const&, version_number const&) = default;
+    // Which came first.
     friend constexpr auto operator<=>(version_number const& a, version_number const& b) {
         return std::tie(a.major, a.minor, a.patch) <=> std::tie(b.major, b.minor, b.patch);
     }

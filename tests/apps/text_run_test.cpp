@@ -104,13 +104,13 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
     shop.good(longer + "--out whole");
     auto const parts = longer + "--out parts";
     BOOST_TEST(shop.interrupted(parts, "parts/plan.json", "KILL").status == 137);
-    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*", "KILL").status == 137);
-    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*", "INT");
+    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*/*", "KILL").status == 137);
+    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*/*", "INT");
     BOOST_TEST(inside.status == 130);
     BOOST_TEST(has(inside.err, "stopped by a signal; wrote parts/autoencoder"), inside.err);
     BOOST_TEST(has(inside.err, "to go on: train text --data text.txt"), inside.err);
     BOOST_TEST(shop.interrupted(parts, "parts/model/run.lock", "KILL").status == 137);  // between the stages
-    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-*", "TERM");
+    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-*/*", "TERM");
     BOOST_TEST(stopped.status == 143);
     BOOST_TEST(has(stopped.err, "the autoencoder is trained"), stopped.err);
     auto const at = stopped.err.find("to go on: ");
