@@ -21,12 +21,12 @@ std::atomic<std::size_t> allocations = 0;
 
 // The allocators of glibc, counted. Eigen's and OpenMP's memory comes from them too, and that of operator new.
 extern "C" {
-// NOLINTBEGIN(clang-diagnostic-reserved-identifier, readability-identifier-naming)
+// NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* from, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
-// NOLINTEND(clang-diagnostic-reserved-identifier, readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming)
 
 void* malloc(std::size_t size) {
     ++allocations;

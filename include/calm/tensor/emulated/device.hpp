@@ -180,7 +180,7 @@ public:
             std::byte* address = nullptr;
             std::memcpy(&address, static_cast<std::byte const*>(kernel) + at, sizeof address);
             auto const word = reinterpret_cast<std::uintptr_t>(address);
-            if (word >> 32 == 0 || word >> 48 != 0 || is_the_devices(word)) continue;
+            if (word >> 32 == 0 || word >> 48 != 0 || is_the_devices(address)) continue;
             require(!is_mapped(address), errc::device,
                     "calm::emulated: expected a kernel that holds addresses of the device alone, found one of the "
                     "host's memory in ",
@@ -209,13 +209,14 @@ private:
         return msync(address - reinterpret_cast<std::uintptr_t>(address) % page_size(), 1, MS_ASYNC) == 0;
     }
     // In a block, or in the pages before and behind it that nobody has.
-    [[nodiscard]] bool is_the_devices(std::uintptr_t word) const {
+    [[nodiscard]] bool is_the_devices(std::byte const* address) const {
+        auto const word = reinterpret_cast<std::uintptr_t>(address);
         std::scoped_lock const lock(mutex_);
         auto const is_in = [&](memory_block const& b) {
             auto const first = reinterpret_cast<std::uintptr_t>(b.first);
             return word >= first - page_size() && word <= first + b.inside + page_size();
         };
-        auto const after = blocks_.upper_bound(reinterpret_cast<std::byte*>(word));
+        auto const after = blocks_.upper_bound(address);
         return (after != blocks_.end() && is_in(after->second)) ||
                (after != blocks_.begin() && is_in(std::prev(after)->second));
     }
