@@ -3,6 +3,6 @@
 namespace calm::detail {
 
 template void gemm(context<cpu>&, product<float> const&);
-template void serial_gemm(product<float> const&, panel_memory<float> const&);
+template void serial_gemm(product<float> const&);
 
 }  // namespace calm::detail

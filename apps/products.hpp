@@ -8,7 +8,7 @@
 namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
-extern template void serial_gemm(product<float> const&, panel_memory<float> const&);
+extern template void serial_gemm(product<float> const&);
 
 }  // namespace calm::detail
 

@@ -2,7 +2,7 @@
 """A training step of the oracle's autoregressive model, in the shape of its bench.py, which has none: forward, backward,
 clipping and AdamW on one batch of random tokens; the median of the repeats after two warm-up runs.
 
-bench/oracle_ar.py [--config tiny text] [--threads 2] [--repeats 15] [--compile]
+bench/oracle_ar.py [--config tiny text small] [--threads 2] [--repeats 15] [--compile]
 
 Environment: CALM_ORACLE, the folder of calm_oracle.py (../shared/oracle beside the checkout). Needs torch.
 """
@@ -45,7 +45,7 @@ def step(name: str, compiled: bool):
 
 def main() -> None:
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--config", nargs="+", default=["tiny"], choices=["tiny", "text"])
+    a.add_argument("--config", nargs="+", default=["tiny"], choices=["tiny", "text", "small"])
     a.add_argument("--threads", type=int, default=2)
     a.add_argument("--repeats", type=int, default=15)
     a.add_argument("--compile", action="store_true")

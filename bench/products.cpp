@@ -1,6 +1,7 @@
 // Matrix products at the shapes of a step: forward (x W^T), gradient of the input (dy W) and of the weights (dy^T x),
-// and forward in one piece of serial Eigen, without our partition.
+// and forward by serial Eigen.
 
+#include "calm/eigen.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/train/peak.hpp"
@@ -12,11 +13,11 @@ namespace {
 using calm::index_t;
 using matrix = calm::tensor<float, calm::extents<calm::dyn, calm::dyn>>;
 
-enum class form { forward, input_gradient, weight_gradient, one_piece };
+enum class form { forward, input_gradient, weight_gradient, eigen };
 constexpr std::pair<form, char const*> forms[] = {{form::forward, "forward"},
                                                   {form::input_gradient, "input_gradient"},
                                                   {form::weight_gradient, "weight_gradient"},
-                                                  {form::one_piece, "one_piece"}};
+                                                  {form::eigen, "eigen"}};
 
 void multiply(calm::context<>& ctx, form f, matrix& x, matrix& w, matrix& y) {
     switch (f) {
@@ -29,10 +30,10 @@ void multiply(calm::context<>& ctx, form f, matrix& x, matrix& w, matrix& y) {
     case form::weight_gradient:
         matmul(ctx, w, calm::transposed(y), x);
         break;
-    case form::one_piece:
-        calm::detail::serial_gemm(calm::detail::product<float>{y.extent(0), y.extent(1), x.extent(1), y.data(),
-                                                               y.extent(1), x.data(), x.extent(1), false, w.data(),
-                                                               w.extent(1), true, false});
+    case form::eigen:
+        calm::detail::eigen_product(calm::detail::product<float>{y.extent(0), y.extent(1), x.extent(1), y.data(),
+                                                                 y.extent(1), x.data(), x.extent(1), false, w.data(),
+                                                                 w.extent(1), true, false});
     }
 }
 

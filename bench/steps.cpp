@@ -1,7 +1,8 @@
 // Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
-//     steps [--config tiny text] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20] [--json]
+//     steps [--config tiny text small] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20]
+//     [--json]
 //
 // --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak
 // added.
@@ -172,7 +173,7 @@ bool read(options& o, int argc, char** argv) {
             return false;
     }
     for (auto const& name : o.configurations)
-        if (name != "tiny" && name != "text") return false;
+        if (name != "tiny" && name != "text" && name != "small") return false;
     for (auto const& name : o.work)
         if (name != "autoencoder_step" && name != "calm_step" && name != "ar_step") return false;
     return o.threads >= 1 && o.repeats >= 1 && !o.configurations.empty() && !o.work.empty();
@@ -183,13 +184,14 @@ bool read(options& o, int argc, char** argv) {
 int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
-        std::fputs("usage: steps [--config tiny text] [--work autoencoder_step calm_step ar_step] [--threads 2] "
-                   "[--repeats 20] [--json]\n",
+        std::fputs("usage: steps [--config tiny text small] [--work autoencoder_step calm_step ar_step] "
+                   "[--threads 2] [--repeats 20] [--json]\n",
                    stderr);
         return 2;
     }
     double const peak = calm::measure_peak(calm::context<>(0, o.threads), 0.2);
     run<bench::tiny>(o, "tiny", bench::tiny_batch, peak);
     run<bench::text>(o, "text", bench::text_batch, peak);
+    run<bench::small>(o, "small", bench::small_batch, peak);
     return 0;
 }

@@ -1,6 +1,7 @@
-# calm::calm needs Eigen and uses OpenMP where it is; calm::text and calm::io exist where their packages are.
+# calm::calm needs Eigen and threads; calm::text and calm::io exist where their packages are.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(OpenMP COMPONENTS CXX)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
 find_package(PCRE2 QUIET)
 find_package(simdjson QUIET)
 find_package(ZLIB QUIET)
@@ -15,11 +16,10 @@ function(calm_component name)
     target_link_libraries(calm_${name} INTERFACE ${ARGN})
 endfunction()
 
-calm_component(calm Eigen3::Eigen)
+calm_component(calm Eigen3::Eigen Threads::Threads)
 target_compile_features(calm_calm INTERFACE cxx_std_20)
 target_include_directories(
     calm_calm INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-target_link_libraries(calm_calm INTERFACE $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
 # g++ notes how wide vectors are passed, which they never are: all that takes them is inlined.
 target_compile_options(calm_calm INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
 if(PCRE2_FOUND AND simdjson_FOUND AND ZLIB_FOUND AND zstd_FOUND)

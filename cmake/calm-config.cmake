@@ -1,9 +1,10 @@
-# calm::calm (Eigen, OpenMP where it is); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
+# calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
 # nlohmann-json), and cuda (the CUDA toolkit) where it was compiled; the project must have enabled the language CUDA for
 # it. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
-find_package(OpenMP QUIET COMPONENTS CXX)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_dependency(Threads)
 include("${CMAKE_CURRENT_LIST_DIR}/calm-calm.cmake")
 
 foreach(component IN LISTS calm_FIND_COMPONENTS)

@@ -2,7 +2,7 @@
 set(calm_native_flags)
 if(CALM_NATIVE)
     set(calm_native_flags -march=native)
-    # g++ 12 takes an AVX-512 AMD for a znver3 and schedules Eigen's product kernel 20 % slower than it can run.
+    # g++ 12 takes an AVX-512 AMD for a znver3; Eigen's product kernel was 20 % slower so.
     include(CheckCXXSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS -march=native)
     check_cxx_source_compiles("#if !defined(__AVX512F__) || !defined(__tune_znver3__)

@@ -2,6 +2,7 @@
 #include <complex>
 #include <cstdio>
 
+#include "calm/eigen.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 

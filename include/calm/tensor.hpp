@@ -1,5 +1,5 @@
 #pragma once
-// Shapes, memory, laziness, execution. Needs Eigen.
+// Shapes, memory, laziness, execution.
 
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/attention.hpp"

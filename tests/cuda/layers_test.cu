@@ -1,4 +1,4 @@
-// Products, norms and layers on the device. The host's numbers come from the block kernels: Eigen stays out of nvcc.
+// Products, norms and layers on the device. The host's numbers come from the block kernels: nvcc has none of the cpu's.
 #include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"

@@ -191,7 +191,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, ex
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk, E, executors_and_blocks) {
+// Forward has one chunk of the logits of a block of rows at once, backward all of them.
+BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk_or_by_all, E, executors_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
@@ -199,14 +200,26 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk, E, executors_and
     // A device has the whole vocabulary at once, of as many rows as a quarter of its memory holds: here one.
     if constexpr (device_memory<backend>) ctx.memory = rehearsal.memory = 4 * 9000 * sizeof(T);
     problem<T, backend> p(2, 9000);
+    p.run(ctx, false);
+    BOOST_TEST(ctx.scratch.peak() < 2 * 4096 * sizeof(T) + 4096);
     p.run(ctx, true);
     BOOST_TEST(ctx.scratch.used() == 0U);
-    BOOST_TEST(ctx.scratch.peak() < 2 * 4096 * sizeof(T) + 4096);
+    BOOST_TEST(ctx.scratch.peak() < 2 * (9000 + 4096) * sizeof(T) + 4096);
     rehearsal.rehearse(true);
     auto const before = p.dx;
     p.run(rehearsal, true);
     BOOST_TEST(rehearsal.scratch.peak() == ctx.scratch.peak());
     BOOST_CHECK((p.dx == before));
+}
+
+// However many rows and tokens there are.
+BOOST_AUTO_TEST_CASE(logits_of_a_large_vocabulary_take_64_megabytes) {
+    context<> ctx(1, 1);
+    ctx.rehearse(true);
+    problem<float> p(2000, 128257);
+    p.run(ctx, true);
+    BOOST_TEST(ctx.scratch.peak() > std::size_t{50} << 20);
+    BOOST_TEST(ctx.scratch.peak() < std::size_t{67} << 20);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, executors_and_blocks) {

@@ -5,8 +5,8 @@ namespace calm::detail {
 template void gemm(context<cpu>&, product<float> const&);
 template void gemm(context<cpu>&, product<double> const&);
 template void gemm(context<cpu>&, product<std::complex<double>> const&);
-template void serial_gemm(product<float> const&, panel_memory<float> const&);
-template void serial_gemm(product<double> const&, panel_memory<double> const&);
-template void serial_gemm(product<std::complex<double>> const&, panel_memory<std::complex<double>> const&);
+template void serial_gemm(product<float> const&);
+template void serial_gemm(product<double> const&);
+template void serial_gemm(product<std::complex<double>> const&);
 
 }  // namespace calm::detail

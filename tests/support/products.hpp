@@ -3,6 +3,7 @@
 
 #include <complex>
 
+#include "calm/eigen.hpp"
 #include "calm/tensor/matmul.hpp"
 
 namespace calm::detail {
@@ -10,8 +11,8 @@ namespace calm::detail {
 extern template void gemm(context<cpu>&, product<float> const&);
 extern template void gemm(context<cpu>&, product<double> const&);
 extern template void gemm(context<cpu>&, product<std::complex<double>> const&);
-extern template void serial_gemm(product<float> const&, panel_memory<float> const&);
-extern template void serial_gemm(product<double> const&, panel_memory<double> const&);
-extern template void serial_gemm(product<std::complex<double>> const&, panel_memory<std::complex<double>> const&);
+extern template void serial_gemm(product<float> const&);
+extern template void serial_gemm(product<double> const&);
+extern template void serial_gemm(product<std::complex<double>> const&);
 
 }  // namespace calm::detail

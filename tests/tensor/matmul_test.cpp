@@ -1,4 +1,6 @@
 #include "calm/tensor/matmul.hpp"
+
+#include "calm/eigen.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
@@ -101,6 +103,70 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
             }
         BOOST_TEST(good, k);
     }
+}
+
+// Of which the cpu makes several parts, in every direction; the last ones are of few columns, few rows and a depth of
+// one.
+constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}};
+
+// Against Eigen's.
+BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
+    using on = executor<cpu, T>;
+    context<> ctx(1, 2);
+    for (auto const [m, n, k] : large)
+        for (bool const a_transposed : {false, true})
+            for (bool const b_transposed : {false, true}) {
+                bool const accumulates = a_transposed == b_transposed;
+                auto const a = a_transposed ? drawn_matrix<on>(k, m, 1) : drawn_matrix<on>(m, k, 1);
+                auto const b = b_transposed ? drawn_matrix<on>(n, k, 2) : drawn_matrix<on>(k, n, 2);
+                auto c = drawn_matrix<on>(m, n, 3);
+                auto want = drawn_matrix<on>(m, n, 3);
+                detail::product<T> const p{m,
+                                           n,
+                                           k,
+                                           c.data(),
+                                           n,
+                                           a.data(),
+                                           a.extent(1),
+                                           a_transposed,
+                                           b.data(),
+                                           b.extent(1),
+                                           b_transposed,
+                                           accumulates};
+                detail::gemm(ctx, p);
+                auto other = p;
+                other.c = want.data();
+                detail::eigen_product(other);
+                double worst = 0;
+                for (index_t i = 0; i < m * n; ++i)
+                    worst = std::max(worst, std::abs(static_cast<double>(c[i] - want[i])));
+                BOOST_TEST(worst <= rounding<T> * std::sqrt(static_cast<double>(k)), m << " " << n << " " << k << " "
+                                                                                       << a_transposed << b_transposed
+                                                                                       << accumulates << ": " << worst);
+                // One thread and memory of the stack: the same bits.
+                other = p;
+                auto again = drawn_matrix<on>(m, n, 3);
+                other.c = again.data();
+                detail::serial_gemm(other);
+                BOOST_CHECK(std::equal(c.begin(), c.end(), again.begin()));
+            }
+}
+
+// Whatever other rows there are, and wherever a row stands in its tile.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scalars) {
+    using on = executor<cpu, T>;
+    context<> ctx(1, 2);
+    index_t const m = 120, n = 70, k = 300;
+    auto const a = drawn_matrix<on>(m, k, 1);
+    auto const b = drawn_matrix<on>(k, n, 2);
+    auto c = drawn_matrix<on>(m, n, 3);
+    matmul(ctx, c, a, b);
+    for (index_t const begin : {0, 1, 7, 50})
+        for (index_t const count : {1, 2, 5, 9, 12, 13, 60}) {
+            auto part = drawn_matrix<on>(count, n, 4);
+            matmul(ctx, part, rows(a.view(), begin, count), b);
+            BOOST_CHECK(std::equal(part.begin(), part.end(), c.begin() + begin * n));
+        }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, executors) {

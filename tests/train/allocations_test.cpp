@@ -19,7 +19,7 @@ std::atomic<std::size_t> allocations = 0;
 
 }  // namespace
 
-// The allocators of glibc, counted. Eigen's and OpenMP's memory comes from them too, and that of operator new.
+// The allocators of glibc, counted. The memory of operator new comes from them too.
 extern "C" {
 // NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(std::size_t size);
@@ -55,7 +55,7 @@ using namespace calm;
 
 namespace {
 
-// So wide that Eigen's panels are too large for the stack.
+// So wide that a product is cut into several parts.
 inline constexpr configuration<> wide{
     .autoencoder = {.vocab_size = 300, .patch_size = 2, .hidden_size = 256, .intermediate_size = 320, .latent_size = 8},
     .hidden_size = 256,

@@ -11,7 +11,7 @@ namespace calm {
 
 namespace detail {
 
-// How many rows and tokens of the vocabulary have their logits at once.
+// How many rows, and tokens of the vocabulary, have their logits formed at once.
 struct logits_at_once {
     index_t rows;
     index_t width;
@@ -20,6 +20,14 @@ struct logits_at_once {
     static logits_at_once of(context<Backend> const& ctx, index_t rows, index_t vocabulary) {
         index_t const width = host_memory<Backend> ? std::min<index_t>(4096, vocabulary) : vocabulary;
         return {std::min(rows, rows_at_once(ctx, 256, static_cast<std::size_t>(width) * sizeof(T))), width};
+    }
+    // The same where the logits of a row's whole vocabulary are held: at most 64 MB of fp32, or of sixteen rows.
+    template <class T, class Backend>
+    static logits_at_once held(context<Backend> const& ctx, index_t rows, index_t vocabulary) {
+        auto result = of<T>(ctx, rows, vocabulary);
+        if (host_memory<Backend> && vocabulary > 0)
+            result.rows = std::min(result.rows, std::max<index_t>(16, (index_t{1} << 24) / vocabulary));
+        return result;
     }
 };
 
@@ -129,16 +137,19 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
     }
     detail::check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
     arena_scope const scope(ctx.scratch);
-    auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    auto const at_once = backward ? detail::logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
+                                  : detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
+    // Backward needs those of all chunks, one behind the other.
+    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(backward ? vocabulary : width, block));
     auto const sums = ctx.scratch.template take<detail::running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
         detail::row_targets const of_rows{targets.data() + r0 * each, each};
         auto const part_of = [&](index_t v0) {
-            return detail::vocabulary_part<T>{logits.data(), n, std::min(width, vocabulary - v0), v0};
+            return detail::vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n,
+                                              std::min(width, vocabulary - v0), v0};
         };
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
@@ -149,8 +160,6 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
             auto const e = rows(table, v0, z.width);
-            if (vocabulary > width)
-                matmul(ctx, detail::logits_of<Backend>(z), xr, transposed(e));  // otherwise still there
             detail::run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
             matmul(ctx, rows(dx, r0, n), detail::logits_of<Backend>(z), e,
                    v0 == 0 ? into::overwrite : into::accumulate);

@@ -5,7 +5,7 @@
 
 namespace calm {
 
-struct cpu {};       // packets, Eigen, OpenMP
+struct cpu {};       // packets, threads
 struct blocks {};    // the block kernels of the GPU, on the host and in its memory
 struct emulated {};  // the same in a memory that the host cannot touch, as late as a GPU: calm/emulated.hpp
 struct cuda {};      // an NVIDIA GPU: the same kernels, compiled by nvcc: calm/cuda.hpp

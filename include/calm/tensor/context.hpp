@@ -9,13 +9,6 @@
 #include <optional>
 #include <type_traits>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #ifdef __FAST_MATH__
 #error "calm: -ffast-math breaks exp and the finite checks silently; compile without it"
 #endif
@@ -23,59 +16,10 @@
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/draw_number.hpp"
+#include "calm/tensor/team.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
-
-namespace detail {
-
-// Threads that compute flush denormals to zero: a saturated softmax is otherwise 14 times slower.
-class flush_denormals {
-#if defined(__SSE__)
-public:
-    flush_denormals() : saved_(_mm_getcsr()) {
-        _mm_setcsr(saved_ | 0x8040U);
-    }
-    ~flush_denormals() {
-        _mm_setcsr(saved_);
-    }
-    flush_denormals(flush_denormals const&) = delete;
-    flush_denormals& operator=(flush_denormals const&) = delete;
-
-private:
-    unsigned saved_;
-#endif
-};
-
-inline int threads_of_the_machine() {
-#ifdef _OPENMP
-    return omp_get_num_procs();
-#else
-    return 1;
-#endif
-}
-
-// Calls f(data, task, thread) for every task. Compiled once, whatever the tasks do, and what they do is compiled once
-// too.
-inline void run_tasks([[maybe_unused]] int threads, index_t tasks,
-                      void (*f)(void const* data, index_t task, int thread), void const* data) {
-#ifdef _OPENMP
-    if (int const n = static_cast<int>(std::min<index_t>(threads, tasks)); n > 1 && !omp_in_parallel()) {
-#pragma omp parallel num_threads(n)
-        {
-            flush_denormals const guard;
-            int const thread = omp_get_thread_num();
-#pragma omp for schedule(dynamic, 1)
-            for (index_t task = 0; task < tasks; ++task) f(data, task, thread);
-        }
-        return;
-    }
-#endif
-    flush_denormals const guard;
-    for (index_t task = 0; task < tasks; ++task) f(data, task, 0);
-}
-
-}  // namespace detail
 
 namespace detail {
 
@@ -179,7 +123,7 @@ template <class Backend = cpu> class context : public detail::context_base<Backe
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
 
 public:
-    // threads: 0 takes the machine's, one without OpenMP. The same seed gives the same bits at any number of threads.
+    // threads: 0 takes the machine's. The same seed gives the same bits at any number of threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
@@ -192,8 +136,8 @@ public:
     // 1 or fewer. Tasks must not depend on each other, and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (this->rehearsing() || tasks <= 0) return;
-        detail::run_tasks(
-            threads_, tasks,
+        run_tasks(
+            tasks,
             [](void const* g, index_t task, [[maybe_unused]] int thread) {
                 if constexpr (std::is_invocable_v<F const&, index_t, int>)
                     (*static_cast<F const*>(g))(task, thread);
@@ -219,6 +163,18 @@ public:
 
 private:
     int threads_;
+    mutable std::unique_ptr<detail::team> team_;  // made where it is first asked
+
+    // Compiled once, whatever the tasks do, and what they do is compiled once too.
+    void run_tasks(index_t tasks, detail::task_function f, void const* data) const {
+        if (threads_for(tasks) > 1 && !detail::at_a_task) {
+            if (!team_) team_ = std::make_unique<detail::team>(threads_);
+            team_->run(tasks, f, data);
+            return;
+        }
+        detail::flush_denormals const guard;
+        for (index_t task = 0; task < tasks; ++task) f(data, task, 0);
+    }
 };
 
 }  // namespace calm

@@ -1,7 +1,7 @@
 #pragma once
 // Causal attention of one head with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): tiles of queries
 // against tiles of keys, so no P x P matrix is kept. Layout and arithmetic only; the layer is nn/attention.hpp.
-// Empty under nvcc, which Eigen stays out of.
+// Empty under nvcc.
 
 #ifndef __CUDACC__
 

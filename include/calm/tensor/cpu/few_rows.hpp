@@ -98,7 +98,7 @@ template <class T> bool has_few_rows(product<T> const& p) {
 // Columns of C a task, so many that it is worth a thread.
 template <class T> index_t few_rows_slice(product<T> const& p) {
     constexpr index_t worthwhile = 65536;  // multiplications
-    return (worthwhile / std::max<index_t>(1, p.m * p.k) + 16) / 16 * 16;
+    return (worthwhile / std::max<index_t>(1, p.m * p.k) + 32) / 32 * 32;
 }
 
 }  // namespace calm::detail

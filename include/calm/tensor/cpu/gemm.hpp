@@ -1,99 +1,110 @@
 #pragma once
-// Products on the CPU: serial Eigen on slices of our own. The only header that includes Eigen.
-// Empty under nvcc, which Eigen stays out of.
+// Products of matrices on the CPU: factors packed once into panels that threads share, tiles of C in registers (Goto
+// and van de Geijn 2008). Empty under nvcc.
 
 #ifndef __CUDACC__
 
-#ifndef EIGEN_DONT_PARALLELIZE
-#define EIGEN_DONT_PARALLELIZE
-#endif
-#include <Eigen/Core>
-#include <bit>
-#include <type_traits>
+#include <algorithm>
 
+#include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/few_rows.hpp"
+#include "calm/tensor/cpu/panels.hpp"
+#include "calm/tensor/cpu/tile.hpp"
 #include "calm/tensor/product.hpp"
-#include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
 
-// Elements of Eigen's panels, into which it packs parts of both factors; 0 for those that fit on the stack.
-struct panel_sizes {
-    index_t left = 0;
-    index_t right = 0;
-};
+// Whether T has packets, and so products here. Those of other types are Eigen's, cpu/eigen.hpp.
+template <class T>
+concept has_packets = packed<packet<T>>;
 
-// Memory for panels of those sizes. Where it does not suffice, Eigen allocates.
-template <class T> struct panel_memory {
-    panel_sizes sizes = {};
-    T* left = nullptr;
-    T* right = nullptr;
-};
+// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB.
+template <class T> inline constexpr index_t depth_at_once = 32768 / (tile_width<T> * static_cast<index_t>(sizeof(T)));
 
-inline constexpr index_t panel_on_the_stack = EIGEN_STACK_ALLOCATION_LIMIT;  // bytes
+inline index_t parts_of(index_t size, index_t part) {
+    return (size + part - 1) / part;
+}
 
-// How Eigen blocks a product of two packed factors, with panels in memory of ours.
-template <class T> class product_blocking : public Eigen::internal::level3_blocking<T, T> {
-public:
-    product_blocking(index_t rows, index_t columns, index_t depth, panel_memory<T> const& memory = {}) {
-        this->m_mc = rows;
-        this->m_nc = columns;
-        this->m_kc = depth;
-        Eigen::internal::computeProductBlockingSizes<T, T, 1>(this->m_kc, this->m_mc, this->m_nc);
-        this->m_blockA = placed(memory.left, memory.sizes.left, this->m_mc * this->m_kc);
-        this->m_blockB = placed(memory.right, memory.sizes.right, this->m_kc * this->m_nc);
+// What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
+// `l`.
+template <class T> tile_of_c<T> tile_at(product<T> const& p, index_t l, index_t row, index_t column) {
+    tile_of_c<T> to{p.c + row * p.ldc + column, p.ldc, nullptr, p.ldc, 0, std::min(tile_width<T>, p.n - column)};
+    if (l > 0 || (p.bias == nullptr && p.accumulates)) {
+        to.start = to.c;
+    } else if (p.bias != nullptr) {
+        to.start = p.bias + column;
+        to.start_row = 0;
     }
+    return to;
+}
 
-private:
-    static T* placed(T* memory, index_t size, index_t needed) {
-        bool const small = needed * static_cast<index_t>(sizeof(T)) <= panel_on_the_stack;
-        return small || needed > size ? nullptr : memory;
+// Adds rows begin .. end of A, as they are stored or packed, through some columns of B, from depth l on. A row that is
+// missing in the last tile is not read.
+template <class T>
+void multiply_columns(product<T> const& p, index_t l, index_t depth, T const* packed_a, index_t a_panel,
+                      columns_of_b<T> const& b, index_t column, index_t begin, index_t end) {
+    T few[static_cast<std::size_t>(tile_height * depth_at_once<T>)];
+    for (index_t i = begin; i < end; i += tile_height) {
+        auto to = tile_at(p, l, i, column);
+        to.rows = std::min<index_t>(tile_height, end - i);
+        rows_of_a<T> a{p.a + i * p.lda + l, p.lda, 1};
+        if (packed_a != nullptr)
+            a = {packed_a + (i - begin) / tile_height * a_panel, 1, tile_height};
+        else if (to.rows < tile_height) {
+            for (index_t r = 0; r < tile_height; ++r)
+                std::copy_n(a.data + std::min(r, to.rows - 1) * p.lda, depth, few + r * depth);
+            a = {few, depth, 1};
+        }
+        multiply_rows(depth, a, b, to);
     }
-};
-
-// C^T += B^T A^T, as Eigen's blocked product sees the same memory: by columns. Called directly: its expressions would
-// compile a matrix-vector product, a coefficient-wise one and an inner product for every combination.
-template <class T, int LeftOrder, int RightOrder>
-void blocked_product(product<T> const& p, panel_memory<T> const& memory) {
-    product_blocking<T> blocking(p.n, p.m, p.k, memory);
-    Eigen::internal::general_matrix_matrix_product<index_t, T, LeftOrder, false, T, RightOrder, false, Eigen::ColMajor,
-                                                   1>::run(p.n, p.m, p.k, p.b, p.ldb, p.a, p.lda, p.c, 1, p.ldc, T{1},
-                                                           blocking);
 }
 
-template <class T> void serial_gemm(product<T> const& p, panel_memory<T> const& memory = {}) {
-    if constexpr (std::is_floating_point_v<T>)
-        if (has_few_rows(p)) return product_of_few_rows(p);
-    if (p.bias != nullptr)
-        for (index_t row = 0; row < p.m; ++row) std::copy_n(p.bias, p.n, p.c + row * p.ldc);
-    else if (!p.accumulates)
-        for (index_t row = 0; row < p.m; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{});
-    if (p.m == 0 || p.n == 0 || p.k == 0) return;
-    constexpr int by_columns = Eigen::ColMajor;
-    constexpr int by_rows = Eigen::RowMajor;
-    if (p.a_transposed && p.b_transposed)
-        blocked_product<T, by_rows, by_rows>(p, memory);
-    else if (p.a_transposed)
-        blocked_product<T, by_columns, by_rows>(p, memory);
-    else if (p.b_transposed)
-        blocked_product<T, by_rows, by_columns>(p, memory);
-    else
-        blocked_product<T, by_columns, by_columns>(p, memory);
+// A product without depth: C is what it starts with.
+template <class T> void empty_product(product<T> const& p) {
+    for (index_t row = 0; row < p.m; ++row)
+        if (p.bias != nullptr)
+            std::copy_n(p.bias, p.n, p.c + row * p.ldc);
+        else if (!p.accumulates)
+            std::fill_n(p.c + row * p.ldc, p.n, T{});
 }
 
-// Slices of the larger of m and n. They follow from the shape alone, so the threads don't change the result.
-inline index_t slice_width(index_t size) {
-    index_t count = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<index_t>(1, size / 64))));
-    count = std::max(std::min<index_t>(count, 16), (size + 4095) / 4096);
-    return std::max<index_t>(16, ((size + count - 1) / count + 15) / 16 * 16);
+// Whether B is read as it is stored: packing it takes longer than what few rows gain by it.
+template <class T> bool reads_b(product<T> const& p) {
+    return !p.a_transposed && !p.b_transposed && p.m <= 2 * tile_height;
 }
 
-template <class T> product<T> slice_rows(product<T> p, index_t begin, index_t end) {
-    p.m = end - begin;
-    p.c += begin * p.ldc;
-    p.a += p.a_transposed ? begin : begin * p.lda;
-    return p;
+// One thread, memory of the stack alone: for small products. The bits are those of gemm.
+template <class T> void serial_gemm(product<T> const& p) {
+    static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
+    if (has_few_rows(p)) return product_of_few_rows(p);
+    if (p.k == 0) return empty_product(p);
+    constexpr index_t room = 4 * tile_height * depth_at_once<T>;
+    alignas(memory_alignment) T panel[static_cast<std::size_t>(tile_width<T> * depth_at_once<T>)];
+    alignas(memory_alignment) T packed_a[static_cast<std::size_t>(room)];
+    for (index_t l = 0; l < p.k; l += depth_at_once<T>) {
+        index_t const depth = std::min(depth_at_once<T>, p.k - l);
+        index_t const rows_at_once = p.a_transposed ? room / (tile_height * depth) * tile_height : p.m;
+        for (index_t row = 0; row < p.m; row += rows_at_once) {
+            index_t const end = std::min(p.m, row + rows_at_once);
+            if (p.a_transposed)
+                pack_columns<tile_height>(packed_a, tile_height * depth, p.a + l * p.lda + row, p.lda, end - row, 0,
+                                          depth);
+            for (index_t column = 0; column < p.n; column += tile_width<T>) {
+                index_t const columns = std::min(tile_width<T>, p.n - column);
+                columns_of_b<T> b{panel, tile_width<T>};
+                if (p.b_transposed)
+                    pack_turned<tile_width<T>>(panel, p.b + column * p.ldb + l, p.ldb, columns, depth);
+                else if (columns == tile_width<T> && reads_b(p))
+                    b = {p.b + l * p.ldb + column, p.ldb};
+                else
+                    pack_columns<tile_width<T>>(panel, 0, p.b + l * p.ldb + column, p.ldb, columns, 0, depth);
+                multiply_columns(p, l, depth, p.a_transposed ? packed_a : nullptr, tile_height * depth, b, column, row,
+                                 end);
+            }
+        }
+    }
 }
+
 template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t end) {
     p.n = end - begin;
     p.c += begin;
@@ -102,40 +113,116 @@ template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t
     return p;
 }
 
-// So many elements and more, until they fill whole lines of the cache.
-template <class T> index_t whole_lines(index_t count) {
-    constexpr auto line = static_cast<index_t>(memory_alignment / sizeof(T));
-    return (count + line - 1) / line * line;
-}
+// How a product is cut, from its shape alone: into parts of the depth, of the columns and, where A is packed, of the
+// rows, so large that what is packed of a factor is at most a megabyte.
+template <class T> struct product_parts {
+    index_t depth;     // of a part: all of it, or whole depths at once
+    index_t columns;   // of a part, whole panels
+    index_t rows;      // of a part, whole tiles
+    index_t packed_b;  // elements; fewer of a product of less depth
+    index_t packed_a;  // the same, none where A is read as it is stored
 
-// The most that a slice needs. Fewer rows or less depth never need more: a step may have fewer than its
-// rehearsal.
-template <class T> panel_sizes panels_of_slices(product<T> const& p) {
-    constexpr auto element = static_cast<index_t>(sizeof(T));
-    constexpr index_t endless = index_t{1} << 30;
-    index_t const depth = std::min(p.k, product_blocking<T>(1, 1, endless).kc());
-    index_t const left = (p.m >= p.n ? std::max(p.n, slice_width(p.n)) : slice_width(p.n)) * depth;
-    // Eigen keeps the right panel in half of what it takes for the second cache, 1.5 MB.
-    index_t const right = std::min(p.m * depth, 786432 / element);
-    auto const beyond_the_stack = [](index_t size) { return size * element > panel_on_the_stack ? size : 0; };
-    return {beyond_the_stack(left), beyond_the_stack(right)};
-}
+    explicit product_parts(product<T> const& p) {
+        constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
+        constexpr index_t deep = depth_at_once<T>;
+        index_t const n = parts_of(p.n, tile_width<T>) * tile_width<T>;
+        index_t const m = parts_of(p.m, tile_height) * tile_height;
+        depth = std::min(p.k, std::max<index_t>(1, most / (p.a_transposed ? std::max(m, n) : n) / deep) * deep);
+        columns = std::min(n, most / depth / tile_width<T> * tile_width<T>);
+        rows = p.a_transposed ? std::min(m, most / depth / tile_height * tile_height) : p.m;
+        packed_b = std::min(most, n * depth);
+        packed_a = p.a_transposed ? std::min(most, m * depth) : 0;
+    }
+};
+
+// One part of a product: its packed factors, and how tasks cut it.
+template <class T> struct product_part {
+    product<T> whole;
+    index_t first_depth, depth;  // of the part
+    index_t first_column, columns;
+    index_t first_row, rows;
+    T* packed_b;
+    T* packed_a;  // null: A is read as stored
+
+    // Packs A where it is to be packed, and B where nobody has yet. What is stored by rows is packed by rows: often by
+    // the thread that wrote them.
+    void pack(context<cpu>& ctx, bool b_too) const {
+        constexpr auto width = static_cast<int>(tile_width<T>);
+        auto const& p = whole;
+        bool const b_by_rows = b_too && !p.b_transposed;
+        if (b_too && p.b_transposed)
+            ctx.parallel(parts_of(columns, width), [&](index_t q) {
+                pack_turned<width>(packed_b + q * width * depth, p.b + (first_column + q * width) * p.ldb + first_depth,
+                                   p.ldb, std::min<index_t>(width, columns - q * width), depth);
+            });
+        if (packed_a == nullptr && !b_by_rows) return;
+        ctx.parallel_ranges(depth, 32, [&](index_t begin, index_t end) {
+            if (packed_a != nullptr)
+                pack_columns<tile_height>(packed_a, tile_height * depth, p.a + first_depth * p.lda + first_row, p.lda,
+                                          rows, begin, end);
+            if (b_by_rows)
+                pack_columns<width>(packed_b, width * depth, p.b + first_depth * p.ldb + first_column, p.ldb, columns,
+                                    begin, end);
+        });
+    }
+
+    void multiply(context<cpu>& ctx) const {
+        constexpr index_t worthwhile = 1 << 18;  // multiplications a task
+        constexpr index_t many = 32;             // tasks, if they are worth it
+        index_t const tiles = parts_of(rows, tile_height);
+        index_t const panels = parts_of(columns, tile_width<T>);
+        index_t const high = parts_of(tiles, parts_of(tiles, 8));  // tiles a task: so many stay in the second cache
+        index_t const down = parts_of(tiles, high);
+        index_t const tasks = std::min(many, rows * columns * depth / worthwhile + 1);
+        index_t const wide = parts_of(panels, std::max<index_t>(1, tasks / down));
+        index_t const across = parts_of(panels, wide);
+        ctx.parallel(down * across, [&](index_t task) {
+            index_t const begin = task / across * high * tile_height;
+            multiply(begin, std::min(rows, begin + high * tile_height), task % across * wide,
+                     std::min(panels, (task % across + 1) * wide));
+        });
+    }
+
+private:
+    // Rows begin .. end through some panels.
+    void multiply(index_t begin, index_t end, index_t first_panel, index_t last_panel) const {
+        for (index_t l = 0; l < depth; l += depth_at_once<T>) {
+            index_t const deep = std::min(depth_at_once<T>, depth - l);
+            T const* const a = packed_a == nullptr ? nullptr : packed_a + begin * depth + l * tile_height;
+            for (index_t q = first_panel; q < last_panel; ++q)
+                multiply_columns(whole, first_depth + l, deep, a, tile_height * depth,
+                                 {packed_b + (q * depth + l) * tile_width<T>, tile_width<T>},
+                                 first_column + q * tile_width<T>, first_row + begin, first_row + end);
+        }
+    }
+};
 
 template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
-    bool const few = has_few_rows(p);
-    bool const by_rows = !few && p.m >= p.n;
-    index_t const size = by_rows ? p.m : p.n;
-    index_t const width = few ? few_rows_slice(p) : slice_width(size);
-    auto const panels = few ? panel_sizes() : panels_of_slices(p);
+    static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
+    if (p.m == 0 || p.n == 0) return;
+    if (has_few_rows(p) || reads_b(p))
+        return ctx.parallel_ranges(p.n, few_rows_slice(p),
+                                   [&](index_t begin, index_t end) { serial_gemm(slice_columns(p, begin, end)); });
+    if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
+    product_parts<T> const parts(p);
     arena_scope const scope(ctx.scratch);
-    index_t const threads = ctx.threads_for((size + width - 1) / width);
-    auto const lefts = ctx.scratch.template take<T>(extents<dyn, dyn>(threads, whole_lines<T>(panels.left)));
-    auto const rights = ctx.scratch.template take<T>(extents<dyn, dyn>(threads, whole_lines<T>(panels.right)));
-    ctx.parallel_ranges(size, width, [&](index_t begin, index_t end, int thread) {
-        panel_memory<T> const memory{panels, lefts.data() + thread * lefts.extent(1),
-                                     rights.data() + thread * rights.extent(1)};
-        serial_gemm(by_rows ? slice_rows(p, begin, end) : slice_columns(p, begin, end), memory);
-    });
+    auto const b = ctx.scratch.template take<T>(extents<dyn>(parts.packed_b));
+    auto const a = ctx.scratch.template take<T>(extents<dyn>(parts.packed_a));
+    for (index_t l = 0; l < p.k; l += parts.depth)
+        for (index_t column = 0; column < p.n; column += parts.columns)
+            for (index_t row = 0; row < p.m; row += parts.rows) {
+                product_part<T> const part{p,
+                                           l,
+                                           std::min(parts.depth, p.k - l),
+                                           column,
+                                           std::min(parts.columns, p.n - column),
+                                           row,
+                                           std::min(parts.rows, p.m - row),
+                                           b.data(),
+                                           p.a_transposed ? a.data() : nullptr};
+                part.pack(ctx, row == 0);
+                part.multiply(ctx);
+            }
 }
 
 }  // namespace calm::detail

@@ -1,0 +1,34 @@
+// Compiled as everything else is.
+
+#include "processor.hpp"
+
+namespace calm::apps {
+
+constinit instruction_sets const compiled_for{
+#ifdef __AVX__
+    .avx = true,
+#endif
+#ifdef __AVX2__
+    .avx2 = true,
+#endif
+#ifdef __FMA__
+    .fma = true,
+#endif
+#ifdef __BMI2__
+    .bmi2 = true,
+#endif
+#ifdef __AVX512F__
+    .avx512f = true,
+#endif
+#ifdef __AVX512BW__
+    .avx512bw = true,
+#endif
+#ifdef __AVX512DQ__
+    .avx512dq = true,
+#endif
+#ifdef __AVX512VL__
+    .avx512vl = true,
+#endif
+};
+
+}  // namespace calm::apps

@@ -1,0 +1,74 @@
+#pragma once
+// Factors of a product as tiles read them: panels (depth, width), one behind the other, zeros beyond the last column.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/packet_sums.hpp"
+
+namespace calm::detail {
+
+// `columns` columns of a matrix stored (depth, columns), the rows begin .. end of it, into panels of Width columns that
+// are `panel` elements apart. Its rows are read from one end to the other: they may come from far.
+template <int Width, class T>
+void pack_columns(T* panels, index_t panel, T const* x, index_t stride, index_t columns, index_t begin, index_t end) {
+    index_t const whole = columns / Width;
+    for (index_t l = begin; l < end; ++l) {
+        T const* const row = x + l * stride;
+        T* const out = panels + l * Width;
+        for (index_t q = 0; q < whole; ++q) std::memcpy(out + q * panel, row + q * Width, Width * sizeof(T));
+        if (index_t const rest = columns - whole * Width; rest > 0) {
+            T* const last = out + whole * panel;
+            for (index_t j = 0; j < Width; ++j) last[j] = j < rest ? row[whole * Width + j] : T{};
+        }
+    }
+}
+
+// Exchanges the blocks off the diagonal of two rows of a square: one stage of turning it.
+template <int Block, class V> [[gnu::always_inline]] inline void exchange_blocks(V& low, V& high) {
+    constexpr int count = sizeof(V) / sizeof(low[0]);
+    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+        V const first = __builtin_shufflevector(low, high, ((I & Block) != 0 ? count + I - Block : I)...);
+        high = __builtin_shufflevector(low, high, ((I & Block) != 0 ? count + I : I + Block)...);
+        low = first;
+    }
+    (std::make_integer_sequence<int, count>());
+}
+
+// out[j out_stride + i] = x[i stride + j] of a square as wide as a register.
+template <class T>
+[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, T const* x, index_t stride) {
+    using V = typename vectors_of<T>::native;
+    constexpr int width = sizeof(V) / sizeof(T);
+    V v[width];
+    unrolled<width>([&](auto i) __attribute__((always_inline)) { std::memcpy(&v[i], x + i * stride, sizeof(V)); });
+    auto const stage = [&](auto block) __attribute__((always_inline)) {
+        if constexpr (block < width)
+            unrolled<width>([&](auto i) __attribute__((always_inline)) {
+                if constexpr ((i & block) == 0) exchange_blocks<block>(v[i], v[i + block]);
+            });
+    };
+    stage(std::integral_constant<int, 1>());
+    stage(std::integral_constant<int, 2>());
+    stage(std::integral_constant<int, 4>());
+    stage(std::integral_constant<int, 8>());
+    unrolled<width>([&](auto i)
+                        __attribute__((always_inline)) { std::memcpy(out + i * out_stride, &v[i], sizeof(V)); });
+}
+
+// One panel of at most Width columns of a matrix stored (columns, depth).
+template <int Width, class T> void pack_turned(T* panel, T const* x, index_t stride, index_t columns, index_t depth) {
+    constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);
+    for (index_t j = 0; j < Width; j += square) {
+        index_t l = 0;
+        if (j + square <= columns)
+            for (; l + square <= depth; l += square)
+                turn_square(panel + l * Width + j, Width, x + j * stride + l, stride);
+        for (; l < depth; ++l)
+            for (index_t i = j; i < j + square; ++i) panel[l * Width + i] = i < columns ? x[i * stride + l] : T{};
+    }
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,97 @@
+#pragma once
+// Tiles of a product: so much of C that its sums stay in registers, from panels of B and rows of A.
+
+#include <cstring>
+#include <type_traits>
+
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/packet_sums.hpp"
+
+namespace calm::detail {
+
+// Rows of C in a tile: with two registers a row, as many as there are registers for.
+inline constexpr int tile_height = native_bytes == 64 ? 12 : 6;
+// Columns of C in a tile: two registers.
+template <class T> inline constexpr index_t tile_width = 2 * native_bytes / static_cast<index_t>(sizeof(T));
+
+// Rows of A as tiles read them: element (i, l) is data[i row + l depth].
+template <class T> struct rows_of_a {
+    T const* data;
+    index_t row;
+    index_t depth;
+};
+
+// Where the sums of a tile go: c (rows, columns) = start + sums, or the sums alone where start is null. The rows of
+// start are start_row apart, 0 for a bias.
+template <class T> struct tile_of_c {
+    T* c;
+    index_t c_row;
+    T const* start;
+    index_t start_row;
+    index_t rows;
+    index_t columns;
+};
+
+// Columns of B as tiles read them: tile_width elements from data, the next of the depth `row` behind.
+template <class T> struct columns_of_b {
+    T const* data;
+    index_t row;
+};
+
+// Adds Rows rows of A to what `to` starts with, through columns of B: to.rows are at most Rows, and A has Rows. Every
+// element is added up in the order of the depth, whatever Rows is.
+template <int Rows, class T>
+void multiply_tile(index_t depth, rows_of_a<T> const& a, columns_of_b<T> b, tile_of_c<T> const& to) {
+    using V = typename vectors_of<T>::native;
+    constexpr index_t lanes = tile_width<T> / 2;
+    constexpr int a_pointer = 3;  // rows: the processor's addresses reach two strides beyond a register
+    constexpr int pointers = (Rows + a_pointer - 1) / a_pointer;
+    V sums[Rows][2];
+    T const* at[pointers];
+    unrolled<Rows>([&](auto i) __attribute__((always_inline)) { sums[i][0] = sums[i][1] = V{}; });
+    unrolled<pointers>([&](auto i) __attribute__((always_inline)) { at[i] = a.data + i * a_pointer * a.row; });
+    for (index_t l = 0; l < depth; ++l, b.data += b.row) {
+        V first, second;
+        std::memcpy(&first, b.data, sizeof(V));
+        std::memcpy(&second, b.data + lanes, sizeof(V));
+        unrolled<Rows>([&](auto i) __attribute__((always_inline)) {
+            V const x = broadcast<V>(at[i / a_pointer][i % a_pointer * a.row]);
+            sums[i][0] += x * first;
+            sums[i][1] += x * second;
+        });
+        unrolled<pointers>([&](auto i) __attribute__((always_inline)) { at[i] += a.depth; });
+    }
+    if (to.rows == Rows && to.columns == tile_width<T>) {
+        unrolled<Rows>([&](auto i) __attribute__((always_inline)) {
+            if (to.start != nullptr) {
+                V first, second;
+                std::memcpy(&first, to.start + i * to.start_row, sizeof(V));
+                std::memcpy(&second, to.start + i * to.start_row + lanes, sizeof(V));
+                sums[i][0] += first;
+                sums[i][1] += second;
+            }
+            std::memcpy(to.c + i * to.c_row, &sums[i][0], sizeof(V));
+            std::memcpy(to.c + i * to.c_row + lanes, &sums[i][1], sizeof(V));
+        });
+        return;
+    }
+    T row[Rows][tile_width<T>];
+    std::memcpy(row, sums, sizeof(row));
+    for (index_t i = 0; i < to.rows; ++i)
+        for (index_t j = 0; j < to.columns; ++j)
+            to.c[i * to.c_row + j] = row[i][j] + (to.start != nullptr ? to.start[i * to.start_row + j] : T{});
+}
+
+// The same of at most tile_height rows, by the least tile that has them.
+template <class T>
+void multiply_rows(index_t depth, rows_of_a<T> const& a, columns_of_b<T> const& b, tile_of_c<T> const& to) {
+    constexpr int third = tile_height / 3;
+    if (to.rows > 2 * third)
+        multiply_tile<tile_height>(depth, a, b, to);
+    else if (to.rows > third)
+        multiply_tile<2 * third>(depth, a, b, to);
+    else
+        multiply_tile<third>(depth, a, b, to);
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,86 @@
+// Who does which task: those of a thread that is held up are done by others.
+
+#include "calm/tensor/team.hpp"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "calm/tensor/context.hpp"
+#include "support/sentences.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+// What the threads of a job wrote is there when it returns, and what the caller wrote before is there for them.
+BOOST_AUTO_TEST_CASE(jobs_follow_one_another) {
+    context<> const ctx(0, 3);
+    std::vector<index_t> numbers(64);
+    bool good = true;
+    for (index_t job = 0; job < 5000; ++job) {
+        index_t const now = job;
+        ctx.parallel(64, [&](index_t task) { numbers[static_cast<std::size_t>(task)] += now + task; });
+        for (index_t task = 0; task < 64; task += 21)
+            good = good && numbers[static_cast<std::size_t>(task)] == job * (job + 1) / 2 + task * (job + 1);
+    }
+    BOOST_TEST(good);
+}
+
+BOOST_AUTO_TEST_CASE(tasks_side_by_side_are_one_thread_s) {
+    context<> const ctx(0, 2);
+    std::atomic<bool> second_has_begun = false;
+    std::array<std::atomic<int>, 10> by{};
+    ctx.parallel(10, [&](index_t task, int thread) {
+        by[static_cast<std::size_t>(task)] = thread;
+        if (thread == 1) second_has_begun = true;
+        while (!second_has_begun) std::this_thread::yield();  // at their first tasks both
+        if (task == 0 || task == 5) BOOST_TEST(thread == task / 5);
+    });
+}
+
+// A thread stays at its first task until all others are done: by the other, which does this one's share too.
+BOOST_AUTO_TEST_CASE(a_thread_that_is_held_up_leaves_its_tasks_to_others) {
+    constexpr index_t tasks = 41;
+    for (int const slow : {0, 1}) {
+        context<> const ctx(0, 2);
+        std::atomic<index_t> done = 0;
+        std::atomic<bool> held = false;
+        ctx.parallel(tasks, [&](index_t, int thread) {
+            if (thread == slow)
+                for (held = true; done < tasks - 1;) std::this_thread::yield();
+            else
+                while (!held) std::this_thread::yield();
+            ++done;
+        });
+        BOOST_TEST(done.load() == tasks);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(teams_come_and_go) {
+    std::atomic<int> done = 0;
+    for (int i = 0; i < 200; ++i) {
+        context<> const ctx(0, 1 + i % 4);
+        if (i % 3 != 0) ctx.parallel(5, [&](index_t) { ++done; });
+    }
+    BOOST_TEST(done.load() == 133 * 5);
+}
+
+BOOST_AUTO_TEST_CASE(more_threads_than_the_system_gives_are_refused) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        std::ifstream statm("/proc/self/statm");
+        rlim_t pages[6] = {};
+        for (auto& one : pages) statm >> one;
+        rlim_t const own = pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+        rlimit const limit{own + (rlim_t{64} << 20), RLIM_INFINITY};  // a stack is eight megabytes
+        ::setrlimit(RLIMIT_DATA, &limit);
+        auto const said = usage_sentence([] { context<>(0, 1000).parallel(1000, [](index_t) {}); });
+        ::_exit(has(said, "calm: expected 1000 threads, but the system gives ") && has(said, "ask for fewer") ? 0 : 1);
+    }
+    int status = 0;
+    BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+    BOOST_TEST(WIFEXITED(status));
+    BOOST_TEST(WEXITSTATUS(status) == 0);
+}
