@@ -20,6 +20,7 @@
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/markov.hpp"
+#include "calm/text/piece_cache.hpp"
 #include "calm/text/rank_lines.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/vocabulary.hpp"
@@ -104,8 +105,8 @@ public:
                 ids.push_back(id);
             }
         } else {
-            bpe_merger merger = merging();
-            v_.pattern->cut(text, [&](std::string_view piece) { encode_piece(piece, merger, ids); });
+            piece_work work = working();
+            v_.pattern->cut(text, [&](std::string_view piece) { encode_piece(piece, work, ids); });
         }
     }
 
@@ -172,16 +173,24 @@ public:
 private:
     friend class token_stream;
 
-    [[nodiscard]] bpe_merger<merge_rules> merging() const {
-        return {v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}};
+    // What the pieces of a text share.
+    struct piece_work {
+        bpe_merger<merge_rules> merger;
+        piece_cache known;
+    };
+    [[nodiscard]] piece_work working() const {
+        return {{v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}}, {}};
     }
-    void encode_piece(std::string_view piece, bpe_merger<merge_rules>& merger, std::vector<token_id>& ids) const {
+    void encode_piece(std::string_view piece, piece_work& work, std::vector<token_id>& ids) const {
+        if (work.known.find(piece, ids)) return;
+        std::size_t const before = ids.size();
         token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
         if (whole >= 0) {
             ids.push_back(whole);
         } else {
-            merger.merge(piece, ids);
+            work.merger.merge(piece, ids);
         }
+        work.known.keep(piece, std::span(ids).subspan(before));
     }
 
     vocabulary v_;
@@ -192,22 +201,21 @@ private:
 class token_stream {
 public:
     // At the beginning of a text. Throws errc::memory.
-    explicit token_stream(tokenizer const& words) :
-        words_(words), merger_(words.merging()), pieces_(*words.v_.pattern) {}
+    explicit token_stream(tokenizer const& words) : words_(words), work_(words.working()), pieces_(*words.v_.pattern) {}
 
     // Appends the ids that the parts so far decide. Throws as tokenizer::encode, and as piece_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (words_.is_markov()) return words_.encode(part, ids);
-        pieces_.push(part, [&](std::string_view piece) { words_.encode_piece(piece, merger_, ids); });
+        pieces_.push(part, [&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
     }
     // Appends the rest; then another text may begin.
     void finish(std::vector<token_id>& ids) {
-        pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, merger_, ids); });
+        pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
     }
 
 private:
     tokenizer const& words_;
-    bpe_merger<merge_rules> merger_;
+    tokenizer::piece_work work_;
     piece_stream pieces_;
 };
 
