@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "calm/eigen.hpp"
 #include "calm/nn/param.hpp"
 #include "support/close.hpp"
 #include "support/typed.hpp"
