@@ -55,7 +55,7 @@ using namespace calm;
 
 namespace {
 
-// So wide that a product is cut into several parts.
+// So wide that products pack their factors, which takes memory.
 inline constexpr configuration<> wide{
     .autoencoder = {.vocab_size = 300, .patch_size = 2, .hidden_size = 256, .intermediate_size = 320, .latent_size = 8},
     .hidden_size = 256,

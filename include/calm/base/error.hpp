@@ -27,7 +27,7 @@ enum class errc : int {
     non_finite = 8,   // NaN or infinity where a number was needed
     distributed = 9,  // collectives
     storage = 10,     // reading, writing, renaming
-    device = 11,      // a GPU that is missing or fails
+    device = 11,      // a GPU that is missing or fails, a processor without the instructions
 };
 
 namespace detail {

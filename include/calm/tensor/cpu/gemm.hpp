@@ -10,6 +10,7 @@
 #include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/cpu/panels.hpp"
 #include "calm/tensor/cpu/tile.hpp"
+#include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"
 
 namespace calm::detail {
@@ -20,10 +21,6 @@ concept has_packets = packed<packet<T>>;
 
 // How deep a panel is used at once: so deep that it stays in the first cache, 32 KB.
 template <class T> inline constexpr index_t depth_at_once = 32768 / (tile_width<T> * static_cast<index_t>(sizeof(T)));
-
-inline index_t parts_of(index_t size, index_t part) {
-    return (size + part - 1) / part;
-}
 
 // What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
 // `l`.
@@ -125,8 +122,8 @@ template <class T> struct product_parts {
     explicit product_parts(product<T> const& p) {
         constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
         constexpr index_t deep = depth_at_once<T>;
-        index_t const n = parts_of(p.n, tile_width<T>) * tile_width<T>;
-        index_t const m = parts_of(p.m, tile_height) * tile_height;
+        index_t const n = blocks_for(p.n, tile_width<T>) * tile_width<T>;
+        index_t const m = blocks_for(p.m, tile_height) * tile_height;
         depth = std::min(p.k, std::max<index_t>(1, most / (p.a_transposed ? std::max(m, n) : n) / deep) * deep);
         columns = std::min(n, most / depth / tile_width<T> * tile_width<T>);
         rows = p.a_transposed ? std::min(m, most / depth / tile_height * tile_height) : p.m;
@@ -151,7 +148,7 @@ template <class T> struct product_part {
         auto const& p = whole;
         bool const b_by_rows = b_too && !p.b_transposed;
         if (b_too && p.b_transposed)
-            ctx.parallel(parts_of(columns, width), [&](index_t q) {
+            ctx.parallel(blocks_for(columns, width), [&](index_t q) {
                 pack_turned<width>(packed_b + q * width * depth, p.b + (first_column + q * width) * p.ldb + first_depth,
                                    p.ldb, std::min<index_t>(width, columns - q * width), depth);
             });
@@ -169,13 +166,13 @@ template <class T> struct product_part {
     void multiply(context<cpu>& ctx) const {
         constexpr index_t worthwhile = 1 << 18;  // multiplications a task
         constexpr index_t many = 32;             // tasks, if they are worth it
-        index_t const tiles = parts_of(rows, tile_height);
-        index_t const panels = parts_of(columns, tile_width<T>);
-        index_t const high = parts_of(tiles, parts_of(tiles, 8));  // tiles a task: so many stay in the second cache
-        index_t const down = parts_of(tiles, high);
+        index_t const tiles = blocks_for(rows, tile_height);
+        index_t const panels = blocks_for(columns, tile_width<T>);
+        index_t const high = blocks_for(tiles, blocks_for(tiles, 8));  // tiles a task: so many stay in the second cache
+        index_t const down = blocks_for(tiles, high);
         index_t const tasks = std::min(many, rows * columns * depth / worthwhile + 1);
-        index_t const wide = parts_of(panels, std::max<index_t>(1, tasks / down));
-        index_t const across = parts_of(panels, wide);
+        index_t const wide = blocks_for(panels, std::max<index_t>(1, tasks / down));
+        index_t const across = blocks_for(panels, wide);
         ctx.parallel(down * across, [&](index_t task) {
             index_t const begin = task / across * high * tile_height;
             multiply(begin, std::min(rows, begin + high * tile_height), task % across * wide,
