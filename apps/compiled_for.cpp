@@ -31,4 +31,15 @@ constinit instruction_sets const compiled_for{
 #endif
 };
 
+constinit char const* const instructions =
+#if defined(__AVX512F__)
+    "AVX-512";
+#elif defined(__AVX2__)
+    "AVX2";
+#elif defined(__SSE2__)
+    "SSE2";
+#else
+    "no vectors";
+#endif
+
 }  // namespace calm::apps

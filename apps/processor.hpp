@@ -16,5 +16,6 @@ struct instruction_sets {
 };
 
 extern instruction_sets const compiled_for;  // constant: there before any code runs
+extern char const* const instructions;       // the widest of them that products use, as users name it
 
 }  // namespace calm::apps

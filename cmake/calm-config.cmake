@@ -1,11 +1,12 @@
 # calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
 # nlohmann-json), and cuda (the CUDA toolkit) where it was compiled; the project must have enabled the language CUDA for
-# it. May be found twice, with other components.
+# it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
 include("${CMAKE_CURRENT_LIST_DIR}/calm-calm.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/calm-portable.cmake")
 
 foreach(component IN LISTS calm_FIND_COMPONENTS)
     if(NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/calm-${component}.cmake")

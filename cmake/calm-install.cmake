@@ -42,5 +42,7 @@ write_basic_package_version_file(calm-config-version.cmake COMPATIBILITY SameMin
 configure_file(cmake/calm-config.cmake calm-config.cmake COPYONLY)
 configure_file(cmake/FindPCRE2.cmake FindPCRE2.cmake COPYONLY)
 configure_file(cmake/Findzstd.cmake Findzstd.cmake COPYONLY)
-install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake cmake/Findzstd.cmake
+configure_file(cmake/calm-portable.cmake calm-portable.cmake COPYONLY)
+configure_file(cmake/calm-launcher.cpp calm-launcher.cpp COPYONLY)
+install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake cmake/Findzstd.cmake cmake/calm-portable.cmake cmake/calm-launcher.cpp
               "${PROJECT_BINARY_DIR}/calm-config-version.cmake" DESTINATION ${calm_package_dir})

@@ -1,6 +1,9 @@
-# calm_native_flags: what CALM_NATIVE adds to every file.
+# calm_native_flags: what CALM_NATIVE or CALM_INSTRUCTIONS adds to every file.
+set(CALM_INSTRUCTIONS "" CACHE STRING "x86-64, x86-64-v3 or x86-64-v4: a level of instructions in place of this very processor's")
 set(calm_native_flags)
-if(CALM_NATIVE)
+if(CALM_INSTRUCTIONS AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(calm_native_flags -march=${CALM_INSTRUCTIONS})
+elseif(CALM_NATIVE AND NOT CALM_PORTABLE)
     set(calm_native_flags -march=native)
     # g++ 12 takes an AVX-512 AMD for a znver3; Eigen's product kernel was 20 % slower so.
     include(CheckCXXSourceCompiles)

@@ -12,6 +12,7 @@
 #include "command/completion.hpp"
 #include "command/settings_file.hpp"
 #include "command/suggest.hpp"
+#include "processor.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {
@@ -76,7 +77,7 @@ std::string toml_value(declared_option const& option, std::string const& text) {
 
 std::string version_line(std::string const& program) {
     return program + " of calm " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-           std::to_string(version.patch) + "\n";
+           std::to_string(version.patch) + ", compiled for " + instructions + "\n";
 }
 
 command::command(std::string name, std::string const& description) : name_(std::move(name)), description_(description) {

@@ -39,7 +39,7 @@ struct declared_option {
     std::string place = {};               // where exactly, for sentences
 };
 
-// "generate of calm 0.1.0", a line.
+// "generate of calm 0.1.0, compiled for AVX-512", a line.
 std::string version_line(std::string const& program);
 
 // Options are declared, then read() fills their places. CLI11 keeps the help; what is wrong is collected here, because

@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "processor.hpp"
 #include "program.hpp"
 
 namespace calm::apps {
@@ -78,8 +79,9 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
     say_lines(table);
     if (machine_peak > 0)
-        say(formatted("this machine adds products on its registers at %.0f GFLOP/s (the peak that shares refer to)",
-                      machine_peak / 1e9));
+        say(formatted(
+            "this machine adds products on its registers at %.0f GFLOP/s with %s (the peak that shares refer to)",
+            machine_peak / 1e9, instructions));
 }
 
 void run_report::step(progress const& now) {

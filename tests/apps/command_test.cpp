@@ -199,8 +199,15 @@ BOOST_AUTO_TEST_CASE(flags_are_set_by_every_usual_word) {
 
 BOOST_AUTO_TEST_CASE(the_version_is_an_option) {
     auto const& [major, minor, patch] = calm::version;
+#if defined(__AVX512F__)
+    char const* const widest = "AVX-512";
+#elif defined(__AVX2__)
+    char const* const widest = "AVX2";
+#else
+    char const* const widest = "SSE2";
+#endif
     BOOST_TEST(version_line("plot") == "plot of calm " + std::to_string(major) + "." + std::to_string(minor) + "." +
-                                           std::to_string(patch) + "\n");
+                                           std::to_string(patch) + ", compiled for " + widest + "\n");
     BOOST_TEST(!trial().read({"--version"}));
     BOOST_TEST(!trial().read({"--seed", "none", "--version"}));
     BOOST_TEST(trial().read({"--data", "a", "--version=false"}));

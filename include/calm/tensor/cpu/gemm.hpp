@@ -19,8 +19,9 @@ namespace calm::detail {
 template <class T>
 concept has_packets = packed<packet<T>>;
 
-// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB.
-template <class T> inline constexpr index_t depth_at_once = 32768 / (tile_width<T> * static_cast<index_t>(sizeof(T)));
+// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB, whatever the registers' width.
+// Sums of deeper products are added up from sums of so many, which keeps their rounding small.
+inline constexpr index_t depth_at_once = 256;
 
 // What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
 // `l`.
@@ -40,7 +41,7 @@ template <class T> tile_of_c<T> tile_at(product<T> const& p, index_t l, index_t 
 template <class T>
 void multiply_columns(product<T> const& p, index_t l, index_t depth, T const* packed_a, index_t a_panel,
                       columns_of_b<T> const& b, index_t column, index_t begin, index_t end) {
-    T few[static_cast<std::size_t>(tile_height * depth_at_once<T>)];
+    T few[static_cast<std::size_t>(tile_height * depth_at_once)];
     for (index_t i = begin; i < end; i += tile_height) {
         auto to = tile_at(p, l, i, column);
         to.rows = std::min<index_t>(tile_height, end - i);
@@ -75,11 +76,11 @@ template <class T> void serial_gemm(product<T> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (has_few_rows(p)) return product_of_few_rows(p);
     if (p.k == 0) return empty_product(p);
-    constexpr index_t room = 4 * tile_height * depth_at_once<T>;
-    alignas(memory_alignment) T panel[static_cast<std::size_t>(tile_width<T> * depth_at_once<T>)];
+    constexpr index_t room = 4 * tile_height * depth_at_once;
+    alignas(memory_alignment) T panel[static_cast<std::size_t>(tile_width<T> * depth_at_once)];
     alignas(memory_alignment) T packed_a[static_cast<std::size_t>(room)];
-    for (index_t l = 0; l < p.k; l += depth_at_once<T>) {
-        index_t const depth = std::min(depth_at_once<T>, p.k - l);
+    for (index_t l = 0; l < p.k; l += depth_at_once) {
+        index_t const depth = std::min(depth_at_once, p.k - l);
         index_t const rows_at_once = p.a_transposed ? room / (tile_height * depth) * tile_height : p.m;
         for (index_t row = 0; row < p.m; row += rows_at_once) {
             index_t const end = std::min(p.m, row + rows_at_once);
@@ -121,7 +122,7 @@ template <class T> struct product_parts {
 
     explicit product_parts(product<T> const& p) {
         constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
-        constexpr index_t deep = depth_at_once<T>;
+        constexpr index_t deep = depth_at_once;
         index_t const n = blocks_for(p.n, tile_width<T>) * tile_width<T>;
         index_t const m = blocks_for(p.m, tile_height) * tile_height;
         depth = std::min(p.k, std::max<index_t>(1, most / (p.a_transposed ? std::max(m, n) : n) / deep) * deep);
@@ -183,8 +184,8 @@ template <class T> struct product_part {
 private:
     // Rows begin .. end through some panels.
     void multiply(index_t begin, index_t end, index_t first_panel, index_t last_panel) const {
-        for (index_t l = 0; l < depth; l += depth_at_once<T>) {
-            index_t const deep = std::min(depth_at_once<T>, depth - l);
+        for (index_t l = 0; l < depth; l += depth_at_once) {
+            index_t const deep = std::min(depth_at_once, depth - l);
             T const* const a = packed_a == nullptr ? nullptr : packed_a + begin * depth + l * tile_height;
             for (index_t q = first_panel; q < last_panel; ++q)
                 multiply_columns(whole, first_depth + l, deep, a, tile_height * depth,

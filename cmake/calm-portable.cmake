@@ -1,0 +1,24 @@
+# Programs that run on every x86-64 processor, with what the one at hand has: compiled once for each level of instructions.
+
+# calm_portable_executable(NAME SOURCE... [LIBRARIES LIBRARY...]): the program NAME, which starts the best of the programs
+# NAME.x86-64-v4, NAME.x86-64-v3 and NAME.x86-64 beside it that the processor has the instructions for; the variable
+# CALM_INSTRUCTIONS of the environment asks for a lesser one. In LIBRARIES, LEVEL stands for the level, for what is itself
+# compiled once for each.
+function(calm_portable_executable name)
+    cmake_parse_arguments(PARSE_ARGV 1 own "" "" LIBRARIES)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        message(FATAL_ERROR "calm_portable_executable: expected an x86-64 processor, found ${CMAKE_SYSTEM_PROCESSOR}: "
+                            "build ordinary programs here")
+    endif()
+    add_executable(${name} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/calm-launcher.cpp")
+    target_compile_features(${name} PRIVATE cxx_std_20)
+    target_compile_options(${name} PRIVATE -march=x86-64 -mtune=generic)
+    foreach(level IN ITEMS x86-64-v4 x86-64-v3 x86-64)
+        set(program ${name}.${level})
+        string(REPLACE LEVEL ${level} libraries "${own_LIBRARIES}")
+        add_executable(${program} ${own_UNPARSED_ARGUMENTS})
+        target_compile_options(${program} PRIVATE -march=${level} -mtune=generic)
+        target_link_libraries(${program} PRIVATE ${libraries})
+        add_dependencies(${name} ${program})
+    endforeach()
+endfunction()
