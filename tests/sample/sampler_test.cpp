@@ -431,13 +431,13 @@ BOOST_AUTO_TEST_CASE(noise_is_scaled_within_reason) {
         });
 }
 
-BOOST_AUTO_TEST_CASE(rounds_fit_the_machine) {
-    BOOST_TEST(round_size(2, 0, 1) == 4);     // a few rows at the price of one
-    BOOST_TEST(round_size(2, 0, 1, 2) == 8);  // on each thread
-    BOOST_TEST(round_size(2, 0, 1, 64) == 16);
+BOOST_AUTO_TEST_CASE(rounds_grow_while_their_rows_are_few) {
+    BOOST_TEST(round_size(2, 0, 1) == 8);      // a few rows at the price of one
     BOOST_TEST(round_size(2, 0, 16) == 2);     // shared by many
     BOOST_TEST(round_size(200, 0, 1) == 200);  // a pool is one round
-    BOOST_TEST(round_size(1, 24, 4) == 6);     // a quarter more
+    BOOST_TEST(round_size(1, 24, 1) == 24);    // as many again
+    BOOST_TEST(round_size(1, 24, 4) == 16);    // until the rows are 64
+    BOOST_TEST(round_size(1, 24, 64) == 6);    // a quarter more
     BOOST_TEST(round_size(1, 5000, 1) == 64);
     BOOST_TEST(round_size(500, 1000, 1) == 500);
 }

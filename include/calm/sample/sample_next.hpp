@@ -86,7 +86,7 @@ private:
             most = std::max(most, one.at_work.at_most());
             made = std::max(made, one.at_work.result().draws);
         }
-        std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(least, made, count(), teams_);
+        std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(least, made, count());
         n = std::min({n, most, largest});
         return n > attempt_ ? n - n % attempt_ : n;
     }

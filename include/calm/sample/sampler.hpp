@@ -203,15 +203,15 @@ private:
     std::int64_t proving_ = 0;  // number of the coming coin flip of P^rest, 0 before
 };
 
-// How many draws to ask for next, so that a round is no dearer than it must be: a machine multiplies a few rows at
-// nearly the price of one, and some of its threads may draw apart. `wanting` patches that need at_least draws each, of
-// which they made `drawn`, share it. A quarter of what was needed bounds what is drawn in vain.
-inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting,
-                               std::int64_t threads = 1) {
-    constexpr std::int64_t cheap_rows = 4;
-    constexpr std::int64_t largest = 64;
-    std::int64_t const cheap = cheap_rows * std::clamp<std::int64_t>(threads, 1, 4);
-    return std::max(at_least, std::max(std::min(drawn / 4, largest), cheap / std::max<std::int64_t>(1, wanting)));
+// How many draws of each to ask for next, for `wanting` patches that need at_least draws each, of which they made
+// `drawn`. A machine multiplies a few rows at nearly the price of one, and a row among many at half of that: rounds
+// double until they are of 64 rows, and then grow by a quarter of what was drawn, which bounds what is drawn in vain.
+// From these numbers alone: rounds do not depend on the machine.
+inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
+    constexpr std::int64_t few = 8;
+    constexpr std::int64_t many = 64;
+    std::int64_t const among = std::max<std::int64_t>(1, wanting);
+    return std::max({at_least, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
 }
 
 // Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position.
