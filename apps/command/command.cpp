@@ -239,7 +239,9 @@ void command::take_words(std::vector<std::string> const& words) {
 // Variables that are options of other programs are left alone, and those that are empty.
 void command::take_environment() {
     auto known = options_of_all_programs();
-    known.push_back("--fixtures");  // where the tests of this library find their data
+    known.push_back("--fixtures");      // where the tests of this library find their data
+    known.push_back("--instructions");  // which of a portable program's files is started
+    known.push_back("--cuda-check");    // that a GPU is waited for after every kernel
     known.push_back(options_file);
     for (auto const& one : options_)
         if (one.is_kept) known.push_back(one.name);
