@@ -1,6 +1,8 @@
 #include "command/text_choices.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "calm/base/number_text.hpp"
@@ -30,6 +32,18 @@ std::optional<rate_schedule> schedule_named(std::string const& name) {
 bool is_head_option(std::string const& option) {
     return std::any_of(known_heads().begin(), known_heads().end(),
                        [&](auto const* head) { return head->objective.find_option(option) != nullptr; });
+}
+
+// A number that one of the heads takes.
+std::optional<double> head_number(std::string const& option, std::string const& text) {
+    constexpr double any = std::numeric_limits<double>::max();
+    auto const value = number_within(text, -any, any);
+    auto const takes = [&](head_facts const* head) {
+        auto const* const number = head->objective.find_option(option);
+        if (number == nullptr || (number->whole && std::trunc(*value) != *value)) return false;
+        return field_value{number->field, *value}.is_allowed();
+    };
+    return value && std::any_of(known_heads().begin(), known_heads().end(), takes) ? value : std::nullopt;
 }
 
 }  // namespace
@@ -71,8 +85,8 @@ text_choices choices_of(recipe_record const& record, std::string const& path) {
             if (!made.schedule) refuse("expected constant or cosine");
         } else if (option.starts_with(head_prefix) && is_head_option(option.substr(head_prefix.size()))) {
             auto& place = made.head[option.substr(head_prefix.size())];
-            place = number_within(value, -1e300, 1e300);  // its head decides
-            if (!place) refuse("expected a number");
+            place = head_number(option.substr(head_prefix.size()), value);
+            if (!place) refuse("expected a number that this option takes");
         } else {
             refuse("expected a choice that this program knows");
         }

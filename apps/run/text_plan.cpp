@@ -238,9 +238,11 @@ text_plan plan_of_text(text_facts const& text, text_choices const& given, std::s
 }
 
 std::string to_table(text_plan const& plan) {
-    auto const values = record_of(plan.choices);
+    constexpr std::size_t widest = 200;
+    auto values = record_of(plan.choices);
     std::size_t option = 0, value = 0;
-    for (auto const& row : values) {
+    for (auto& row : values) {
+        row.value = printable_line(row.value, widest);
         option = std::max(option, row.option.size());
         value = std::max(value, row.value.size());
     }
@@ -248,7 +250,8 @@ std::string to_table(text_plan const& plan) {
     for (auto const& row : values) {
         auto const* const why = calm::detail::value_of(plan.why, row.option);
         text += "  " + row.option + std::string(option + 2 - row.option.size(), ' ') + row.value +
-                std::string(value + 2 - row.value.size(), ' ') + (why != nullptr ? *why : "") + "\n";
+                std::string(value + 2 - row.value.size(), ' ') + (why != nullptr ? printable_line(*why, widest) : "") +
+                "\n";
     }
     return text;
 }

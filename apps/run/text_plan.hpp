@@ -41,7 +41,7 @@ void require_possible(text_choices const& given);
 // errc::config where no configuration of a CALM is compiled, or not the one given.
 text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled);
 
-// Option, value, why, a line each.
+// Option, value, why, a line each; what they hold is printable, whatever file it was read from.
 std::string to_table(text_plan const& plan);
 
 }  // namespace calm::apps

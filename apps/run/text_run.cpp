@@ -46,6 +46,19 @@ recipe_record given_record(text_options const& o, text_choices const& given) {
     return all;
 }
 
+// The choices of a plan that was read. Throws errc::model_file for one that its option, or the head of its
+// configuration, does not take.
+text_choices choices_in(text_options const& o, recipe_record const& plan) {
+    auto const path = in(o, plan_file);
+    auto made = choices_of(plan, path);
+    if (auto const problems = head_problems(calm_named(made.configuration), made.head); !problems.empty())
+        throw error(errc::model_file, path, "plan", problems.front());
+    if (!made.vocabulary && !is_markov(o.data.sources))
+        throw error(errc::model_file, path, "plan",
+                    "expected a vocabulary, found none; put the file back, or start over with --fresh");
+    return made;
+}
+
 // With the choices that a plan made, where nothing is given now.
 text_choices with_choices_of(text_options const& o, text_record const& before, text_choices const& given) {
     auto all = record_of(given);
@@ -159,14 +172,14 @@ struct stage {
 };
 
 std::vector<stage> stages_of(text_options const& o, text_record const& record) {
-    text_plan const plan{choices_of(record.plan, in(o, plan_file)), record.why};
+    text_plan const plan{choices_in(o, record.plan), record.why};
     auto const& work = calm_named(plan.choices.configuration).on(o.device);
     return {{autoencoder_stage, work.train_autoencoder, autoencoder_options(o, plan.choices)},
             {model_stage, work.train_calm, model_options(o, plan)}};
 }
 
 std::string table_of(text_options const& o, text_record const& record) {
-    return to_table({choices_of(record.plan, in(o, plan_file)), record.why});
+    return to_table({choices_in(o, record.plan), record.why});
 }
 
 // Of the models what can be known yet: an autoencoder's plan needs the vocabulary, a language model's an autoencoder.
@@ -218,7 +231,7 @@ void prepare(text_options const& o, intention const& what) {
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record) {
     if (!is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o))) {
-        auto const choices = choices_of(record.plan, in(o, plan_file));
+        auto const choices = choices_in(o, record.plan);
         auto data = o.data;
         data.holdout = choices.holdout;
         if (int const code = train_tokenizer({data, *choices.vocabulary, tokenizer_file(o)}); code != 0) return code;
@@ -260,7 +273,7 @@ int train_text(text_options const& o) {
     prepare(o, what);
     if (int const code = trained(o, what.record); code != 0) return code;
     tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
-    tell_how_to_go_on(o, choices_of(what.record.plan, in(o, plan_file)));
+    tell_how_to_go_on(o, choices_in(o, what.record.plan));
     return 0;
 }
 

@@ -221,3 +221,23 @@ BOOST_AUTO_TEST_CASE(runs) {
     calm::write_manifest(folder.path(checkpoint));
     shown(workshop::train + "--out ae", 2);
 }
+
+BOOST_AUTO_TEST_CASE(plans) {
+    auto const& folder = shop().folder;
+    std::string const train = "train text --config tiny --data stories:4000 --vocabulary 300 --batch 2 --block 64 "
+                              "--autoencoder-batch 64 --autoencoder-steps 1 --steps 1 --out text";
+    BOOST_TEST(shop().run(train).status == 0);
+    auto const good = folder.content("text/plan.json");
+    auto const with = [&](std::string const& from, std::string const& to) {
+        static_cast<void>(folder.with("text/plan.json", changed(good, from, to)));
+    };
+    with("\"as measured with this head\"", "\"" + hostile_json + "\"");
+    shown(train, 0);
+    shown(train + " --dry-run", 0);
+    with("\"rate\": \"0.002\"", "\"rate\": \"" + hostile_json + "\"");
+    shown(train, 5);
+    with("\"rate\": \"0.002\"", "\"" + hostile_json + "\": \"0.002\"");
+    shown(train, 5);
+    with("\"stories:4000\"", "\"" + hostile_json + "\"");
+    shown(train, 2);
+}

@@ -185,6 +185,13 @@ BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
     BOOST_TEST(has(table, "  vocabulary          300       as given\n"), table);
     BOOST_TEST(has(table, "  head-targets        3         as given\n"), table);
     BOOST_TEST(!has(table, "head-beta"), table);
+    auto foreign = plan;
+    foreign.choices.configuration = "\x1b[2J";
+    for (auto& row : foreign.why) row.value = "x\nforged: all is well";
+    auto const shown = to_table(foreign);
+    BOOST_TEST(has(shown, "\\x1b[2J"), shown);
+    BOOST_TEST(has(shown, "x\\nforged"), shown);
+    BOOST_TEST(!has(shown, "\nforged"), shown);
 }
 
 BOOST_AUTO_TEST_CASE(text_is_held_out_where_it_is_worth_it) {
@@ -227,13 +234,16 @@ BOOST_AUTO_TEST_CASE(a_record_of_choices_is_checked_as_options_are) {
     auto const refused = [](recipe_record const& record) {
         return sentence_of<error>([&] { static_cast<void>(choices_of(record, "plan.json")); });
     };
-    for (auto const& [option, value] : {std::pair{"vocabulary", "258"}, std::pair{"rate", "11"}, std::pair{"rate", "x"},
-                                        std::pair{"steps", "0"}, std::pair{"block", "1e9"}, std::pair{"minutes", "0"},
-                                        std::pair{"head-beta", ""}, std::pair{"random-patches", "nan"}}) {
+    for (auto const& [option, value] :
+         {std::pair{"vocabulary", "258"}, std::pair{"rate", "11"}, std::pair{"rate", "x"}, std::pair{"steps", "0"},
+          std::pair{"block", "1e9"}, std::pair{"minutes", "0"}, std::pair{"head-beta", ""}, std::pair{"head-beta", "2"},
+          std::pair{"head-samples", "1e300"}, std::pair{"head-samples", "3.7"}, std::pair{"head-samples", "0"},
+          std::pair{"random-patches", "nan"}}) {
         auto const said = refused({{option, value}});
         BOOST_TEST(has(said, "plan.json"), said);
         BOOST_TEST(has(said, "found '" + std::string(value) + "'"), said);
     }
+    BOOST_TEST(choices_of({{"head-samples", "4"}, {"head-beta", "1.5"}}, "plan.json").head.at("samples").value() == 4);
     BOOST_TEST(has(refused({{"schedule", "linear"}}), "expected constant or cosine, found 'linear'"));
     BOOST_TEST(has(refused({{"holdout", "1:0"}}), "holdout"));
     BOOST_TEST(has(refused({{"colour", "red"}}), "a choice that this program knows"));

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -166,10 +168,20 @@ BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
     auto const plan = shop.folder.content("run/plan.json");
     static_cast<void>(shop.folder.with("run/plan.json", plan.substr(0, plan.size() / 2)));
     BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), "run/plan.json"));
-    auto damaged = plan;
-    damaged.replace(damaged.rfind("\"batch\": \"2\""), 12, "\"batch\": \"0\"");
-    static_cast<void>(shop.folder.with("run/plan.json", damaged));
-    BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), "run/plan.json, batch: expected a number"));
+    for (auto const& [choice, damaged, said] :
+         {std::tuple("\"batch\": \"2\"", "\"batch\": \"0\"", "run/plan.json, batch: expected a number"),
+          std::tuple("\"schedule\": \"cosine\"", "\"head-samples\": \"1\"",
+                     "run/plan.json, plan: --head-samples: expected from 2 to"),
+          std::tuple("\"vocabulary\": \"259\"", "\"head-targets\": \"3\"",
+                     "run/plan.json, plan: expected a vocabulary, found none")}) {
+        auto const at = plan.rfind(choice);
+        BOOST_TEST_REQUIRE(at != std::string::npos);
+        auto text = plan;
+        static_cast<void>(
+            shop.folder.with("run/plan.json", text.replace(at, std::string_view(choice).size(), damaged)));
+        BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), said));
+        BOOST_TEST(has(shop.refused(odd + std::string("64 --dry-run"), 5), said));
+    }
     fs::remove(shop.folder.path("run/plan.json"));
     BOOST_TEST(has(shop.refused(odd + std::string("64"), 10), "holds an autoencoder, but no plan.json"));
     shop.good(odd + std::string("64 --fresh"));
