@@ -1,13 +1,12 @@
 #include "strict_json.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
+#include "calm/text/line_reader.hpp"
 
 namespace calm::apps {
 
@@ -55,13 +54,13 @@ private:
 
 }  // namespace
 
-nlohmann::json strict_json(std::string const& text) {
+nlohmann::json strict_json(std::string_view text) {
     if (text.size() > longest_json)
         throw error(errc::data, sentence("expected JSON of at most ", longest_json, " bytes, found more"));
     try {
         judge all;
-        static_cast<void>(nlohmann::json::sax_parse(text, &all));
-        return nlohmann::json::parse(text);
+        static_cast<void>(nlohmann::json::sax_parse(text.begin(), text.end(), &all));
+        return nlohmann::json::parse(text.begin(), text.end());
     } catch (nlohmann::json::exception const& wrong) {
         throw error(errc::data, std::string("no valid JSON: ") + wrong.what());
     }
@@ -117,15 +116,14 @@ std::string json_line(nlohmann::ordered_json const& value) {
 
 void each_json_line(std::string const& path,
                     std::function<void(std::string_view line, nlohmann::json const& object)> const& f) {
-    auto const file = mapped_file::open(path);
-    for (auto left = file.text(); !left.empty();) {
-        auto const line = left.substr(0, left.find('\n'));
-        left.remove_prefix(std::min(left.size(), line.size() + 1));
-        if (line.size() > longest_json) continue;
+    line_reader lines(path, longest_json);
+    for (std::string line;;) {
         nlohmann::json value;
         try {
-            value = strict_json(std::string(line));
-        } catch (error const&) {
+            if (!lines.next(line)) return;
+            value = strict_json(line);
+        } catch (error const& wrong) {
+            if (wrong.code() != errc::data) throw;
             continue;
         }
         if (value.is_object()) f(line, value);

@@ -15,7 +15,7 @@ inline constexpr std::size_t longest_json = 1'000'000;
 
 // The value of a text. Throws errc::data for a text that is longer, no JSON, or more than 64 values deep, or has an
 // object with a key twice.
-nlohmann::json strict_json(std::string const& text);
+nlohmann::json strict_json(std::string_view text);
 
 // The bytes of the value that a key has in the text of an object, as they stand there: digits that no number here
 // holds, escapes. The text is one that strict_json took. Empty where the key is missing.
@@ -25,8 +25,9 @@ std::string raw_value(std::string_view object, std::string_view key);
 std::string json_line(nlohmann::json const& value);
 std::string json_line(nlohmann::ordered_json const& value);
 
-// Calls f(line, value) for each line of a file that is a JSON object. Others, and those longer than longest_json, are
-// none of ours or were interrupted: they are passed over. Throws errc::storage where the file cannot be read.
+// Calls f(line, value) for each line of a file that is a JSON object; a line is held, never the file. Others, and those
+// longer than longest_json, are none of ours or were interrupted: they are passed over. Throws errc::storage where the
+// file cannot be read.
 void each_json_line(std::string const& path,
                     std::function<void(std::string_view line, nlohmann::json const& object)> const& f);
 

@@ -35,7 +35,7 @@ nlohmann::ordered_json calls_of(std::string const& path) {
     if (!calm::detail::is_there(path)) return none;
     auto const file = mapped_file::open(path);
     try {
-        auto const before = nlohmann::ordered_json::parse(json_line(strict_json(std::string(file.text()))));
+        auto const before = nlohmann::ordered_json::parse(json_line(strict_json(file.text())));
         if (before.is_object() && before.contains("calls") && before["calls"].is_array()) return before["calls"];
     } catch (error const&) {
         return none;
@@ -43,18 +43,15 @@ nlohmann::ordered_json calls_of(std::string const& path) {
     return none;
 }
 
-// The lines of a step at most `step`.
-std::string lines_until(std::string const& path, index_t step) {
-    std::string kept;
+// Leaves the lines of a step at most `step`.
+std::string cut(std::string const& path, index_t step) {
+    if (!calm::detail::is_there(path)) return path;
+    replaced_file kept(path);
     each_json_line(path, [&](std::string_view line, nlohmann::json const& at) {
         if (at.contains("step") && at["step"].is_number_integer() && at["step"].get<index_t>() <= step)
-            (kept += line) += '\n';
+            kept.write(std::string(line) + '\n');
     });
-    return kept;
-}
-
-std::string cut(std::string const& path, index_t step) {
-    if (calm::detail::is_there(path)) replace_file(path, lines_until(path, step));
+    kept.commit();
     return path;
 }
 

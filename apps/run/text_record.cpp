@@ -19,7 +19,7 @@ public:
     explicit reader(std::string path) : path_(std::move(path)) {
         auto const file = mapped_file::open(path_);
         try {
-            all_ = strict_json(std::string(file.text()));
+            all_ = strict_json(file.text());
         } catch (error const& problem) {
             refuse("", problem.what());
         }

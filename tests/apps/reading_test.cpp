@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -89,4 +90,39 @@ BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
         BOOST_TEST(ran.status == 0, line << ": " << ran.err);
         BOOST_TEST(most_taken() < most, line << ": " << most_taken() << " MB");
     }
+}
+
+// Of a run as somebody else may have left it: a plan and calls that claim much, and samples of more than may be held.
+BOOST_AUTO_TEST_CASE(files_of_a_run_are_never_held) {
+    temporary_folder const folder;
+    auto const sized = [&](std::string const& name) {
+        std::filesystem::resize_file(folder.with(name, ""), 600 * megabyte);
+    };
+    auto const done = [&](std::string const& line, int status) {
+        auto const ran = run_in(folder, line);
+        BOOST_TEST(ran.status == status, line << ": " << ran.err);
+        BOOST_TEST(most_taken() < most, line << ": " << most_taken() << " MB");
+    };
+    std::filesystem::create_directory(folder.path("text"));
+    static_cast<void>(folder.with("text/text.lock", ""));
+    sized("text/plan.json");
+    done("train text --data stories:4000 --minutes 1 --out text", 5);
+
+    std::string const small = " --config tiny --data stories:4000 --schedule constant --threads 1 ";
+    std::string const autoencoder = "train autoencoder --tokenizer words --batch 64 --out ae" + small;
+    done("train tokenizer --vocabulary 300 --data stories:4000 --out words", 0);
+    done(autoencoder + "--steps 1", 0);
+    sized("ae/run.json");
+    done(autoencoder + "--steps 2", 0);
+    BOOST_TEST(std::filesystem::file_size(folder.path("ae/run.json")) < megabyte);
+
+    std::string const model = "train calm --autoencoder ae --batch 2 --block 64 --out lm" + small;
+    done(model + "--steps 1", 0);
+    std::string const line = "{\"step\":1,\"text\":\"" + std::string(900'000, 'x') + "\"}\n";
+    std::size_t constexpr lines = 350;
+    std::ofstream samples(folder.path("lm/samples.jsonl"), std::ios::binary);
+    for (std::size_t i = 0; i < lines; ++i) samples << line;
+    samples.close();
+    done(model + "--steps 2", 0);
+    BOOST_TEST(std::filesystem::file_size(folder.path("lm/samples.jsonl")) >= lines * line.size());
 }

@@ -50,4 +50,5 @@ BOOST_AUTO_TEST_CASE(what_is_no_plan_is_refused) {
     BOOST_TEST(has(refused("{\"format\": 1, \"given\": {}, \"plan\": {}, \"why\": {}, \"done\": {}}"),
                    "expected a list of texts"));
     BOOST_TEST(has(refused("{\"format\": 1, \"format\": 1, " + rest), "stands twice"));
+    BOOST_TEST(has(refused(std::string(1'000'001, ' ')), "expected JSON of at most 1000000 bytes, found more"));
 }
