@@ -151,6 +151,57 @@ BOOST_AUTO_TEST_CASE(documents_that_are_visited_are_those_of_a_corpus) {
     BOOST_CHECK_THROW(static_cast<void>(size_of(little, {.K = 4}, 1 << 20)), calm::error);
 }
 
+// Small files among a large one, in memory as long as they are few.
+BOOST_AUTO_TEST_CASE(ids_of_many_small_files_are_kept_on_the_disk_without_a_name) {
+    calm::test::temporary_folder const folder;
+    strings specs{"stories:3000"};
+    for (int i = 0; i < 30; ++i) {
+        std::string text = "document " + std::to_string(i);
+        while (text.size() < 100 * static_cast<std::size_t>(i % 7)) text += " and more of it";
+        specs.push_back(folder.with("small-" + std::to_string(i) + ".txt", text));
+        if (i == 11) specs.push_back(folder.path("large.jsonl"));
+    }
+    write_stories(folder.path("large.jsonl"), 1);
+    calm::tokenizer const words;
+    calm::token_cache cache;
+    strings told;
+    cache.tell = [&](std::string const& sentence) { told.push_back(sentence); };
+    cache.least_bytes = 500'000;
+    cache.most_held = 2000;
+    auto const files = [&] {
+        auto const all = std::filesystem::directory_iterator(folder.path(""));
+        return std::distance(begin(all), end(all));
+    };
+    auto const same = [&](calm::corpus const& made) {
+        auto const plain = calm::build_corpus(specs, words, {});
+        BOOST_TEST(made.documents() == plain.documents());
+        BOOST_TEST(made.tokens() == plain.tokens());
+        std::size_t differ = 0;
+        for (std::size_t i = 0; i < plain.documents(); ++i) {
+            auto const a = made.document(i), b = plain.document(i);
+            differ += !std::equal(a.begin(), a.end(), b.begin(), b.end()) || made.size(i) != plain.size(i);
+        }
+        BOOST_TEST(differ == 0U);
+        return plain.held();
+    };
+    auto const made = calm::build_corpus(specs, words, {}, cache);
+    auto const all = same(made);
+    BOOST_TEST(made.held() <= cache.most_held);
+    BOOST_TEST(all > 10 * cache.most_held);
+    BOOST_TEST(files() == 32);  // with the cache of the large one
+    BOOST_TEST(told.size() == 1U);
+
+    cache.makes = false;
+    BOOST_TEST(calm::build_corpus(specs, words, {}, cache).held() > cache.most_held);
+    // Where nothing can be written that is said once, and they stay in memory.
+    cache.makes = true;
+    cache.folder = folder.with("no-folder", "");
+    auto const held = calm::build_corpus(specs, words, {}, cache);
+    BOOST_TEST(same(held) == held.held());
+    BOOST_TEST_REQUIRE(told.size() == 2U);
+    BOOST_TEST(told.back().find("held in memory, for the cache cannot be written") != std::string::npos, told.back());
+}
+
 BOOST_AUTO_TEST_CASE(malformed_documents_are_counted_once) {
     calm::test::temporary_folder const folder;
     strings const specs{folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n")};

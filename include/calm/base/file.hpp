@@ -159,11 +159,14 @@ class mapped_file {
 public:
     // Maps a regular file. Throws the code given where it cannot be opened, or is a folder or a device.
     static mapped_file open(std::string const& path, errc code = errc::storage) {
-        auto const fd = detail::open_for_reading(path, code);
-        auto const facts = detail::facts_of(fd, path, code);
+        return of(detail::open_for_reading(path, code), path, code);
+    }
+    // The same of a regular file that is open for reading, and may be closed then; `path` is what errors call it.
+    static mapped_file of(detail::descriptor const& file, std::string const& path, errc code = errc::storage) {
+        auto const facts = detail::facts_of(file, path, code);
         auto const size = static_cast<std::size_t>(facts.st_size);
         if (size == 0) return {path, facts, nullptr, 0};
-        void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+        void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
         if (at == MAP_FAILED) detail::fail_with_errno(errc::memory, path, "cannot be mapped");
         return {path, facts, static_cast<std::byte const*>(at), size};
     }

@@ -67,6 +67,27 @@ public:
         parts_.push_back(std::move(added));
     }
 
+    // How many ids are in memory.
+    [[nodiscard]] std::size_t held() const { return ids_.size(); }
+    // Moves the documents in memory, each of which is closed, to a file: keep(documents), which is given the ids of
+    // each as a vector of spans, returns it, with an entry for each in their order; what keep throws leaves all as it
+    // was.
+    template <class Keep> void put_aside(Keep const& keep) {
+        std::vector<std::span<token_id const>> held;
+        held.reserve(ends_.size());
+        for (std::size_t begin = 0; std::size_t const end : ends_) {
+            held.push_back(std::span(ids_).subspan(begin, end - begin));
+            begin = end;
+        }
+        std::shared_ptr<token_file const> const file = keep(std::as_const(held));
+        for (auto& one : parts_)
+            if (!one.file) one.file = file;
+        mapped_ += ends_.size();
+        mapped_tokens_ += ids_.size();
+        ids_.clear();
+        ends_.clear();
+    }
+
     // How many documents there are.
     [[nodiscard]] std::size_t documents() const { return ends_.size() + mapped_; }
     // How many ids they have together.
@@ -91,14 +112,14 @@ public:
 private:
     // Documents that follow one another in memory, or of a file.
     struct part {
-        std::size_t first;      // its first document
-        std::size_t first_end;  // in memory: in ends_
+        std::size_t first;        // its first document
+        std::size_t first_entry;  // which is that of the file, or in memory of ends_
         std::shared_ptr<token_file const> file;
-        std::vector<std::uint32_t> entries;  // of the file; empty: all
+        std::vector<std::uint32_t> entries;  // of the file; empty: all from the first
 
         // Where document i of the corpus is in the file.
         [[nodiscard]] std::size_t entry(std::size_t i) const {
-            return entries.empty() ? i - first : entries[i - first];
+            return entries.empty() ? first_entry + (i - first) : entries[i - first];
         }
     };
 
@@ -111,7 +132,7 @@ private:
     }
     // Where document i, of a part in memory, begins and ends in ids_.
     [[nodiscard]] std::pair<std::size_t, std::size_t> bounds(part const& in, std::size_t i) const {
-        std::size_t const own = in.first_end + (i - in.first);
+        std::size_t const own = in.entry(i);
         return {own == 0 ? 0 : ends_[own - 1], ends_[own]};
     }
 

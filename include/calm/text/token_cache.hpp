@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,6 +22,7 @@
 #include "calm/base/file.hpp"
 #include "calm/base/sha256.hpp"
 #include "calm/base/utf8.hpp"
+#include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/token_file.hpp"
@@ -45,6 +47,8 @@ public:
     std::string folder;
     // Smaller files are read each time.
     std::uint64_t least_bytes = std::uint64_t{1} << 20;
+    // Ids of smaller files that a corpus holds in memory: of more it keeps them in a file without a name.
+    std::size_t most_held = std::size_t{4} << 20;
     // Whether caches are made: without it those are used that are there, and nothing is written.
     bool makes = true;
     // Is told in a sentence when a cache is made, and why, or cannot be.
@@ -57,6 +61,10 @@ public:
     // written, which is told. Malformed documents as read_documents has them.
     [[nodiscard]] std::shared_ptr<token_file const> tokens_of(std::string const& file, tokenizer const& words,
                                                               document_selection const& selection);
+
+    // Of a corpus that holds more ids than are to be held the disk has them then, where the cache of `file` would be,
+    // and as long as the corpus lives. Where it cannot, which is told, they stay in memory.
+    void relieve(corpus& text, std::string const& file, token_id vocabulary);
 
 private:
     // The file and tokenizer that ids belong to; `content` is left to whoever needs it.
@@ -227,6 +235,27 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
             cannot(wrong.what());
             return nullptr;
         }
+    }
+}
+
+[[gnu::cold]] inline void token_cache::relieve(corpus& text, std::string const& file, token_id vocabulary) {
+    if (!makes || told_that_it_cannot_ || text.held() <= most_held) return;
+    auto const keep = [&](std::vector<std::span<token_id const>> const& documents) {
+        auto writer = token_file_writer::nameless(std::filesystem::path(path_for(file)).parent_path().string());
+        for (auto const ids : documents) writer.add(ids, entry_use::both);
+        std::string why;
+        auto kept = token_file::of(writer.mapped({}), vocabulary, why);
+        if (!kept) throw error(errc::storage, file, "", "its ids were not read as they were written: " + why);
+        return kept;
+    };
+    try {
+        if (!folder.empty()) std::filesystem::create_directories(folder);
+        text.put_aside(keep);
+    } catch (error const& wrong) {
+        if (wrong.code() != errc::storage) throw;
+        cannot(wrong.what());
+    } catch (std::filesystem::filesystem_error const& wrong) {
+        cannot(wrong.what());
     }
 }
 

@@ -1,11 +1,8 @@
 #pragma once
 // The documents of one file as ids, on disk: written once, mapped when used.
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +16,7 @@
 #include "calm/base/error.hpp"
 #include "calm/base/file.hpp"
 #include "calm/base/token.hpp"
+#include "calm/text/mapped_pages.hpp"
 
 namespace calm {
 
@@ -89,8 +87,8 @@ inline std::uint64_t bytes_of_ids(std::uint64_t tokens) {
 
 }  // namespace detail
 
-// An intact token file, mapped. Its ids stay on the disk: pages that were touched are let go again, so that it takes
-// some 64 MiB of memory. Any number of threads may read.
+// An intact token file, mapped. Its ids stay on the disk: pages that were touched are let go again, so that all token
+// files of a process together take some 64 MiB of memory. Any number of threads may read.
 class token_file {
 public:
     // Why a file is not this, as a clause.
@@ -100,6 +98,8 @@ public:
     // intact.
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
+    // The same of a file that is open.
+    [[nodiscard]] static std::shared_ptr<token_file const> of(mapped_file file, token_id vocabulary, reason& why);
 
     // Its header.
     [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
@@ -117,7 +117,7 @@ public:
     [[nodiscard]] std::span<token_id const> ids(std::size_t i, std::size_t first, std::size_t most) const {
         std::size_t const count = std::min(most, size(i) - first);
         auto const found = ids_.subspan(end(i) - size(i) + first, count);
-        account(found.size_bytes());
+        pages_.touch(found.size_bytes());
         return found;
     }
 
@@ -126,37 +126,28 @@ private:
     [[nodiscard]] std::size_t end(std::size_t i) const { return ends_[i] & (~std::uint64_t{0} >> 2); }
     [[nodiscard]] reason fault(token_id vocabulary);
 
-    // Where a page is touched the system maps those around it that it has, as was seen up to some 200 KiB.
-    void account(std::size_t bytes) const {
-        constexpr std::size_t around = std::size_t{256} << 10;
-        constexpr std::size_t most = std::size_t{64} << 20;
-        if (touched_.fetch_add(bytes + around, std::memory_order_relaxed) < most) return;
-        touched_.store(0, std::memory_order_relaxed);
-        let_go();
-    }
-    // The pages of a file that nobody writes to come back from it when they are touched again.
-    void let_go() const noexcept {
-        auto const bytes = file_.bytes();
-        ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
-    }
-
     mapped_file file_;
+    mutable mapped_pages pages_{file_.bytes()};
     token_file_facts facts_;
     std::span<token_id const> ids_;
     std::span<std::uint64_t const> ends_;
-    mutable std::atomic<std::size_t> touched_ = 0;
 };
 
 [[gnu::cold]] inline std::shared_ptr<token_file const> token_file::open(std::string const& path, token_id vocabulary,
                                                                         reason& why) {
     try {
-        std::shared_ptr<token_file> opened(new token_file(mapped_file::open(path)));
-        why = opened->fault(vocabulary);
-        if (why.empty()) return opened;
+        return of(mapped_file::open(path), vocabulary, why);
     } catch (error const& wrong) {
         why = wrong.what();
     }
     return nullptr;
+}
+
+[[gnu::cold]] inline std::shared_ptr<token_file const> token_file::of(mapped_file file, token_id vocabulary,
+                                                                      reason& why) {
+    std::shared_ptr<token_file> opened(new token_file(std::move(file)));
+    why = opened->fault(vocabulary);
+    return why.empty() ? std::move(opened) : nullptr;
 }
 
 [[gnu::cold]] inline token_file::reason token_file::fault(token_id vocabulary) {
@@ -178,12 +169,13 @@ private:
     detail::portion_sum sum;
     std::uint32_t largest = 0;
     for (std::size_t at = 0; at < body.size(); at += detail::portion_sum::portion) {
-        sum.add(body.subspan(at, std::min(detail::portion_sum::portion, body.size() - at)));
+        auto const portion = body.subspan(at, std::min(detail::portion_sum::portion, body.size() - at));
+        pages_.touch(portion.size());
+        sum.add(portion);
         std::size_t const first = std::min(at / sizeof(token_id), ids_.size());
         for (token_id const id :
              ids_.subspan(first, std::min(detail::portion_sum::portion / sizeof(token_id), ids_.size() - first)))
             largest = std::max(largest, static_cast<std::uint32_t>(id));
-        if (at % (std::size_t{64} << 20) == 0) let_go();
     }
     if (sum.value() != facts_.body) return "its bytes are damaged";
     if (!ids_.empty() && largest >= static_cast<std::uint32_t>(vocabulary)) return "its ids are of another vocabulary";
@@ -194,7 +186,7 @@ private:
     }
     if ((ends_.empty() ? 0 : end(ends_.size() - 1)) != ids_.size() || documents != facts_.documents)
         return "its ends do not fit its ids";
-    let_go();
+    pages_.let_go();
     return {};
 }
 

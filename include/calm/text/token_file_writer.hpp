@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <span>
 #include <string>
@@ -33,8 +34,11 @@ public:
     token_file_writer(token_file_writer const&) = delete;
     token_file_writer& operator=(token_file_writer const&) = delete;
     ~token_file_writer() {
-        if (file_.get() >= 0) ::unlink(partial_.c_str());  // while it is locked
+        if (file_.get() >= 0 && !path_.empty()) ::unlink(partial_.c_str());  // while it is locked
     }
+    // Of a file in a folder ("" is the present one) that has no name: nobody else can open it, and it is gone with its
+    // last mapping. Throws errc::storage where none can be made there.
+    [[nodiscard]] static token_file_writer nameless(std::string const& folder);
 
     // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
     [[nodiscard]] bool is_late() const noexcept { return waited_; }
@@ -59,8 +63,13 @@ public:
 
     // Completes the facts with what was added, and the file. Throws errc::storage; what stood there then still stands.
     void commit(token_file_facts facts);
+    // The same of a file without a name, which only this can be read by. Throws errc::storage.
+    [[nodiscard]] mapped_file mapped(token_file_facts facts);
 
 private:
+    token_file_writer(detail::descriptor file, std::string called) :
+        partial_(std::move(called)), file_(std::move(file)) {}
+    void complete(token_file_facts facts);
     void append(std::span<std::byte const> bytes);
     void flush(std::size_t at);
 
@@ -146,7 +155,15 @@ inline void token_file_writer::flush(std::size_t at) {
     }
 }
 
-[[gnu::cold]] inline void token_file_writer::commit(token_file_facts facts) {
+[[gnu::cold]] inline token_file_writer token_file_writer::nameless(std::string const& folder) {
+    std::string name = (folder.empty() ? "." : folder) + "/.calm-tokens-XXXXXX";
+    detail::descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+    if (file.get() < 0) detail::fail_with_errno(errc::storage, name, "cannot be created");
+    ::unlink(name.c_str());
+    return {std::move(file), std::move(name)};
+}
+
+[[gnu::cold]] inline void token_file_writer::complete(token_file_facts facts) {
     facts.tokens = tokens_;
     facts.entries = ends_.size();
     facts.documents = documents_;
@@ -164,10 +181,19 @@ inline void token_file_writer::flush(std::size_t at) {
     auto const header = std::as_bytes(std::span(&facts, 1));
     portion_.assign(header.begin(), header.end());
     flush(0);
+}
+
+[[gnu::cold]] inline void token_file_writer::commit(token_file_facts facts) {
+    complete(facts);
     // Not flushed to the disk: what a crash of the machine leaves is no intact file, and made anew.
     if (::rename(partial_.c_str(), path_.c_str()) != 0)
         detail::fail_with_errno(errc::storage, path_, "cannot be put in place");
     file_.close();
+}
+
+[[gnu::cold]] inline mapped_file token_file_writer::mapped(token_file_facts facts) {
+    complete(facts);
+    return mapped_file::of(file_, partial_);
 }
 
 }  // namespace calm

@@ -1,0 +1,63 @@
+#include "calm/text/mapped_pages.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "calm/base/file.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+// Bytes of files that the process has mapped and in memory.
+std::size_t resident_of_files() {
+    std::ifstream statm("/proc/self/statm");
+    std::size_t size = 0, resident = 0, shared = 0;
+    statm >> size >> resident >> shared;
+    return shared * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+struct mapping {
+    explicit mapping(std::string const& path) : file(calm::mapped_file::open(path)) {}
+    // Reads a byte of each page.
+    std::size_t read() {
+        std::size_t sum = 0;
+        pages.touch(file.bytes().size());
+        for (std::size_t at = 0; at < file.bytes().size(); at += 4096)
+            sum += static_cast<unsigned char>(file.bytes()[at]);
+        return sum;
+    }
+    calm::mapped_file file;
+    calm::mapped_pages pages{file.bytes()};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
+    calm::test::temporary_folder const folder;
+    std::size_t constexpr size = std::size_t{4} << 20;
+    auto const path = folder.with("a", std::string(size, '\x01'));
+    std::vector<std::unique_ptr<mapping>> all;
+    for (int i = 0; i < 60; ++i) all.push_back(std::make_unique<mapping>(path));
+    auto const before = resident_of_files();
+    std::size_t most = 0;
+    for (int round = 0; round < 3; ++round)
+        for (auto const& one : all) {
+            BOOST_TEST(one->read() == size / 4096);  // the bytes come back
+            most = std::max(most, resident_of_files() - std::min(before, resident_of_files()));
+        }
+    BOOST_TEST(most > calm::mapped_pages::most / 2);  // that it is measured
+    BOOST_TEST(most <= calm::mapped_pages::most + 4 * size);
+    for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();  // what ends is forgotten
+    for (std::size_t i = 1; i < all.size(); i += 2) BOOST_TEST(all[i]->read() == size / 4096);
+    all.clear();
+    mapping last(path);
+    for (int i = 0; i < 40; ++i) BOOST_TEST(last.read() == size / 4096);
+    last.pages.let_go();
+    BOOST_TEST(resident_of_files() < before + size);
+}
