@@ -208,7 +208,8 @@ void check_that_all_is_flushed(std::string const& scenario, std::vector<noted_ca
         disk.apply(c);
     }
     BOOST_TEST(renamed > 0U, scenario);
-    if (has(scenario, "calm") || has(scenario, "autoencoder")) BOOST_TEST(checkpoints == 2U, scenario);
+    if (has(scenario, "calm") || has(scenario, "autoencoder") || has(scenario, "autoregressive"))
+        BOOST_TEST(checkpoints == 2U, scenario);
 }
 
 std::vector<scenario> scenarios() {
@@ -236,6 +237,12 @@ std::vector<scenario> scenarios() {
          .results = {"new/calm"},
          .check = readable("new/calm"),
          .stride = 97},
+        {.name = "autoregressive",
+         .command = "train ar --config tiny-ar --threads 1 --seed 3 --steps 2 --save-every 1 --tokenizer words "
+                    "--batch 2 --block 16 --data text.txt --out new/ar",
+         .results = {"new/ar"},
+         .check = readable("new/ar"),
+         .stride = 101},
         {.name = "text",
          .command = "train text " + std::string("--config tiny --threads 1 --seed 3 --save-every 1 --data text.txt ") +
                     "--vocabulary 266 --autoencoder-steps 2 --autoencoder-batch 16 --steps 2 --batch 2 --block 16 "
