@@ -46,10 +46,11 @@ boost::test_tools::assertion_result close_to(std::span<Got const> got, std::span
     return result;
 }
 
-// What is compared in fp32, with the fixtures or with double.
-enum class kind { output, gradient };
+// What is compared in fp32, with the fixtures, with double or with another executor.
+enum class kind { output, gradient, loss_of_run, weight_of_run };
 
-// The bounds of fp32: outputs 1e-5 + 1e-5 |want|; gradients 1e-6 max(1, largest of the tensor) + 1e-4 |want|.
+// The bounds of fp32: outputs 1e-5 + 1e-5 |want|; gradients 1e-6 max(1, largest of the tensor) + 1e-4 |want|; of a run
+// of ten steps the losses 1e-5 |want|, the weights at its end 5e-5.
 // Use: BOOST_TEST(close(got, f.floats("out/x"), kind::output)); containers or spans of float or double.
 template <class Got, class Want>
 boost::test_tools::assertion_result close(Got const& got, Want const& want, kind what) {
@@ -58,6 +59,8 @@ boost::test_tools::assertion_result close(Got const& got, Want const& want, kind
     std::span<got_t const> const a(std::data(got), std::size(got));
     std::span<want_t const> const b(std::data(want), std::size(want));
     if (what == kind::output) return close_to(a, b, 1e-5, 1e-5);
+    if (what == kind::loss_of_run) return close_to(a, b, 0, 1e-5);
+    if (what == kind::weight_of_run) return close_to(a, b, 5e-5, 0);
     double largest = 1.0;
     for (auto const value : b) largest = std::max(largest, std::abs(static_cast<double>(value)));
     return close_to(a, b, 1e-6 * largest, 1e-4);

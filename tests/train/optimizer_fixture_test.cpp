@@ -26,15 +26,10 @@ void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture cons
         losses.push_back(loss_of(i));
         norms.push_back(stepped(optimizer, ctx, rate(i), losses.back()));
     }
-    auto const relative = [](std::vector<double> const& got, std::vector<double> const& want, double bound) {
-        return close_to(std::span(got.data(), got.size()), std::span(want.data(), want.size()), 0, bound);
-    };
-    BOOST_TEST(relative(losses, f.floats<double>("out/losses"), 1e-5));
-    BOOST_TEST(relative(norms, f.floats<double>("out/grad_norms"), 1e-5));
+    BOOST_TEST(close(losses, f.floats<double>("out/losses"), kind::loss_of_run));
+    BOOST_TEST(close(norms, f.floats<double>("out/grad_norms"), kind::loss_of_run));
     auto compare = [&](std::string const& name, auto& p) {
-        auto const want = f.floats("out/param." + name);
-        auto const got = copied(p.value);
-        BOOST_TEST(close_to(std::span(got), std::span(want), 5e-5, 0), name);
+        BOOST_TEST(close(copied(p.value), f.floats("out/param." + name), kind::weight_of_run), name);
     };
     model.visit(compare);
 }
