@@ -189,11 +189,12 @@ template <class Job, class Backend> outcome ended(kept_run const& kept) {
     return result;
 }
 
-template <class Model>
-auto scores(context<typename Model::backend>& ctx, Model& model, std::span<token_id const> text) {
+template <class Model, class Rule>
+auto scores(context<typename Model::backend>& ctx, Model& model, std::span<token_id const> text, Rule const& rule) {
     settings_of_evaluation<rule_of<Model>> settings;
     settings.block_tokens = 16;
     settings.samples = 4;
+    settings.sampler = rule;
     return evaluate_model(ctx, model, text, special, nullptr, settings);
 }
 
@@ -241,18 +242,25 @@ template <template <class> class Model> struct on_both {
     context<emulated> device{1, 2};
 
     on_both() { copy_parameters(device, there.model, here.model); }
-    void check_scores(auto const& compare) {
+    void check_scores(auto const& rule, auto const& compare) {
         auto const text = some_text();
-        auto const want = scores(host, here.model, text);
-        auto const got = scores(device, there.model, text);
+        auto const want = scores(host, here.model, text, rule);
+        auto const got = scores(device, there.model, text, rule);
         BOOST_REQUIRE((want.brier && got.brier));
-        BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::gradient));
+        BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::output));
         compare(got, want);
     }
-    void check_texts(auto const& rule) {
-        auto const written = texts(host, here.model, rule);
-        BOOST_TEST(have_other_tokens_than_0(written));
-        BOOST_CHECK(texts(device, there.model, rule) == written);
+    // Every rule, of which none writes what the model as it is does: only then does it show that they are told apart.
+    void check_texts(auto const& unchanged, auto const&... others) {
+        auto const as_it_is = texts(host, here.model, unchanged);
+        BOOST_TEST(have_other_tokens_than_0(as_it_is));
+        BOOST_CHECK(texts(device, there.model, unchanged) == as_it_is);
+        auto const check = [&](auto const& rule) {
+            auto const written = texts(host, here.model, rule);
+            BOOST_CHECK(written != as_it_is);
+            BOOST_CHECK(texts(device, there.model, rule) == written);
+        };
+        (check(others), ...);
     }
 };
 
@@ -387,19 +395,40 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
 
 BOOST_AUTO_TEST_CASE(a_calm_is_evaluated_and_writes_as_on_the_cpu) {
     on_both<calm_on> model;
-    model.check_scores([](evaluation const& got, evaluation const& want) {
-        BOOST_TEST(*got.token_accuracy == *want.token_accuracy);
-        BOOST_TEST(*got.token_accuracy_posterior == *want.token_accuracy_posterior);
-    });
-    for (auto const& rule : {sampler::unchanged(), sampler::adaptive(temperature::of(0.5), 12),
-                             sampler::batch(temperature::of(0.5), 12), sampler::exact(temperature::of(0.5))})
-        model.check_texts(rule);
+    auto const half = temperature::of(0.5);
+    for (auto const& rule : {sampler::unchanged(), sampler::batch(half, 12), sampler::noise(half)})
+        model.check_scores(rule, [](evaluation const& got, evaluation const& want) {
+            BOOST_TEST(*got.token_accuracy == *want.token_accuracy);
+            BOOST_TEST(*got.token_accuracy_posterior == *want.token_accuracy_posterior);
+        });
+    model.check_texts(sampler::unchanged(), sampler::adaptive(half, 12), sampler::batch(half, 12), sampler::exact(half),
+                      sampler::noise(half));
 }
 
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_cpu) {
     on_both<autoregressive_on> model;
-    model.check_scores([](evaluation const& got, evaluation const& want) {
-        BOOST_TEST(*got.cross_entropy == *want.cross_entropy, boost::test_tools::tolerance(1e-6));
-    });
-    model.check_texts(token_sampler{});
+    token_sampler const colder{.T = 0.3, .top_k = 6, .top_p = 0.9};
+    for (auto const& rule : {token_sampler::unchanged(), colder})
+        model.check_scores(rule, [](evaluation const& got, evaluation const& want) {
+            BOOST_TEST(*got.cross_entropy == *want.cross_entropy, boost::test_tools::tolerance(1e-6));
+        });
+    model.check_texts(token_sampler::unchanged(), token_sampler{.T = 0}, token_sampler{.T = 0.3},
+                      token_sampler{.top_k = 2}, token_sampler{.top_p = 0.5}, colder);
+}
+
+// The patches of two rounds, of which the second is begun.
+BOOST_AUTO_TEST_CASE(an_autoencoder_is_evaluated_as_on_the_cpu) {
+    on_both<autoencoder_on> model;
+    std::vector<token_id> text(700 * small.autoencoder.patch_size);
+    random_sequence random({5, stream::evaluation, 0});
+    for (auto& t : text) t = static_cast<token_id>(random.below(V));
+    auto const want = evaluate_autoencoder(model.host, model.here.model, text, special.pad, 7);
+    auto const got = evaluate_autoencoder(model.device, model.there.model, text, special.pad, 7);
+    BOOST_TEST((want.token_accuracy > 0 && want.token_accuracy_posterior > 0));
+    BOOST_TEST(want.token_accuracy != want.token_accuracy_posterior);
+    BOOST_TEST(got.token_accuracy == want.token_accuracy);
+    BOOST_TEST(got.token_accuracy_posterior == want.token_accuracy_posterior);
+    BOOST_TEST(got.posterior_std == want.posterior_std, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(got.cross_entropy == want.cross_entropy, boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(got.patches == want.patches);
 }
