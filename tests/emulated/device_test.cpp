@@ -124,11 +124,31 @@ BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
     launch(ctx, 2, numbering{x.data()});
     launch(ctx, 2, numbering{x.data()});
     BOOST_TEST(fetch(ctx, x.data() + 3) == 3);
-    auto const now = ctx.counts();
-    BOOST_TEST(now.allocations - before.allocations == 1);
-    BOOST_TEST(now.uploads - before.uploads == 1);
-    BOOST_TEST(now.launches - before.launches == 2);
-    BOOST_TEST(now.waits - before.waits == 1);
+    auto const asked = ctx.counts() - before;
+    BOOST_TEST(asked.allocations == 1);
+    BOOST_TEST(asked.uploads == 1);
+    BOOST_TEST(asked.launches == 2);
+    BOOST_TEST(asked.blocks == 4);
+    BOOST_TEST(asked.bytes == (N + 1) * index_t{sizeof(float)});
+    BOOST_TEST(asked.waits == 1);
+}
+
+// Work for as many rows as the data say is as many launches, of other blocks.
+BOOST_AUTO_TEST_CASE(a_shape_that_follows_from_data_shows_in_the_counts) {
+    context<emulated> ctx(0, 1);
+    line x;
+    tensor<index_t, extents<1>, emulated> found;
+    auto const asked_for = [&](index_t rows) {
+        fill(ctx, found.view(), rows);
+        auto const before = ctx.counts();
+        launch(ctx, fetch(ctx, found.data()), numbering{x.data()});
+        ctx.wait();
+        return ctx.counts() - before;
+    };
+    auto const of_one = asked_for(1), of_two = asked_for(2);
+    BOOST_TEST(of_one.launches == of_two.launches);
+    BOOST_CHECK(of_one != of_two);
+    BOOST_CHECK(asked_for(2) == of_two);
 }
 
 BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {

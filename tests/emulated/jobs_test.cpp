@@ -381,11 +381,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     counting_source source;
     Job::run(ctx, own.model, source, tell, together);
     BOOST_REQUIRE(after.size() == 5U);
-    auto const asked = [&](std::size_t i) {
-        return device_counts{after[i].launches - after[i - 1].launches, after[i].uploads - after[i - 1].uploads,
-                             after[i].waits - after[i - 1].waits, after[i].allocations - after[i - 1].allocations};
-    };
-    auto const one = asked(3), next = asked(4);  // of one phase
+    auto const one = after[3] - after[2], next = after[4] - after[3];  // of one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
     BOOST_TEST(one.allocations == 0);
     BOOST_TEST(one.uploads == together * Job::uploads);

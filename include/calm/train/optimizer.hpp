@@ -261,10 +261,10 @@ private:
         if (!ctx.rehearsing()) {
             require_usable(ctx, rate);
             tell(ctx, rate, loss);
-            detail::run_gradient_norm(ctx, memory_, {.updates = true, .loss = loss_there});
-            detail::run_adamw(ctx, memory_);
-            ++updates_;
         }
+        detail::run_gradient_norm(ctx, memory_, {.updates = true, .loss = loss_there});
+        detail::run_adamw(ctx, memory_);
+        if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
 

@@ -54,7 +54,7 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     __builtin_clear_padding(&given);
     device.require_no_host_address(&given, sizeof given, typeid(Kernel).name());
 #endif
-    device.launch([given, blocks, order = ctx.order, threads = ctx.threads()] {
+    device.launch(blocks, [given, blocks, order = ctx.order, threads = ctx.threads()] {
         detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
     });
 }

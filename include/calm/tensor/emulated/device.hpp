@@ -30,10 +30,17 @@ namespace calm {
 // What was asked of a device.
 struct device_counts {
     index_t launches = 0;     // kernels
+    index_t blocks = 0;       // of all of them
     index_t uploads = 0;      // copies from the host
+    index_t bytes = 0;        // copied from the host and to it
     index_t waits = 0;        // of the host for the device: copies to the host, fetch, wait
     index_t allocations = 0;  // of the device's memory
     bool operator==(device_counts const&) const = default;
+    // What was asked for between two counts.
+    friend device_counts operator-(device_counts const& a, device_counts const& b) {
+        return {a.launches - b.launches, a.blocks - b.blocks, a.uploads - b.uploads,
+                a.bytes - b.bytes,       a.waits - b.waits,   a.allocations - b.allocations};
+    }
 };
 
 namespace detail {
@@ -91,9 +98,10 @@ public:
         close();
         queue_.push_back(std::move(task));
     }
-    void launch(std::function<void()> kernel) {
+    void launch(index_t blocks, std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
         ++counts_.launches;
+        counts_.blocks += blocks;
         later_and_again(std::move(kernel));
     }
     void rehearse_launch() {
@@ -106,6 +114,7 @@ public:
         auto const* const from = static_cast<std::byte const*>(src);
         std::scoped_lock const lock(mutex_);
         ++counts_.uploads;
+        counts_.bytes += static_cast<index_t>(bytes);
         later_and_again([dst, staged = std::vector<std::byte>(from, from + bytes)] {
             std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
         });
@@ -113,6 +122,8 @@ public:
     // dst of the host = src on the device, after all that was asked for.
     void download(void* dst, void const* src, std::size_t bytes) {
         require_on_device(src, bytes, "copied from");
+        std::scoped_lock const lock(mutex_);
+        counts_.bytes += static_cast<index_t>(bytes);
         later([=] {
             if (bytes > 0) std::memcpy(dst, src, bytes);
         });
