@@ -47,6 +47,21 @@ struct numbering {
     }
 };
 
+// y[0] = the sum of x[0] .. x[n - 1].
+template <class T> struct summing {
+    static constexpr int threads = 1;
+    struct shared {};
+    T const* x;
+    index_t n;
+    T* y;
+    template <class Block> void operator()(Block& b, shared&, index_t) const {
+        b.phase([&](int) {
+            *y = 0;
+            for (index_t i = 0; i < n; ++i) *y += x[i];
+        });
+    }
+};
+
 // Every block adds to one number without waiting for the others.
 struct in_turn {
     static constexpr int threads = 1;
@@ -255,6 +270,21 @@ BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
     launch(ctx, 2, numbering{again.data()});
     ctx.scratch.clear();
     ctx.wait();
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scalars) {
+    context<emulated> ctx(0, 1);
+    auto const x = ctx.scratch.take<T>(extents<N>());
+    auto const next = ctx.scratch.take<T>(extents<1>());
+    fill(ctx, x, T{1});
+    auto const sum = [&](index_t n) {
+        launch(ctx, 1, summing<T>{x.data(), n, next.data()});
+        return fetch(ctx, next.data());
+    };
+    BOOST_TEST(sum(N) == T{N});
+    BOOST_TEST(std::isnan(sum(N + 1)));
+    // An id that is read there is of no table.
+    BOOST_TEST(std::bit_cast<row_id>(detail::emulated_device::red) > 2'000'000'000);
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {

@@ -283,6 +283,57 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
     check(initialised<autoregressive_model<small_ar, on_device>>().model, 4);
 }
 
+// A cache grows in one launch, however many sequences it has; they keep what they had.
+BOOST_AUTO_TEST_CASE(a_cache_grows_at_once_for_all_sequences) {
+    constexpr index_t width = 3, room = kv_cache<width>::least_room;
+    context<emulated> ctx(1, 1);
+    auto const grown = [&](index_t sequences) {
+        kv_cache<width, on_device> cache(sequences, 4 * room);
+        auto const append = [&](index_t sequence, index_t count) {
+            arena_scope const scope(ctx.scratch);
+            auto const x = ctx.scratch.take<float>(extents<dyn, width>(count));
+            fill(ctx, x, static_cast<float>(1 + sequence));
+            cache.append(ctx, sequence, x, x);
+        };
+        for (index_t s = 0; s < sequences; ++s) append(s, room - sequences + 1 + s);
+        auto const without = asked_by([&] { append(0, 1); });
+        auto const with_growth = asked_by([&] { append(sequences - 1, 1); });
+        BOOST_TEST(cache.room() == 2 * room);
+        for (auto const* part : {&cache.keys, &cache.values})
+            for (index_t s = 0; s < sequences; ++s)
+                for (index_t p = 0; p < cache.length(s); ++p)
+                    BOOST_REQUIRE(opened(part->view())[(s * 2 * room + p) * width] == static_cast<float>(1 + s));
+        BOOST_TEST(with_growth.allocations == 2);  // keys and values
+        return with_growth.launches - without.launches;
+    };
+    BOOST_TEST(grown(2) == 1);
+    BOOST_TEST(grown(5) == 1);
+}
+
+// A smaller device computes the logits of fewer rows at once, and the host waits for each part of them.
+BOOST_AUTO_TEST_CASE(logits_are_computed_at_once_as_the_memory_allows) {
+    using tokens_type = autoregressive_model<small_ar, on_device>;
+    auto const own = initialised<tokens_type>();
+    constexpr index_t R = 7, V = 11;
+    auto const logits_in = [&](std::size_t memory) {
+        context<emulated> ctx(1, 1);
+        ctx.memory = memory;
+        auto const hidden = ctx.saved.take<float>(extents<dyn, tokens_type::D>(R));
+        fill_normal(ctx, hidden, key{1, stream::evaluation, 0});
+        std::vector<float> all;
+        auto const asked = asked_by([&] {
+            for_each_logits(ctx, own.model, matrix_view<float const, tokens_type::D, emulated>(hidden),
+                            [&](index_t, auto logits) { all.insert(all.end(), logits.begin(), logits.end()); });
+        });
+        BOOST_TEST(std::ssize(all) == R * V);
+        return std::pair(asked.waits, all);
+    };
+    auto const at_once = logits_in(std::size_t{1} << 30), in_parts = logits_in(4 * 3 * V * sizeof(float));
+    BOOST_TEST(at_once.first == 1);
+    BOOST_TEST(in_parts.first == 3);
+    BOOST_TEST(in_parts.second == at_once.second, boost::test_tools::per_element());
+}
+
 // A batch waits for its samples and, where it is asked for, for its loss.
 BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) {
     using model_type = calm_model<of_four, on_device>;

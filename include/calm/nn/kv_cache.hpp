@@ -52,6 +52,32 @@ void run_append(context<cpu> const& ctx, append_positions<T> what,
     }
 }
 
+// The first `filled` positions of B sequences go from memory (B, room, width) to the larger (B, more, width).
+template <class T> struct move_positions {
+    T* more_keys;
+    T* more_values;
+    T const* keys;
+    T const* values;
+    index_t filled, room, more, width;
+    CALM_HD void operator()(index_t i) const {
+        index_t const each = filled * width;
+        index_t const sequence = i / each, at = i % each;
+        more_keys[sequence * more * width + at] = keys[sequence * room * width + at];
+        more_values[sequence * more * width + at] = values[sequence * room * width + at];
+    }
+};
+template <block_executor Backend, class T>
+void run_move(context<Backend> const& ctx, move_positions<T> const& what, index_t sequences) {
+    for_each(ctx, sequences * what.filled * what.width, what);
+}
+template <class T> void run_move(context<cpu> const& ctx, move_positions<T> const& what, index_t sequences) {
+    index_t const each = what.filled * what.width;
+    for (index_t b = 0; b < sequences; ++b) {
+        run_copy(ctx, what.more_keys + b * what.more * what.width, what.keys + b * what.room * what.width, each);
+        run_copy(ctx, what.more_values + b * what.more * what.width, what.values + b * what.room * what.width, each);
+    }
+}
+
 }  // namespace detail
 
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
@@ -133,19 +159,13 @@ private:
         if (count > room() - now) grow(ctx, std::max(now + count, std::min(capacity(), 2 * room())));
     }
 
-    // Positions first .. first + count - 1 of a sequence.
-    static matrix_view<T, Width, Backend> positions_of(tensor<T, shape, Backend>& of, index_t sequence, index_t first,
-                                                       index_t count) {
-        return {of.data() + (sequence * of.extent(1) + first) * Width, extents<dyn, Width>(count)};
-    }
-
     void grow(context<Backend> const& ctx, index_t positions) {
         tensor<T, shape, Backend> more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
-        for (index_t b = 0; b < sequences(); ++b) {
-            index_t const n = length(b);
-            copy(ctx, positions_of(more_keys, b, 0, n), positions_of(keys, b, 0, n));
-            copy(ctx, positions_of(more_values, b, 0, n), positions_of(values, b, 0, n));
-        }
+        detail::run_move(ctx,
+                         detail::move_positions<T>{more_keys.data(), more_values.data(), keys.data(), values.data(),
+                                                   *std::max_element(lengths.begin(), lengths.end()), room(), positions,
+                                                   Width},
+                         sequences());
         keys = std::move(more_keys);
         values = std::move(more_values);
     }

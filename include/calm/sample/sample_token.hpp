@@ -12,6 +12,7 @@
 
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/token_sampler.hpp"
+#include "calm/tensor/working_set.hpp"
 
 namespace calm {
 
@@ -27,14 +28,16 @@ concept gives_logits =
 // How a model's next tokens are chosen.
 template <class Model> using rule_of = std::conditional_t<gives_logits<Model>, token_sampler, sampler>;
 
-// Calls f(row, logits (V)) for hidden states (R, D), in their order; some are computed at once.
+// Calls f(row, logits (V)) for hidden states (R, D), in their order; as many are computed at once as the executor
+// wants.
 template <gives_logits Model, class Backend, class F>
 void for_each_logits(context<Backend>& ctx, Model const& model,
                      matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, F const& f) {
     using T = typename Model::scalar;
-    constexpr index_t most = index_t{1} << 22;  // numbers at once
+    constexpr index_t cached = index_t{1} << 22;  // numbers of a host
     index_t const V = model.vocabulary();
-    index_t const chunk = std::min(hidden.extent(0), std::max<index_t>(1, most / V));
+    index_t const chunk =
+        std::min(hidden.extent(0), rows_at_once(ctx, cached / V, static_cast<std::size_t>(V) * sizeof(T)));
     arena_scope const scope(ctx.scratch);
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(chunk, V));
     std::vector<T> room;

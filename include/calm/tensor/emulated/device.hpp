@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,7 +51,7 @@ namespace detail {
 class emulated_device {
 public:
     static constexpr std::size_t red_zone = 64;         // bytes behind every piece of an arena
-    static constexpr auto red = std::byte{0xA5};        // what stands in them
+    static constexpr std::uint32_t red = 0x7FF5A5A5;    // what stands in them: NaN in float and in double, no id
     static constexpr auto unwritten = std::byte{0xFF};  // of memory taken and not yet written: NaN, -1
 
     // It outlives all that has static storage and asks for it.
@@ -161,14 +162,18 @@ public:
         open_ = false;
     }
 
-    // A piece of an arena and the red zone behind it begin; at its end the zone must be as it was.
+    // A piece of an arena and the red zone behind it begin; at its end the zone must be as it was. What is read there
+    // is no number.
     void begin_piece(std::byte* p, std::size_t bytes) {
         fill(p, unwritten, bytes);
-        fill(p + bytes, red, red_zone);
+        later_and_again([=] {
+            auto const zone = red_words();
+            std::memcpy(p + bytes, zone.data(), red_zone);
+        });
     }
     void end_piece(std::byte const* p, std::size_t bytes, std::string arena) {
         later([=, arena = std::move(arena)] {
-            require(std::all_of(p + bytes, p + bytes + red_zone, [](std::byte b) { return b == red; }), errc::device,
+            require(std::memcmp(p + bytes, red_words().data(), red_zone) == 0, errc::device,
                     "calm::emulated: a kernel wrote behind ", bytes, " bytes of the arena '", arena,
                     "'; expected it to write within what it was given");
         });
@@ -215,6 +220,11 @@ private:
         std::size_t bytes = 0;       // that were asked for
     };
 
+    static std::array<std::uint32_t, red_zone / sizeof red> red_words() {
+        std::array<std::uint32_t, red_zone / sizeof red> zone{};
+        zone.fill(red);
+        return zone;
+    }
     static std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
     static bool is_mapped(std::byte* address) {
         return msync(address - reinterpret_cast<std::uintptr_t>(address) % page_size(), 1, MS_ASYNC) == 0;
