@@ -29,7 +29,7 @@ public:
         auto const mode = packing_for(packed_for::language_model, o.data, words);
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, 1, o.seed};
-        auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, final_tokens);
+        auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, positions_at_the_end);
         auto const sample_prompt = prompt_of_samples(o, words, 1);
         if (o.dry_run)
             return tell(
@@ -45,7 +45,6 @@ public:
         if (!run.begin(settings_of("ar", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(),
                        fits))
             return 0;
-        samples_log samples(o.out, run.steps());
         auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
         if (start)
@@ -65,21 +64,18 @@ public:
                                 words.specials(), &counts, {.block_tokens = block, .seed = o.seed}, std::span(bytes)),
                             mode, o.data, data_seed);
         };
-        auto const calls = run.callbacks(
-            recipe, blocks,
-            [&](std::string const& directory) {
-                save_autoregressive(ctx, directory, own.model, description, files);
-                counts.save(directory + "/" + std::string(bigram_file));
-            },
-            [&](progress const& now) {
-                samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
-                return told(run.report(), measure(interval_tokens), now, recipe, levels);
-            },
-            [&] { return score_of(measure(interval_tokens)); });
-        run.train([&] { calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls); });
-        if (!unseen.empty() && noted_signal() == 0)
-            tell_final(run.report(), measure(final_tokens), run.steps(), run.seconds(), levels);
-        return run.end();
+        return learn(run, recipe, blocks, levels, o, 1,
+                     {.write =
+                          [&](std::string const& to) {
+                              save_autoregressive(ctx, to, own.model, description, files);
+                              counts.save(to + "/" + std::string(bigram_file));
+                          },
+                      .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
+                      .measure = measure,
+                      .train =
+                          [&](training_callbacks const& calls) {
+                              calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls);
+                          }});
     }
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
@@ -118,9 +114,6 @@ public:
 
 private:
     using model_type = autoregressive_model<C, space<Backend>>;
-    // As many positions as a CALM of 4 tokens a patch is measured on.
-    static constexpr std::size_t interval_tokens = 2000;
-    static constexpr std::size_t final_tokens = 5000;
 
     static resident<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
                                        tokenizer const& words) {

@@ -108,7 +108,6 @@ public:
         if (!run.begin(settings_of("calm", ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(),
                        fits))
             return 0;
-        samples_log samples(o.out, run.steps());
         auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
@@ -116,9 +115,7 @@ public:
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
         if (!run.from() && !unseen.empty())
-            tell_of_autoencoder(run.report(), evaluate_autoencoder(ctx, own.model.ae_model,
-                                                                   spread_blocks(unseen, block, interval_tokens),
-                                                                   words.specials().pad, o.seed));
+            tell_of_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
 
         auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                                   autoencoder_objective_of(stored.description), ours);
@@ -128,18 +125,14 @@ public:
                                                  &counts, settings, recipe.objective),
                             mode, o.data, data_seed);
         };
-        auto const calls = run.callbacks(
-            recipe, blocks,
-            [&](std::string const& directory) { save(ctx, directory, own.model, description, files, counts); },
-            [&](progress const& now) {
-                samples.add(now.step + 1, now.seconds, o.sample_prompt, sample(ctx, own.model, words, sample_prompt));
-                return told(run.report(), measure(interval_tokens), now, recipe, levels);
-            },
-            [&] { return score_of(measure(interval_tokens)); });
-        run.train([&] { calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls); });
-        if (!unseen.empty() && noted_signal() == 0)
-            tell_final(run.report(), measure(final_tokens), run.steps(), run.seconds(), levels);
-        return run.end();
+        return learn(run, recipe, blocks, levels, o, K,
+                     {.write = [&](std::string const& to) { save(ctx, to, own.model, description, files, counts); },
+                      .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
+                      .measure = measure,
+                      .train =
+                          [&](training_callbacks const& calls) {
+                              calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls);
+                          }});
     }
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
@@ -193,8 +186,8 @@ private:
     using objective = typename model_type::objective;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
-    static constexpr std::size_t interval_tokens = 2000 * static_cast<std::size_t>(K);
-    static constexpr std::size_t final_tokens = 5000 * static_cast<std::size_t>(K);
+    static constexpr std::size_t interval_tokens = positions_on_the_way * size_of_patch;
+    static constexpr std::size_t final_tokens = positions_at_the_end * size_of_patch;
 
     run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
                           text_size const& text, std::size_t heldout) const {
@@ -212,6 +205,11 @@ private:
                      model_description const& description, model_files const& files, bigram_table const& counts) {
         save_calm(ctx, directory, model, description, files);
         counts.save(directory + "/" + std::string(bigram_file));
+    }
+    // What the autoencoder that a CALM stands on is worth.
+    static void tell_of_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
+                               std::vector<token_id> const& tokens, tokenizer const& words) {
+        tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed));
     }
     // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

@@ -165,6 +165,37 @@ protected:
         return words.decode(made.front().tokens);
     }
 
+    // A run is scored at so many positions.
+    static constexpr std::size_t positions_on_the_way = 2000, positions_at_the_end = 5000;
+
+    // What training a language model asks of it.
+    struct learner {
+        std::function<void(std::string const&)> write;   // a directory
+        std::function<std::string()> sample;             // what it writes now
+        std::function<evaluation(std::size_t)> measure;  // on so many tokens of the text that is held out
+        std::function<void(training_callbacks const&)> train;
+    };
+    // Trains a language model of K tokens a position to the end of its run, with samples and scores on the way; the
+    // exit status.
+    static int learn(training_run& run, training_recipe const& recipe, text_blocks const& blocks,
+                     learning_levels const& levels, train_options const& o, index_t K, learner const& model) {
+        auto const measure = [&](std::size_t positions) {
+            return model.measure(positions * static_cast<std::size_t>(K));
+        };
+        samples_log samples(o.out, run.steps());
+        auto const calls = run.callbacks(
+            recipe, blocks, model.write,
+            [&](progress const& now) {
+                samples.add(now.step + 1, now.seconds, o.sample_prompt, model.sample());
+                return told(run.report(), measure(positions_on_the_way), now, recipe, levels);
+            },
+            [&] { return score_of(measure(positions_on_the_way)); });
+        run.train([&] { model.train(calls); });
+        if (run.holds_out() && noted_signal() == 0)
+            tell_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
+        return run.end();
+    }
+
     // Writes what is asked for: lines of a file of prompts, or texts.
     template <class Model>
     static int write(context<backend_of<Model>>& ctx, generate_options const& o, stored_model const& stored,

@@ -79,9 +79,10 @@ std::string level(lines_by_step const& lines, char const* key, std::string const
     return std::isnan(last) ? "" : formatted(", %.6g with lines ", last) + style + " title \"" + title + "\"";
 }
 
-std::string script_of(run_metrics const& m, std::string const& format) {
-    constexpr char const* steps = "curve-steps.tsv";
-    constexpr char const* scores = "curve-evaluations.tsv";
+constexpr char const* steps_table = "curve-steps.tsv";
+constexpr char const* scores_table = "curve-evaluations.tsv";
+
+std::vector<axis> axes_of(run_metrics const& m) {
     double last = 0;  // an evaluation may follow the last step that was logged
     for (auto const* const lines : {&m.steps, &m.evaluations})
         if (!lines->empty()) last = std::max(last, lines->rbegin()->first);
@@ -90,65 +91,85 @@ std::string script_of(run_metrics const& m, std::string const& format) {
         most.tokens = std::fmax(most.tokens, line["tokens"]);
         most.seconds = std::fmax(most.seconds, line["seconds"]);
     }
-    auto const beside = [&](axis const& x, std::string const& column) {
-        return curve(scores, x, column, "lines dashtype 4 linecolor 4", "AR beside");
-    };
     std::vector<axis> axes{{1, "steps", most.step}};
     if (any(m.steps, "tokens")) axes.push_back({2, "tokens", most.tokens});
     axes.push_back(time_axis(most.seconds));
+    return axes;
+}
+
+// A picture of so many rows of plots. Margins in characters, the same in all: what stands above another has its axis.
+// Keys stand in the upper one.
+std::string layout(std::size_t rows, std::size_t columns, std::string const& format) {
+    return "# gnuplot curve.gp, in this folder\nset datafile separator \"\\t\"\nset datafile missing \"" +
+           std::string(missing) + "\"\nset terminal " + (format == "svg" ? "svg" : "pngcairo") + " size " +
+           std::to_string(480 * columns) + "," + std::to_string(rows == 1 ? 420 : 400 * rows) +
+           "\nset output \"curve." + format + "\"\nset multiplot layout " + std::to_string(rows) + "," +
+           std::to_string(columns) +
+           "\nset grid\nset lmargin 10\nset rmargin 4\nset tmargin 4\nset bmargin 4\n"
+           "set key above horizontal samplen 1\n";
+}
+
+std::string losses(run_metrics const& m, axis const& x) {
     bool const of_autoencoder = any(m.steps, "cross_entropy");
-    auto const rows_of_scores = static_cast<std::size_t>(!m.evaluations.empty()) + any(m.evaluations, "brier");
-    auto const rows = std::to_string(1 + rows_of_scores);
-    auto const height = std::to_string(rows_of_scores == 0 ? 420 : 400 * (1 + rows_of_scores));
-    // Margins in characters, the same in all: what stands above another has its axis. Keys stand in the upper one.
-    std::string text = "# gnuplot curve.gp, in this folder\nset datafile separator \"\\t\"\nset datafile missing \"" +
-                       std::string(missing) + "\"\nset terminal " + (format == "svg" ? "svg" : "pngcairo") + " size " +
-                       std::to_string(480 * axes.size()) + "," + height + "\nset output \"curve." + format +
-                       "\"\nset multiplot layout " + rows + "," + std::to_string(axes.size()) +
-                       "\nset grid\nset lmargin 10\nset rmargin 4\nset tmargin 4\nset bmargin 4\n"
-                       "set key above horizontal samplen 1\n";
-    for (auto const& x : axes) {
-        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit) + "set ylabel \"" +
-                (of_autoencoder ? "nats; divergence / 100\"\nset logscale y\n" : "loss\"\n") + "plot " +
-                curve(steps, x, "4", "lines linewidth 2", "loss");
-        if (of_autoencoder)
-            text += ", " + curve(steps, x, "5", "lines", "cross-entropy") + ", " +
-                    curve(steps, x, "($6/100)", "lines", "divergence") + ", " +
-                    curve(steps, x, "7", "lines", "posterior std");
-        if (any(m.evaluations, "heldout_loss"))
-            text += ", " + curve(scores, x, "4", "linespoints pointtype 7", "held-out loss");
-        text += "\n";
-    }
-    text += "unset logscale y\n";
-    for (auto const& x : axes) {
-        if (m.evaluations.empty()) break;
-        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit);
-        if (any(m.evaluations, "brier_lm")) {
-            text += "set ylabel \"BrierLM on held-out text\"\nplot ";
-            if (any(m.evaluations, "brier_lm_se"))
-                text += curve(scores, x, "($5-$6):($5+$6)", "filledcurves fillstyle transparent solid 0.25 linecolor 1",
-                              "standard error") +
-                        ", ";
-            text += curve(scores, x, "5", "linespoints pointtype 7 linecolor 1", "model") +
-                    level(m.evaluations, "bigram_brier_lm", "dashtype 2 linecolor 2", "bigrams");
-            if (any(m.evaluations, "beside_brier_lm")) text += ", " + beside(x, "14");
-            text += "\n";
-        } else {
-            text += "set ylabel \"held-out tokens right\"\nplot " +
-                    curve(scores, x, "8", "linespoints pointtype 7", "from the mean") + ", " +
-                    curve(scores, x, "9", "linespoints pointtype 5", "with posterior noise") + "\n";
-        }
-    }
-    for (auto const& x : axes) {
-        if (!any(m.evaluations, "brier")) break;
-        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit) +
-                "set ylabel \"Brier-1 on held-out text\"\nplot " +
-                curve(scores, x, "10", "linespoints pointtype 7 linecolor 1", "model") +
-                level(m.evaluations, "bigram_brier", "dashtype 2 linecolor 2", "bigrams") +
-                level(m.evaluations, "unigram_brier", "dashtype 3 linecolor 3", "unigrams");
-        if (any(m.evaluations, "beside_brier_1")) text += ", " + beside(x, "13");
-        text += "\n";
-    }
+    std::string text = std::string("set ylabel \"") +
+                       (of_autoencoder ? "nats; divergence / 100\"\nset logscale y\n" : "loss\"\n") + "plot " +
+                       curve(steps_table, x, "4", "lines linewidth 2", "loss");
+    if (of_autoencoder)
+        text += ", " + curve(steps_table, x, "5", "lines", "cross-entropy") + ", " +
+                curve(steps_table, x, "($6/100)", "lines", "divergence") + ", " +
+                curve(steps_table, x, "7", "lines", "posterior std");
+    if (any(m.evaluations, "heldout_loss"))
+        text += ", " + curve(scores_table, x, "4", "linespoints pointtype 7", "held-out loss");
+    return text;
+}
+
+// A score of the autoregressive model beside, as a further curve of a plot; "" where there is none.
+std::string beside(run_metrics const& m, axis const& x, char const* key, std::string const& column) {
+    if (!any(m.evaluations, key)) return "";
+    return ", " + curve(scores_table, x, column, "lines dashtype 4 linecolor 4", "AR beside");
+}
+
+std::string tokens_right(run_metrics const&, axis const& x) {
+    return "set ylabel \"held-out tokens right\"\nplot " +
+           curve(scores_table, x, "8", "linespoints pointtype 7", "from the mean") + ", " +
+           curve(scores_table, x, "9", "linespoints pointtype 5", "with posterior noise");
+}
+
+std::string brier_lm(run_metrics const& m, axis const& x) {
+    std::string text = "set ylabel \"BrierLM on held-out text\"\nplot ";
+    if (any(m.evaluations, "brier_lm_se"))
+        text += curve(scores_table, x, "($5-$6):($5+$6)", "filledcurves fillstyle transparent solid 0.25 linecolor 1",
+                      "standard error") +
+                ", ";
+    return text + curve(scores_table, x, "5", "linespoints pointtype 7 linecolor 1", "model") +
+           level(m.evaluations, "bigram_brier_lm", "dashtype 2 linecolor 2", "bigrams") +
+           beside(m, x, "beside_brier_lm", "14");
+}
+
+std::string brier_1(run_metrics const& m, axis const& x) {
+    return "set ylabel \"Brier-1 on held-out text\"\nplot " +
+           curve(scores_table, x, "10", "linespoints pointtype 7 linecolor 1", "model") +
+           level(m.evaluations, "bigram_brier", "dashtype 2 linecolor 2", "bigrams") +
+           level(m.evaluations, "unigram_brier", "dashtype 3 linecolor 3", "unigrams") +
+           beside(m, x, "beside_brier_1", "13");
+}
+
+// One plot against each axis.
+std::string row_of_plots(run_metrics const& m, std::vector<axis> const& axes,
+                         std::string (*plot)(run_metrics const&, axis const&)) {
+    std::string text;
+    for (auto const& x : axes)
+        text += "set xlabel \"" + std::string(x.title) + "\"\n" + x_axis(x.most / x.unit) + plot(m, x) + "\n";
+    return text;
+}
+
+std::string script_of(run_metrics const& m, std::string const& format) {
+    auto const axes = axes_of(m);
+    bool const scored = !m.evaluations.empty(), has_brier = any(m.evaluations, "brier");
+    auto text = layout(std::size_t{1} + scored + has_brier, axes.size(), format) + row_of_plots(m, axes, losses) +
+                "unset logscale y\n";
+    if (scored) text += row_of_plots(m, axes, any(m.evaluations, "brier_lm") ? brier_lm : tokens_right);
+    if (has_brier) text += row_of_plots(m, axes, brier_1);
     return text;
 }
 
@@ -157,8 +178,8 @@ std::string script_of(run_metrics const& m, std::string const& format) {
 std::string plot_training(std::string const& directory, std::string const& format) {
     std::filesystem::path const in(directory);
     auto const m = metrics_of((in / metrics_file).string());
-    write_table((in / "curve-steps.tsv").string(), m.steps, m.steps, {"loss", "cross_entropy", "kl", "posterior_std"});
-    write_table((in / "curve-evaluations.tsv").string(), m.evaluations, m.steps,
+    write_table((in / steps_table).string(), m.steps, m.steps, {"loss", "cross_entropy", "kl", "posterior_std"});
+    write_table((in / scores_table).string(), m.evaluations, m.steps,
                 {"heldout_loss", "brier_lm", "brier_lm_se", "bigram_brier_lm", "token_accuracy",
                  "token_accuracy_posterior", "brier", "unigram_brier", "bigram_brier", "beside_brier_1",
                  "beside_brier_lm"});

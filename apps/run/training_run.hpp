@@ -69,6 +69,8 @@ public:
     // Whether a setting is not as it was.
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }
+    // Whether text is held out to measure the run on.
+    [[nodiscard]] bool holds_out() const { return holds_out_; }
     // Done, in so many seconds of the whole run.
     [[nodiscard]] index_t steps() const { return steps_; }
     [[nodiscard]] double seconds() const { return seconds_; }
