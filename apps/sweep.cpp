@@ -162,7 +162,7 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
     file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
             "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
-            "training seconds a token\n";
+            "training seconds a token\tms a patch\tms a token\tbigram Brier-1\n";
     auto const optional = [&](std::optional<double> const& x) {
         file << '\t';
         if (x) file << *x;
@@ -177,19 +177,22 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
         file << '\t' << r.head;
         optional(r.found.bits_per_byte);
         optional(r.found.bits_per_byte_se);
-        file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\n';
+        file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\t' << r.milliseconds << '\t'
+             << r.milliseconds / static_cast<double>(r.K);
+        optional(r.found.bigram_brier ? std::optional((*r.found.bigram_brier)[0]) : std::nullopt);
+        file << '\n';
     }
     calm::replace_file(path, file.str());
 }
 
 std::string line_of(row const& r) {
     auto const& e = r.found;
-    std::string line =
-        formatted("%-14s %-14s %3lld %4s %10.3g %10.3g %7.0f %8.2f %8.3f %7.4f %7.4f  %.2f%s", r.name.c_str(),
-                  r.head.c_str(), static_cast<long long>(r.K), r.L > 0 ? std::to_string(r.L).c_str() : "",
-                  r.training_flops, r.generation_flops, r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens),
-                  r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
-                  *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
+    std::string line = formatted(
+        "%-14s %-14s %3lld %4s %10.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s", r.name.c_str(),
+        r.head.c_str(), static_cast<long long>(r.K), r.L > 0 ? std::to_string(r.L).c_str() : "", r.training_flops,
+        r.generation_flops, r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens), r.milliseconds,
+        r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
+        *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
     if (e.bits_per_byte)
         line += formatted("  %.4f%s", *e.bits_per_byte,
                           e.bits_per_byte_se ? formatted(" +- %.4f", *e.bits_per_byte_se).c_str() : "");
@@ -240,13 +243,13 @@ int main(int argc, char** argv) {
 
         write_table(rows, options->out + "/sweep.tsv");
         text_output out;
-        out.put(formatted("%-14s %-14s %3s %4s %10s %10s %7s %8s %8s %7s %7s  %s\n", "", "head", "K", "L", "train FLOP",
-                          "write FLOP", "seconds", "us/token", "ms/token", "Brier-1", "bigram",
-                          "BrierLM, bits a byte"));
+        out.put(formatted("%-14s %-14s %3s %4s %10s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
+                          "train FLOP", "write FLOP", "seconds", "us/token", "ms/patch", "ms/token", "Brier-1",
+                          "bigram", "BrierLM, bits a byte"));
         for (auto const& r : rows) out.put(line_of(r));
         out.put(
             "FLOPs are a token's, of matrix products; seconds are those of training the language model, us a token of "
-            "it; ms are a token's of writing one text, one draw a patch. All in " +
+            "it; ms are those of writing one text, one draw for a patch. All in " +
             calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png")) + "\n");
         return 0;
