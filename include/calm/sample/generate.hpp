@@ -184,7 +184,8 @@ private:
 // After a patch on_tokens(number of the prompt in the list, new tokens) is called (false ends the text). A text ends at
 // EOS, dropped with the rest of its patch, or after exactly max_tokens, and gives its place to the next prompt. Patch p
 // of prompt i draws with number p of stream::generation at step prompt_number + i, whatever draws a round, texts at
-// once and, where D <= 128, threads are: these decide on the rows of a product, and so on the last bits of its sums.
+// once and, where D <= 128, threads are: these decide how many rows a product has, and few add up in another order than
+// many, to other last bits.
 template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,

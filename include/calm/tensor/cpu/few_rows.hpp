@@ -88,8 +88,8 @@ template <class T> void product_of_few_rows(product<T> const& p) {
     }
 }
 
-// Whether that is faster than Eigen's blocked product, which packs B first: not with many rows, and not where k is so
-// short that the sums cost more than what they sum.
+// Which products go so, and not through tiles of a packed B: not those of many rows, nor where k is so short that the
+// sums of lanes cost more than what they sum. A row that is one of many adds up by depth, here by lanes: to other bits.
 template <class T> bool has_few_rows(product<T> const& p) {
     index_t const most = native_bytes == 32 ? 4 : std::clamp<index_t>(p.k / 4, 4, 64);
     return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed && p.m <= most;
