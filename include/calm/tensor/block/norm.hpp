@@ -1,5 +1,7 @@
 #pragma once
-// Normalisation of rows in portable block form: a block a row; gradients of what all rows share by columns.
+// Normalisation of rows in portable block form: a block a row; gradients of what all rows share by columns. Kernels of
+// their own, as in cpu/norm.hpp: backward they read the mean and the root that forward kept, where a tree of rows would
+// compute its reductions once more.
 
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/math.hpp"
