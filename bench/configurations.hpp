@@ -19,6 +19,9 @@ struct batch {
 using calm::apps::sizes::small;
 using calm::apps::sizes::text;
 using calm::apps::sizes::tiny;
+using calm::apps::sizes::tiny_k1;
+using calm::apps::sizes::tiny_k2;
+using calm::apps::sizes::tiny_k8;
 inline constexpr batch tiny_batch{4096, 16, 64, {.samples = 8, .targets = 32}, 4, 256};
 inline constexpr batch text_batch{4096, 4, 128, {.samples = 8, .targets = 32}, 4, 256};
 inline constexpr batch small_batch{2048, 2, 256, {.samples = 8, .targets = 100}, 4, 256};

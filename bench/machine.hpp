@@ -1,8 +1,23 @@
 #pragma once
-// Times.
+// Times, and what the machine can do at most: how fast it reads memory (how fast it multiplies, calm/train/peak.hpp),
+// and what this process holds of it.
+
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/packet_sums.hpp"
 
 namespace bench {
 
@@ -20,6 +35,68 @@ template <class F> double fastest(double seconds, F const& f) {
         best = std::min(best, now() - begin);
     }
     return best;
+}
+
+// Of times, or of anything else that was measured several times, at least once.
+struct spread {
+    double median, lowest, highest;
+};
+inline spread spread_of(std::vector<double> measured) {
+    std::sort(measured.begin(), measured.end());
+    std::size_t const middle = measured.size() / 2;
+    double const median = measured.size() % 2 == 1 ? measured[middle] : (measured[middle - 1] + measured[middle]) / 2;
+    return {median, measured.front(), measured.back()};
+}
+
+// Bytes a second that the threads of the context together read of so many bytes, again and again: what passes over
+// weights of that size cannot be faster. In large pages where the system has them, by the widest loads.
+inline double measure_bandwidth(calm::context<> const& ctx, std::size_t bytes, double seconds = 0.5) {
+    using V = calm::detail::vectors_of<float>::native;
+    constexpr int chains = 8;                           // hide the latency of an addition
+    constexpr std::size_t page = std::size_t{1} << 21;  // a large one
+    constexpr std::size_t part = std::size_t{1} << 18;  // what a thread takes at a time
+    std::size_t const size = (bytes + page - 1) / page * page;
+    struct release {
+        void operator()(std::byte* p) const { std::free(p); }
+    };
+    std::unique_ptr<std::byte, release> const memory(static_cast<std::byte*>(std::aligned_alloc(page, size)));
+    calm::require(memory != nullptr, calm::errc::memory, "bench: expected ", size, " bytes of free memory");
+    ::madvise(memory.get(), size, MADV_HUGEPAGE);
+    std::memset(memory.get(), 0, size);
+    std::vector<float> totals(size / part);  // or the compiler would leave the work out
+    auto const read = [&](calm::index_t number) {
+        auto const i = static_cast<std::size_t>(number);
+        std::byte const* const from = memory.get() + i * part;
+        V sums[chains] = {};
+        for (std::size_t at = 0; at < part; at += chains * sizeof(V))
+            calm::detail::unrolled<chains>([&](auto c) __attribute__((always_inline)) {
+                V loaded;
+                std::memcpy(&loaded, from + at + c * sizeof(V), sizeof(V));
+                sums[c] += loaded;
+            });
+        for (V const& sum : sums) totals[i] += sum[0];
+    };
+    double const best = fastest(seconds, [&] { ctx.parallel(static_cast<calm::index_t>(totals.size()), read); });
+    volatile float const used = totals[0];
+    static_cast<void>(used);
+    return static_cast<double>(size) / best;
+}
+
+// What this process holds of memory: bytes now, and the most since it began or since forget_peak. 0 where the system
+// does not say.
+struct held_memory {
+    std::size_t now = 0, most = 0;
+};
+inline held_memory memory_held() {
+    held_memory held;
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+        for (auto const& [name, bytes] : {std::pair{"VmRSS:", &held.now}, {"VmHWM:", &held.most}})
+            if (line.starts_with(name)) *bytes = std::stoull(line.substr(std::strlen(name))) << 10;
+    return held;
+}
+inline void forget_peak() {
+    std::ofstream("/proc/self/clear_refs") << '5';
 }
 
 }  // namespace bench

@@ -1,11 +1,13 @@
 // Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
-//     steps [--config tiny text small] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20]
-//     [--json]
+//     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]
+//     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--json]
 //
-// --json prints one JSON object a line in the shape of bench.py, with GFLOP/s and the share of the machine's peak
-// added.
+// B, P and N are those of a step of the language model, in the place of the configuration's. --json prints one JSON
+// object a line in the shape of bench.py, with the fastest and the slowest repeat, GFLOP/s, the share of the machine's
+// peak, and the bytes of the step added: as a rehearsal plans them, and as much as the process grew. The latter is
+// exact where a process does one work.
 
 #include <cmath>
 #include <cstdio>
@@ -32,7 +34,17 @@ struct options {
     std::vector<std::string> work{"autoencoder_step", "calm_step", "ar_step"};
     int threads = 2;
     int repeats = 20;
+    index_t sequences = 0;  // 0: the configuration's; so the other two
+    index_t patches = 0;
+    index_t samples = 0;
     bool json = false;
+};
+
+// What was measured of a step.
+struct measured {
+    bench::spread seconds;
+    std::size_t planned = 0;  // bytes
+    std::size_t grown = 0;    // bytes
 };
 
 bool contains(std::vector<std::string> const& names, std::string_view name) {
@@ -47,27 +59,57 @@ std::vector<calm::token_id> random_tokens(index_t count, index_t vocabulary) {
     return tokens;
 }
 
-void report(options const& o, char const* configuration, char const* work, double seconds, index_t tokens, double flops,
-            double peak) {
+void report(options const& o, char const* configuration, char const* work, measured const& m, index_t tokens,
+            double flops, double peak) {
+    double const seconds = m.seconds.median;
     double const speed = static_cast<double>(tokens) / seconds;
     double const share = calm::share_of_peak(flops, seconds, peak);
     if (o.json)
-        std::printf("{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"threads\": %d, "
-                    "\"seconds\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, \"gflop_per_s\": %.2f, "
-                    "\"peak_gflop_per_s\": %.2f, \"share_of_peak\": %s}\n",
-                    configuration, work, o.threads, seconds, static_cast<long long>(tokens), speed,
-                    flops / seconds / 1e9, peak / 1e9, (std::isnan(share) ? "null" : std::to_string(share)).c_str());
+        std::printf(
+            "{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"threads\": %d, "
+            "\"seconds\": %.6f, \"fastest\": %.6f, \"slowest\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, "
+            "\"flops\": %.6g, \"gflop_per_s\": %.2f, \"peak_gflop_per_s\": %.2f, \"share_of_peak\": %s, "
+            "\"planned_bytes\": %zu, \"grown_bytes\": %zu}\n",
+            configuration, work, o.threads, seconds, m.seconds.lowest, m.seconds.highest,
+            static_cast<long long>(tokens), speed, flops, flops / seconds / 1e9, peak / 1e9,
+            (std::isnan(share) ? "null" : std::to_string(share)).c_str(), m.planned, m.grown);
     else
-        std::printf("%-6s %-17s %d threads %9.2f ms %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of %.0f\n",
-                    configuration, work, o.threads, seconds * 1e3, speed, flops / seconds / 1e9, 100 * share,
-                    peak / 1e9);
+        std::printf(
+            "%-7s %-17s %d threads %9.2f ms (%.2f .. %.2f) %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of "
+            "%.0f\n",
+            configuration, work, o.threads, seconds * 1e3, m.seconds.lowest * 1e3, m.seconds.highest * 1e3, speed,
+            flops / seconds / 1e9, 100 * share, peak / 1e9);
     std::fflush(stdout);
 }
 
-// Seconds of the median step; what a step does to the weights stays, as in training.
+// The memory of a model that is trained, and what the process held before it.
+struct memory_of_step {
+    calm::arena<> values{"values"};
+    calm::arena<> gradients{"gradients"};
+    std::size_t before = (bench::forget_peak(), bench::memory_held().now);
+
+    // As the plan of a training counts it, after a rehearsal.
+    [[nodiscard]] std::size_t planned(calm::context<> const& ctx) const {
+        std::size_t const moments = 2 * gradients.used();
+        return values.used() + gradients.used() + moments + ctx.saved.peak() + ctx.scratch.peak();
+    }
+    [[nodiscard]] std::size_t grown() const {
+        std::size_t const most = bench::memory_held().most;
+        return most > before ? most - before : 0;
+    }
+};
+
+// A step, repeated; what it does to the weights stays, as in training.
 template <class Model, class Losses>
-double median_step(calm::context<>& ctx, Model& model, int repeats, Losses const& loss_and_gradient) {
+measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& memory, int repeats,
+                     Losses const& loss_and_gradient) {
     calm::adamw optimizer(model);
+    measured m;
+    ctx.rehearse(true);
+    loss_and_gradient();
+    optimizer.step(ctx, 3e-4);
+    ctx.rehearse(false);
+    m.planned = memory.planned(ctx);
     std::vector<double> times;
     for (int i = 0; i < repeats + 2; ++i) {
         double const begin = bench::now();
@@ -76,23 +118,22 @@ double median_step(calm::context<>& ctx, Model& model, int repeats, Losses const
         ++ctx.step;
         if (i >= 2) times.push_back(bench::now() - begin);
     }
-    std::sort(times.begin(), times.end());
-    std::size_t const middle = times.size() / 2;
-    return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+    m.seconds = bench::spread_of(times);
+    m.grown = memory.grown();
+    return m;
 }
 
 template <calm::model_configuration auto C>
 void autoencoder_step(options const& o, char const* name, bench::batch const& b, double peak) {
+    memory_of_step memory;
     calm::context<> ctx(1, o.threads);
-    calm::arena<> values("values");
-    calm::arena<> gradients("gradients");
     calm::autoencoder<C.autoencoder> model;
-    calm::allocate(model, values, &gradients);
+    calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model);
     auto const tokens = random_tokens(b.autoencoder_tokens, model.vocabulary());
     calm::vector_view<calm::token_id const> const labels(tokens.data(), calm::extents<calm::dyn>(b.autoencoder_tokens));
     calm::autoencoder_objective const objective;
-    double const seconds = median_step(ctx, model, o.repeats, [&] {
+    auto const m = repeat_step(ctx, model, memory, o.repeats, [&] {
         calm::arena_scope const scope(ctx.saved);
         auto const noise = model.draw(ctx, labels, objective.dropout);
         return model.loss_and_gradient(ctx, labels, noise, objective).loss;
@@ -100,57 +141,83 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
     index_t const patches = b.autoencoder_tokens / model.K;
     double const flops =
         calm::flops::train_autoencoder(C.autoencoder, model.vocabulary(), patches) * static_cast<double>(patches);
-    report(o, name, "autoencoder_step", seconds, b.autoencoder_tokens, flops, peak);
+    report(o, name, "autoencoder_step", m, b.autoencoder_tokens, flops, peak);
 }
 
 template <calm::model_configuration auto C>
 void calm_step(options const& o, char const* name, bench::batch const& b, double peak) {
+    memory_of_step memory;
     calm::context<> ctx(1, o.threads);
-    calm::arena<> values("values");
-    calm::arena<> gradients("gradients");
     calm::calm_model<C> model;
-    calm::allocate(model.ae_model, values, static_cast<calm::arena<>*>(nullptr));
-    calm::allocate(model, values, &gradients);
+    calm::allocate(model.ae_model, memory.values, static_cast<calm::arena<>*>(nullptr));
+    calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model.ae_model);
     calm::initialise(ctx, model);
     auto const tokens = random_tokens(b.sequences * b.patches * model.K, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
-    double const seconds = median_step(ctx, model, o.repeats,
-                                       [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
+    auto const m = repeat_step(ctx, model, memory, o.repeats,
+                               [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
     double const positions = static_cast<double>(b.sequences * (b.patches - 1));
     double const flops =
         calm::flops::train_calm(C, model.ae_model.vocabulary(), b.sequences, b.patches - 1, b.objective.samples) *
         positions;
-    report(o, name, "calm_step", seconds, count, flops, peak);
+    report(o, name, "calm_step", m, count, flops, peak);
 }
 
 // The model of C's backbone on tokens.
 template <calm::model_configuration auto C>
 void ar_step(options const& o, char const* name, bench::batch const& b, double peak) {
+    memory_of_step memory;
     calm::context<> ctx(1, o.threads);
-    calm::arena<> values("values");
-    calm::arena<> gradients("gradients");
     constexpr calm::autoregressive_configuration A{.llama = calm::llama_sizes_of(C)};
     calm::autoregressive_model<A> model(C.autoencoder.vocab_size);
-    calm::allocate(model, values, &gradients);
+    calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model);
     auto const tokens = random_tokens(b.ar_sequences * b.ar_tokens, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
-    double const seconds =
-        median_step(ctx, model, o.repeats, [&] { return model.loss_and_gradient(ctx, blocks, b.ar_tokens); });
+    auto const m =
+        repeat_step(ctx, model, memory, o.repeats, [&] { return model.loss_and_gradient(ctx, blocks, b.ar_tokens); });
     double const flops =
         calm::flops::train_autoregressive(A.llama, model.vocabulary(), b.ar_tokens) * static_cast<double>(count);
-    report(o, name, "ar_step", seconds, count, flops, peak);
+    report(o, name, "ar_step", m, count, flops, peak);
 }
 
-template <calm::model_configuration auto C>
-void run(options const& o, char const* name, bench::batch const& b, double peak) {
+template <calm::model_configuration auto C> void run(options const& o, char const* name, bench::batch b, double peak) {
     if (!contains(o.configurations, name)) return;
+    if (o.sequences > 0) b.sequences = o.sequences;
+    if (o.patches > 0) b.patches = o.patches;
+    if (o.samples > 0) b.objective.samples = o.samples;
     if (contains(o.work, "autoencoder_step")) autoencoder_step<C>(o, name, b, peak);
     if (contains(o.work, "calm_step")) calm_step<C>(o, name, b, peak);
     if (contains(o.work, "ar_step")) ar_step<C>(o, name, b, peak);
+}
+
+// What options may name.
+constexpr std::string_view all_configurations[] = {"tiny", "text", "small", "tiny-k1", "tiny-k2", "tiny-k8"};
+constexpr std::string_view all_work[] = {"autoencoder_step", "calm_step", "ar_step"};
+
+bool are_among(std::vector<std::string> const& names, auto const& all) {
+    return !names.empty() && std::all_of(names.begin(), names.end(), [&](auto const& name) {
+        return std::find(std::begin(all), std::end(all), name) != std::end(all);
+    });
+}
+
+bool read_number(options& o, std::string_view option, int value) {
+    if (option == "--threads")
+        o.threads = value;
+    else if (option == "--repeats")
+        o.repeats = value;
+    else if (option == "--sequences")
+        o.sequences = value;
+    else if (option == "--patches")
+        o.patches = value;
+    else if (option == "--samples")
+        o.samples = value;
+    else
+        return false;
+    return value >= (option == "--patches" || option == "--samples" ? 2 : 1);  // a patch to predict, a pair
 }
 
 // False where an option or a value is unknown.
@@ -163,20 +230,12 @@ bool read(options& o, int argc, char** argv) {
             o.configurations = values;
         else if (option == "--work")
             o.work = values;
-        else if (option == "--threads" && values.size() == 1)
-            o.threads = std::atoi(values[0].c_str());
-        else if (option == "--repeats" && values.size() == 1)
-            o.repeats = std::atoi(values[0].c_str());
         else if (option == "--json" && values.empty())
             o.json = true;
-        else
+        else if (values.size() != 1 || !read_number(o, option, std::atoi(values[0].c_str())))
             return false;
     }
-    for (auto const& name : o.configurations)
-        if (name != "tiny" && name != "text" && name != "small") return false;
-    for (auto const& name : o.work)
-        if (name != "autoencoder_step" && name != "calm_step" && name != "ar_step") return false;
-    return o.threads >= 1 && o.repeats >= 1 && !o.configurations.empty() && !o.work.empty();
+    return are_among(o.configurations, all_configurations) && are_among(o.work, all_work);
 }
 
 }  // namespace
@@ -184,8 +243,9 @@ bool read(options& o, int argc, char** argv) {
 int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
-        std::fputs("usage: steps [--config tiny text small] [--work autoencoder_step calm_step ar_step] "
-                   "[--threads 2] [--repeats 20] [--json]\n",
+        std::fputs("usage: steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] "
+                   "[--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20] [--sequences B] "
+                   "[--patches P] [--samples N] [--json]\n",
                    stderr);
         return 2;
     }
@@ -193,5 +253,8 @@ int main(int argc, char** argv) {
     run<bench::tiny>(o, "tiny", bench::tiny_batch, peak);
     run<bench::text>(o, "text", bench::text_batch, peak);
     run<bench::small>(o, "small", bench::small_batch, peak);
+    run<bench::tiny_k1>(o, "tiny-k1", bench::tiny_batch, peak);
+    run<bench::tiny_k2>(o, "tiny-k2", bench::tiny_batch, peak);
+    run<bench::tiny_k8>(o, "tiny-k8", bench::tiny_batch, peak);
     return 0;
 }
