@@ -1,0 +1,196 @@
+// Writing with random weights, patch after patch behind a prompt of 16: milliseconds a patch of a text, by the number
+// of texts at once and of draws a patch. One draw is T = 1, several are the batch rule at T = 1/2 with such a pool.
+//
+//     generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] [--repeats 5] [--json]
+//
+// Beside it what T = 1 costs at least, one text: to read, once a patch, the weights that are multiplied, as fast as
+// this machine reads so many bytes. Numbers of draws are measured in turn. --json prints one JSON object a line.
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calm/model/calm.hpp"
+#include "calm/model/resident.hpp"
+#include "calm/sample/generation_session.hpp"
+#include "calm/sample/sample_next.hpp"
+#include "configurations.hpp"
+#include "machine.hpp"
+
+namespace {
+
+using calm::index_t;
+constexpr index_t prompt_patches = 16;
+constexpr index_t most_patches = 32;  // of one repeat
+constexpr double repeat_seconds = 0.1;
+
+struct options {
+    std::vector<std::string> configurations{"tiny"};
+    std::vector<index_t> texts{1, 32};
+    std::vector<index_t> draws{1, 31, 200};
+    int threads = 2;
+    int repeats = 5;
+    bool json = false;
+};
+
+// Bytes of the weights that a patch multiplies: all but the encoder's and the backbone's embeddings, of which it takes
+// rows.
+template <class Model> std::size_t bytes_of_a_patch(Model& model) {
+    std::size_t bytes = 0;
+    auto const add = [&](auto const& parameters, auto const& is_read) {
+        for (auto const& p : parameters)
+            if (is_read(p.name)) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(float);
+    };
+    add(calm::parameters_of(model),
+        [](std::string const& name) { return name.find("embed_tokens") == std::string::npos; });
+    add(calm::parameters_of(model.ae_model), [](std::string const& name) {
+        return name.starts_with("decoder.") || name.find("embed_tokens") != std::string::npos;  // the vocabulary's
+    });
+    return bytes;
+}
+
+// Texts that go on together.
+template <class Model> class writing {
+public:
+    writing(calm::context<>& ctx, Model const& model, index_t texts, index_t draws, index_t patches) :
+        ctx_(ctx), model_(model),
+        rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
+        session_(ctx, model, texts, prompt_patches + patches), separate_(ctx),
+        tokens_(static_cast<std::size_t>(texts * Model::K)) {
+        calm::random_sequence ids(calm::key{1, calm::stream::story, 0});
+        std::vector<calm::token_id> prompt(static_cast<std::size_t>(prompt_patches * Model::K));
+        for (index_t text = 0; text < texts; ++text) {
+            for (auto& id : prompt)
+                id = static_cast<calm::token_id>(ids.below(static_cast<std::uint32_t>(model.ae_model.vocabulary())));
+            session_.begin(text, prompt);
+            rows_.push_back(text);
+        }
+    }
+
+    // A patch more of every text.
+    void patch() {
+        places_.clear();
+        for (index_t const row : rows_)
+            places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
+        calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
+                          0, &separate_);
+        session_.append(rows_, tokens_);
+        ++written_;
+    }
+
+private:
+    calm::context<>& ctx_;
+    Model const& model_;
+    calm::sampler rule_;
+    calm::generation_session<Model> session_;
+    calm::separate_contexts<calm::cpu> separate_;
+    std::vector<calm::token_id> tokens_;
+    std::vector<index_t> rows_;
+    std::vector<calm::patch_place> places_;
+    index_t written_ = 0;
+};
+
+// What was measured of a number of draws.
+struct measured {
+    bench::spread milliseconds;  // a patch of a text
+    bench::spread times_first;   // the ratio of neighbours in time: to the first number of draws
+};
+
+// Of each number of draws, in turn.
+template <class Model>
+std::vector<measured> measure(calm::context<>& ctx, Model const& model, options const& o, index_t texts) {
+    std::vector<std::unique_ptr<writing<Model>>> all;
+    std::vector<index_t> each;  // patches of a repeat
+    for (index_t const draws : o.draws) {
+        all.push_back(std::make_unique<writing<Model>>(ctx, model, texts, draws, 2 + o.repeats * most_patches));
+        all.back()->patch();  // caches and arenas
+        double const begin = bench::now();
+        all.back()->patch();
+        double const patches = repeat_seconds / (bench::now() - begin);
+        each.push_back(std::clamp(static_cast<index_t>(patches), index_t{1}, most_patches));
+    }
+    std::vector<std::vector<double>> times(all.size()), ratios(all.size());
+    for (int i = 0; i < o.repeats; ++i)
+        for (std::size_t d = 0; d < all.size(); ++d) {
+            double const begin = bench::now();
+            for (index_t patch = 0; patch < each[d]; ++patch) all[d]->patch();
+            times[d].push_back(1e3 * (bench::now() - begin) / static_cast<double>(each[d] * texts));
+            ratios[d].push_back(times[d].back() / times[0].back());
+        }
+    std::vector<measured> found;
+    for (std::size_t d = 0; d < all.size(); ++d)
+        found.push_back({bench::spread_of(times[d]), bench::spread_of(ratios[d])});
+    return found;
+}
+
+template <calm::model_configuration auto C> void run(options const& o, char const* name) {
+    if (std::find(o.configurations.begin(), o.configurations.end(), name) == o.configurations.end()) return;
+    calm::context<> ctx(1, o.threads);
+    calm::resident<calm::calm_model<C>> lm(C.autoencoder.vocab_size, calm::held_for::use);
+    calm::initialise(ctx, lm.model.ae_model);
+    calm::initialise(ctx, lm.model);
+    std::size_t const bytes = bytes_of_a_patch(lm.model);
+    double const bandwidth = bench::measure_bandwidth(ctx, bytes);
+    for (index_t const texts : o.texts) {
+        auto const found = measure(ctx, lm.model, o, texts);
+        for (std::size_t d = 0; d < found.size(); ++d) {
+            auto const& [ms, times] = found[d];
+            std::printf(
+                o.json ? "{\"config\": \"%s\", \"threads\": %d, \"texts\": %lld, \"draws\": %lld, \"ms\": [%.5f, %.5f, "
+                         "%.5f], \"times_first\": [%.4f, %.4f, %.4f], \"streamed_bytes\": %zu, \"bytes_per_s\": %.5g}\n"
+                       : "%-6s %d threads %3lld texts %4lld draws %9.3f ms a patch (%.3f .. %.3f), %.2f times the "
+                         "first (%.2f .. %.2f); to read: %zu bytes at %.3g a second\n",
+                name, o.threads, static_cast<long long>(texts), static_cast<long long>(o.draws[d]), ms.median,
+                ms.lowest, ms.highest, times.median, times.lowest, times.highest, bytes, bandwidth);
+            std::fflush(stdout);
+        }
+    }
+}
+
+// False where an option or a value is unknown.
+bool read(options& o, int argc, char** argv) {
+    for (int i = 1; i < argc;) {
+        std::string_view const option = argv[i++];
+        std::vector<std::string> values;
+        while (i < argc && !std::string_view(argv[i]).starts_with("--")) values.emplace_back(argv[i++]);
+        std::vector<index_t> numbers;
+        for (auto const& value : values) numbers.push_back(std::atoi(value.c_str()));
+        bool const positive =
+            !numbers.empty() && std::all_of(numbers.begin(), numbers.end(), [](index_t n) { return n >= 1; });
+        if (option == "--config")
+            o.configurations = values;
+        else if (option == "--json" && values.empty())
+            o.json = true;
+        else if (option == "--texts" && positive)
+            o.texts = numbers;
+        else if (option == "--draws" && positive)
+            o.draws = numbers;
+        else if (option == "--threads" && positive)
+            o.threads = static_cast<int>(numbers.front());
+        else if (option == "--repeats" && positive)
+            o.repeats = static_cast<int>(numbers.front());
+        else
+            return false;
+    }
+    return std::all_of(o.configurations.begin(), o.configurations.end(),
+                       [](auto const& name) { return name == "tiny" || name == "text" || name == "small"; });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    options o;
+    if (!read(o, argc, argv)) {
+        std::fputs("usage: generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] "
+                   "[--repeats 5] [--json]\n",
+                   stderr);
+        return 2;
+    }
+    run<bench::tiny>(o, "tiny");
+    run<bench::text>(o, "text");
+    run<bench::small>(o, "small");
+    return 0;
+}
