@@ -239,6 +239,7 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
         {"a negative id", replaced("\"A\":65", "\"A\":-65"), "model.vocab[\"A\"]", "found -65"},
         {"a fraction for an id", replaced("\"A\":65", "\"A\":65.0"), "model.vocab[\"A\"]", "found 65"},
         {"a huge id", replaced("\"A\":65", "\"A\":4294967361"), "model.vocab[\"A\"]", "an id below 261"},
+        {"the first id that is too large", replaced("\"A\":65", "\"A\":261"), "model.vocab[\"A\"]", "an id below 261"},
         {"an id twice", replaced("\"A\":65", "\"A\":66"), "model.vocab[\"B\"]", "found 66, that of \"A\""},
         {"a gap", replaced("\"abc\":257", "\"abc\":260"), "added_tokens[2]", "an id of its own, found 260"},
         {"a token twice", replaced("\"abc\":257", "\"ab\":257"), "model.vocab[\"ab\"]", "found it twice"},
