@@ -72,6 +72,7 @@ public:
                           },
                       .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
                       .measure = measure,
+                      .remark = [&] { return remark_on_products(ctx); },
                       .train =
                           [&](training_callbacks const& calls) {
                               calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls);
@@ -93,9 +94,10 @@ public:
         auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
-        return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                             settings, std::span(bytes)),
-                        mode, o.data, data_seed);
+        auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
+                                                settings, std::span(bytes));
+        tell_of_products(ctx);
+        return complete(found, mode, o.data, data_seed);
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {

@@ -73,7 +73,7 @@ public:
         };
         run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls); });
         if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
-        return run.end();
+        return run.end(remark_on_products(ctx));
     }
 
     int train_calm(train_options const& o) const {
@@ -129,6 +129,7 @@ public:
                      {.write = [&](std::string const& to) { save(ctx, to, own.model, description, files, counts); },
                       .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
                       .measure = measure,
+                      .remark = [&] { return remark_on_products(ctx); },
                       .train =
                           [&](training_callbacks const& calls) {
                               calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls);
@@ -153,15 +154,17 @@ public:
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder_type> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(ctx, stored, own.model);
-            return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings), mode, o.data,
-                            data_seed);
+            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings);
+            tell_of_products(ctx);
+            return complete(found, mode, o.data, data_seed);
         }
         resident<model_type> own(words.vocabulary_size(), held_for::use);
         load_calm(ctx, stored, own.model);
         auto const counts = counts_beside(stored);
-        return complete(calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                             settings, static_cast<objective>(head_objective_of(d))),
-                        mode, o.data, data_seed);
+        auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
+                                                settings, static_cast<objective>(head_objective_of(d)));
+        tell_of_products(ctx);
+        return complete(found, mode, o.data, data_seed);
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {

@@ -173,6 +173,7 @@ protected:
         std::function<void(std::string const&)> write;   // a directory
         std::function<std::string()> sample;             // what it writes now
         std::function<evaluation(std::size_t)> measure;  // on so many tokens of the text that is held out
+        std::function<std::string()> remark;             // on what was run, at the end; empty: none
         std::function<void(training_callbacks const&)> train;
     };
     // Trains a language model of K tokens a position to the end of its run, with samples and scores on the way; the
@@ -193,7 +194,12 @@ protected:
         run.train([&] { model.train(calls); });
         if (run.holds_out() && noted_signal() == 0)
             tell_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
-        return run.end();
+        return run.end(model.remark());
+    }
+
+    // Says at the end of work on a context what there is to say of its products.
+    template <class Backend> static void tell_of_products(context<Backend> const& ctx) {
+        if (auto const remark = remark_on_products(ctx); !remark.empty()) apps::tell(remark);
     }
 
     // Writes what is asked for: lines of a file of prompts, or texts.
@@ -204,8 +210,8 @@ protected:
         constexpr index_t K = Model::K;
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
         index_t const positions = stored.description.max_position_embeddings;
-        if (!o.jsonl.empty())
-            return answer_batch(
+        if (!o.jsonl.empty()) {
+            int const status = answer_batch(
                 o, words, K, unit,
                 [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
                     auto of_batch = settings;
@@ -213,6 +219,9 @@ protected:
                     return calm::generate(ctx, model, prompts, words.specials(), of_batch);
                 },
                 positions);
+            tell_of_products(ctx);
+            return status;
+        }
         text_output out;
         auto const put = [&](std::string const& complete) { out.put(complete); };
         auto const prompts = prompts_of(o);
@@ -232,6 +241,7 @@ protected:
         for (std::size_t i = 0; i < made.size() && !streaming; ++i)
             put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
         apps::tell(statistics(written(made), seconds, unit));
+        tell_of_products(ctx);
         return 0;
     }
 

@@ -29,4 +29,9 @@ std::string device_choice::text() const {
     return number > 0 ? name + ":" + std::to_string(number) : name;
 }
 
+std::string sentence_on_unsupported(std::int64_t products) {
+    return "cuBLASLt had no way to compute " + std::to_string(products) +
+           " of the products: slower kernels of the library did";
+}
+
 }  // namespace calm::apps

@@ -1,6 +1,8 @@
 #pragma once
 // Where a program does its work: what --device says.
 
+#include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,5 +21,17 @@ struct device_choice {
     // As parse() reads it.
     [[nodiscard]] std::string text() const;
 };
+
+// A sentence on so many products, above 0, that the library of a device does not support.
+std::string sentence_on_unsupported(std::int64_t products);
+
+// What is said of a context at the end of work: that some products took the slow way, and why; empty where none did.
+template <class Context> std::string remark_on_products(Context const& ctx) {
+    if constexpr (requires {
+                      { ctx.unsupported_products() } -> std::integral;
+                  })
+        if (auto const products = ctx.unsupported_products(); products > 0) return sentence_on_unsupported(products);
+    return "";
+}
 
 }  // namespace calm::apps

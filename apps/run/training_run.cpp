@@ -304,8 +304,9 @@ void training_run::train(std::function<void()> const& loop) {
     report_->finish();
 }
 
-int training_run::end() {
+int training_run::end(std::string_view remark) {
     int const signal = noted_signal();
+    if (!remark.empty()) report_->say(remark);
     report_->say((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
     if (signal == 0 && steps_ < planned_)
         report_->say("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +

@@ -88,8 +88,9 @@ public:
     // Runs the loop. A number that is not finite is told with what to do next.
     void train(std::function<void()> const& loop);
 
-    // The last word: where the model lies and how to go on; the exit status, 0 or 128 + the signal that ended it early.
-    int end();
+    // The last word: a remark, where there is one, where the model lies and how to go on; the exit status, 0 or 128 +
+    // the signal that ended it early.
+    int end(std::string_view remark);
 
 private:
     void keep(training_state const& state, text_blocks const& blocks, run_directory::write_model const& write);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/emulated.hpp"
 #include "calm/io/safetensors.hpp"
 #include "registry.hpp"
 #include "support/close.hpp"
@@ -131,6 +132,20 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
     BOOST_REQUIRE((want.brier && got.brier));
     BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::output));
     BOOST_TEST(here.written("emulated", "exchanged") == here.written("cpu", "exchanged"));
+}
+
+// A GPU says how many; the library has all products of the emulated device, and none of the cpu is another's.
+BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence) {
+    struct of_gpu {
+        index_t lacking;
+        [[nodiscard]] index_t unsupported_products() const { return lacking; }
+    };
+    BOOST_TEST(remark_on_products(of_gpu{12}) ==
+               "cuBLASLt had no way to compute 12 of the products: slower kernels of the library did");
+    BOOST_TEST(remark_on_products(of_gpu{0}).empty());
+    BOOST_TEST(context<emulated>::unsupported_products() == 0);
+    BOOST_TEST(remark_on_products(context<emulated>(1, 1)).empty());
+    BOOST_TEST(remark_on_products(context<>(1, 1)).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_not_there_is_a_sentence) {
