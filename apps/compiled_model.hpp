@@ -245,7 +245,7 @@ protected:
         return 0;
     }
 
-    // Seconds a patch of writing one text, a draw a patch.
+    // Seconds a patch of writing one text, a draw per patch.
     template <class Model>
     static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words) {
         constexpr index_t patches = 64;

@@ -31,7 +31,7 @@ struct compiled_work {
     std::function<int(train_options const&)> train_autoregressive = {};
     std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate = {};
     std::function<int(generate_options const&, stored_model const&)> generate = {};
-    // Of writing one text, a draw a patch; of an autoregressive model a token.
+    // Of writing one text, a draw per patch; of an autoregressive model a token.
     std::function<double(stored_model const&, execution_options const&)> seconds_per_patch = {};
     // Why this machine cannot do it; empty where it can.
     std::function<std::string()> obstacle = {};

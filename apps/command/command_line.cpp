@@ -88,7 +88,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
         "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: T up to "
         "1000, by scaled noise (adaptive); of an autoregressive model, exact: any T (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
-    c.number<index_t, index_t>(pool_option, pool, "N", "draws a patch at most, of adaptive and batch (200)", 1,
+    c.number<index_t, index_t>(pool_option, pool, "N", "draws per patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& model : models())

@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
                                   "posterior_std",
                                   "temperature",
                                   "sampler",
-                                  "draws_a_patch",
+                                  "draws_per_patch",
                                   "capped",
                                   "patches"})
         BOOST_TEST((object[key].error() == simdjson::SUCCESS), key);

@@ -398,6 +398,6 @@ BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
     };
     double const a_sample = (taken(1000) - taken(500)) / (500 * N) / sizeof(float);
     BOOST_TEST_MESSAGE(a_sample << " numbers a sample");
-    BOOST_TEST(a_sample <= static_cast<double>(decltype(own.model.generator)::numbers_a_sample));
-    BOOST_TEST(a_sample >= 0.7 * static_cast<double>(decltype(own.model.generator)::numbers_a_sample));
+    BOOST_TEST(a_sample <= static_cast<double>(decltype(own.model.generator)::numbers_per_sample));
+    BOOST_TEST(a_sample >= 0.7 * static_cast<double>(decltype(own.model.generator)::numbers_per_sample));
 }

@@ -465,7 +465,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
                R"("head_loss":1.5,"cross_entropy":null,"perplexity":null,"bits_per_byte":null,"bits_per_byte_se":null,)"
                R"("token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"
-               R"("temperature":1,"sampler":"adaptive","draws_a_patch":null,"capped":0,"patches":null})");
+               R"("temperature":1,"sampler":"adaptive","draws_per_patch":null,"capped":0,"patches":null})");
     auto const table = to_table(e);
     BOOST_TEST(table.find("17.50") != std::string::npos);
     BOOST_TEST(table.find("bigram") == std::string::npos);

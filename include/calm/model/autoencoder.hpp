@@ -47,7 +47,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
     static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // see above
     // What a patch takes while it is encoded or decoded, at most.
-    static constexpr index_t numbers_a_patch =
+    static constexpr index_t numbers_per_patch =
         static_cast<index_t>(encoder_half + decoder_half) * (K + 1) * 4 * (C.intermediate_size + D) + (8 * K + 8) * D +
         8 * L;
     using layer = feed_forward_layer<D, C.intermediate_size, Space>;   // x + SwiGLU(RMSNorm(x))

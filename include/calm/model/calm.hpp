@@ -266,7 +266,7 @@ private:
     // Hidden states whose samples are drawn together: a working set of bounded size.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
-        return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_a_patch);
+        return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
     // z 0 is 0, or not a number where some element is not finite. On a device nobody waits: its tokens say it.
     static void require_finite([[maybe_unused]] context<Backend>& ctx,

@@ -106,7 +106,7 @@ inline std::string to_json(evaluation const& e) {
                              metric{"posterior_std", one(e.posterior_std)},
                              metric{"temperature", e.brier ? value(e.temperature) : value(null)},
                              metric{"sampler", e.brier ? value(std::string_view(e.sampler)) : value(null)},
-                             metric{"draws_a_patch", one(e.draws_per_patch)},
+                             metric{"draws_per_patch", one(e.draws_per_patch)},
                              metric{"capped", scored(e.capped)},
                              metric{"patches", e.token_accuracy ? value(e.patches) : value(null)}};
     return to_json(std::span<metric const>(metrics));
@@ -140,7 +140,7 @@ inline std::string to_table(evaluation const& e) {
             say("BrierLM is 0, without an error, because %s\n", why.c_str());
     }
     if (e.brier && e.draws_per_patch)
-        say("sampled at T = %.4g by the %s rule: %.2f draws a patch, %lld capped\n", e.temperature, e.sampler.c_str(),
+        say("sampled at T = %.4g by the %s rule: %.2f draws per patch, %lld capped\n", e.temperature, e.sampler.c_str(),
             *e.draws_per_patch, static_cast<long long>(e.capped));
     if (e.head_loss) say("loss of the head %.5f\n", *e.head_loss);
     if (e.cross_entropy && e.perplexity)

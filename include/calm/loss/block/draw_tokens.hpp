@@ -69,7 +69,7 @@ struct drawn_place {
 // Draw i of a block of rows is draw i % N of row i / N, for token k of a patch of K.
 struct draw_numbers {
     index_t first;  // row of the block
-    index_t N;      // draws a row
+    index_t N;      // draws per row
     index_t K;
     index_t k;
     // Where the draw stands among all: (R N, K).

@@ -192,7 +192,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using scalar = T;
     static constexpr index_t sinusoid = 2 * detail::frequencies;  // numbers that a step is shown as
     // What a sample takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_a_sample =
+    static constexpr index_t numbers_per_sample =
         (10 * static_cast<index_t>(Depth) + 14) * D + sinusoid + (4 + 4 * Parts) * L;
     using latents = matrix_view<T const, L, Backend>;                                         // (R N, L)
     using hidden_view = matrix_view<T const, D, Backend>;                                     // (R, D)

@@ -198,7 +198,7 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // What a sample takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_a_sample = adaln_network<L, D, 2, depth, Space>::numbers_a_sample + 8 * L;
+    static constexpr index_t numbers_per_sample = adaln_network<L, D, 2, depth, Space>::numbers_per_sample + 8 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
     using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)

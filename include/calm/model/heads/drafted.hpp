@@ -114,8 +114,9 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     static constexpr double sharpest = 1e6;                                  // what logits are multiplied by, at most
     using objective = drafted_objective;                                     // N, M, beta, draft weight
     // What a sample, or a drafted token where they are more, takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_a_sample = energy_head<with_head(C, C.head.network(L)), Space>::numbers_a_sample +
-                                                autoencoder<C.autoencoder, Space>::numbers_a_patch + 16 * K * W + 4 * L;
+    static constexpr index_t numbers_per_sample =
+        energy_head<with_head(C, C.head.network(L)), Space>::numbers_per_sample +
+        autoencoder<C.autoencoder, Space>::numbers_per_patch + 16 * K * W + 4 * L;
     using autoencoder_type = autoencoder<C.autoencoder, Space>;                // frozen
     using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;  // softmaxes over tokens
     using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
@@ -187,7 +188,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
         index_t const N = o.samples;
-        index_t const chunk = positions_at_once<T>(ctx, std::max(N, K), numbers_a_sample);
+        index_t const chunk = positions_at_once<T>(ctx, std::max(N, K), numbers_per_sample);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
             index_t const n = std::min(chunk, hidden.extent(0) - r0);

@@ -222,7 +222,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     static constexpr index_t S = C.head.noise_size;  // numbers of a sample's noise
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // What a sample takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_a_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
+    static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
     using objective = energy_objective;                    // N, M and beta
     using hidden_view = matrix_view<T const, D, Backend>;  // (R, D)
     using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
@@ -313,7 +313,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         require_allowed(o);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
-        index_t const chunk = positions_at_once<T>(ctx, o.samples, numbers_a_sample);
+        index_t const chunk = positions_at_once<T>(ctx, o.samples, numbers_per_sample);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             arena_scope const scope(ctx.saved);
             index_t const n = std::min(chunk, hidden.extent(0) - r0);

@@ -45,7 +45,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     // What a sample takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_a_sample = 12 * L + 8 * D;
+    static constexpr index_t numbers_per_sample = 12 * L + 8 * D;
     static constexpr double spread = 1;                      // s, of samples around the guess
     static constexpr double ahead = 1;                       // by which a target should be nearer, in squared distances
     static constexpr double pull = 0.1;                      // what the mean squared error of the guess counts

@@ -81,7 +81,7 @@ void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head&
                   paired_objective const& o, draw_number first, double scale) {
     require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
             limits::samples, " samples a position, found ", o.samples);
-    index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_a_sample);
+    index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_per_sample);
     for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
         arena_scope const scope(ctx.saved);
         index_t const n = std::min(chunk, hidden.extent(0) - r0);
