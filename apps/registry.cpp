@@ -89,10 +89,17 @@ std::string name_for(stored_model const& model) {
     return "mine";
 }
 
-// The C++ type of a stored model's head; the default one of an autoencoder.
+// The C++ type of a stored model's head; "" where it is that of any configuration, or an autoencoder has none.
 std::string head_type(stored_model const& model) {
-    auto const name = model.sizes.head.name();
-    return name.empty() || name == energy::name ? "" : "calm::" + std::string(name);
+    auto const* const facts = model.sizes.head.facts;
+    return facts == nullptr || facts->name == default_head::name ? "" : std::string(facts->type);
+}
+
+// What a unit includes; a head that is not the library's stands in a header that only its author knows.
+std::string includes_of(std::string const& head) {
+    std::string const usual = "#include \"compiled_configuration.hpp\"\n";
+    return head.empty() || head.starts_with("calm::") ? usual
+                                                      : usual + "// and, by a line here, the header of " + head + "\n";
 }
 
 std::string member(std::string const& name, index_t value) {
@@ -216,11 +223,11 @@ std::string unit_of(stored_model const& model, std::string const& name) {
     if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
     auto const& ae = model.sizes.autoencoder;
     std::string const inner = ",\n                    ";
-    std::string text = "#include \"compiled_configuration.hpp\"\n\nnamespace {\n\n"
-                       "constexpr calm::configuration<" +
-                       head_type(model) + "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) +
-                       inner + member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) +
-                       inner + member("intermediate_size", ae.intermediate_size) + inner +
+    auto const head_of = head_type(model);
+    std::string text = includes_of(head_of) + "\nnamespace {\n\nconstexpr calm::configuration<" + head_of +
+                       "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) + inner +
+                       member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) + inner +
+                       member("intermediate_size", ae.intermediate_size) + inner +
                        member("num_encoder_layers", ae.num_encoder_layers) + inner +
                        member("num_decoder_layers", ae.num_decoder_layers) + inner +
                        member("latent_size", ae.latent_size) + "}";

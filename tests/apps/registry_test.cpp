@@ -67,6 +67,20 @@ bool const registered = calm::apps::compile_configuration<sizes>("where", calm::
 }  // namespace
 )";
 
+// A head of somebody else's.
+struct fox {
+    index_t tail = 7;
+    static constexpr std::string_view name = "fox";
+    static constexpr std::string_view architecture = "FoxTransformer";
+    static constexpr std::string_view type = "den::fox";
+    using objective = energy_objective;
+    [[nodiscard]] constexpr head_flops flops(head_surroundings const&) const { return {0, 0, 0}; }
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(head_field{.key = "tail", .what = "tail", .least = 2, .most = 8}, self.tail);
+    }
+    friend constexpr bool operator==(fox const&, fox const&) = default;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_stored_model_finds_its_configuration_by_its_sizes) {
@@ -160,6 +174,14 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
     BOOST_TEST(has(unit_of(m, "x"), ".noise_size = 16},\n    .input = calm::input_kind::both};"));
     m.description.kind = model_kind::autoencoder;
     BOOST_TEST(has(unit_of(m, "x"), ".latent_size = 17}};"));
+    m = odd_model();
+    m.sizes.head = any_head(flow{.num_mlp_layers = 3});
+    BOOST_TEST(has(unit_of(m, "x"), "calm::configuration<calm::flow> sizes{"));
+    m.sizes.head = any_head(fox{.tail = 5});
+    BOOST_TEST(
+        unit_of(m, "x").starts_with("#include \"compiled_configuration.hpp\"\n// and, by a line here, the header "
+                                    "of den::fox\n\nnamespace {\n\nconstexpr calm::configuration<den::fox> sizes{"));
+    BOOST_TEST(has(unit_of(m, "x"), ".head = {.tail = 5}"));
     // The model's own name, unless it is no name of a file or that of another configuration.
     m = odd_model();
     m.description.calm.emplace().configuration = "mine";

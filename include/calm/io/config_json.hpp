@@ -266,8 +266,8 @@ inline model_description read_config_json(std::string const& path) {
 // The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
 // Throws errc::usage where a text is not UTF-8.
 inline std::string config_json_text(model_description const& description) {
-    auto plain = model_description::of(description.kind,
-                                       description.head.facts == nullptr ? energy::name : description.head.name());
+    auto plain = model_description::of(description.kind, description.head.facts == nullptr ? default_head::name
+                                                                                           : description.head.name());
     plain.num_key_value_heads = description.num_attention_heads;
     try {
         return detail::json_of(description, plain).dump(2) + "\n";

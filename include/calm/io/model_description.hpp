@@ -152,7 +152,7 @@ struct model_description {
     json_extras extras;                           // of the file
 
     // A description to be filled in and written. Throws errc::config for an unknown head.
-    static model_description of(model_kind kind, std::string_view head = energy::name);
+    static model_description of(model_kind kind, std::string_view head = default_head::name);
 
     // Names every key of the kind.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {

@@ -71,6 +71,7 @@ concept head_objective = std::default_initializable<Objective> &&
 // A head: an aggregate of sizes with visit_fields as an objective has it, and
 //   name                        on command lines, and as model_type in files
 //   architecture                the first of `architectures` in files
+//   type                        what C++ calls it, "calm::energy"; if left out, its name
 //   objective                   the settings of its loss
 //   layer<C, Space>             its network, see head_network
 //   flops(surroundings)         of its products
@@ -156,16 +157,30 @@ public:
 struct head_facts {
     std::string_view name;          // as the type names itself
     std::string_view architecture;  // as the type names itself
+    std::string_view type;          // what C++ calls it
     field_values sizes;             // with their defaults
     field_values objective;         // with their defaults
     // Of a head of those sizes.
     head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
 };
 
+namespace detail {
+template <class Head> constexpr std::string_view type_name_of() {
+    if constexpr (requires { Head::type; })
+        return Head::type;
+    else
+        return Head::name;
+}
+}  // namespace detail
+
 // Those of a head; one object a head.
 template <generative_head Head> head_facts const& head_facts_of() {
     static head_facts const facts{
-        Head::name, Head::architecture, field_values::of(Head{}), field_values::of(typename Head::objective{}),
+        Head::name,
+        Head::architecture,
+        detail::type_name_of<Head>(),
+        field_values::of(Head{}),
+        field_values::of(typename Head::objective{}),
         [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); }};
     return facts;
 }

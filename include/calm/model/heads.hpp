@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/model/config.hpp"
 #include "calm/model/head.hpp"
 #include "calm/model/heads/diffusion.hpp"
 #include "calm/model/heads/drafted.hpp"
@@ -14,6 +15,9 @@
 #include "calm/model/heads/margin.hpp"
 
 namespace calm {
+
+// The head of a configuration that names none.
+using default_head = decltype(configuration<>::head);
 
 namespace detail {
 inline std::vector<head_facts const*>& all_heads() {

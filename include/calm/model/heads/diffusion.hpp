@@ -166,6 +166,7 @@ struct diffusion {
 
     static constexpr std::string_view name = "diffusion";                     // on command lines and in files
     static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
+    static constexpr std::string_view type = "calm::diffusion";               // what C++ calls it
     using objective = paired_objective;                                       // N
     // The network.
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;

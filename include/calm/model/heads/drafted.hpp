@@ -48,6 +48,7 @@ struct drafted {
 
     static constexpr std::string_view name = "drafted";                     // on command lines and in files
     static constexpr std::string_view architecture = "DraftedTransformer";  // in files
+    static constexpr std::string_view type = "calm::drafted";               // what C++ calls it
     using objective = drafted_objective;                                    // N, M, beta, weight of the drafts
     static constexpr bool drafts = true;                                    // reads the frozen autoencoder
     // The network.

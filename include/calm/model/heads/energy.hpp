@@ -187,6 +187,7 @@ struct energy {
 
     static constexpr std::string_view name = "energy";                     // on command lines and in files
     static constexpr std::string_view architecture = "EnergyTransformer";  // in files
+    static constexpr std::string_view type = "calm::energy";               // what C++ calls it
     using objective = energy_objective;                                    // N, M and beta
     // The network.
     template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;

@@ -35,6 +35,7 @@ struct flow {
 
     static constexpr std::string_view name = "flow";                     // on command lines and in files
     static constexpr std::string_view architecture = "FlowTransformer";  // in files
+    static constexpr std::string_view type = "calm::flow";               // what C++ calls it
     using objective = paired_objective;                                  // N
     // The network.
     template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;

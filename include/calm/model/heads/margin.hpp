@@ -21,6 +21,7 @@ template <model_configuration auto C, class Space> struct margin_head;
 struct margin {
     static constexpr std::string_view name = "margin";                     // on command lines and in files
     static constexpr std::string_view architecture = "MarginTransformer";  // in files
+    static constexpr std::string_view type = "calm::margin";               // what C++ calls it
     using objective = paired_objective;                                    // N
     // The network.
     template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
