@@ -48,13 +48,11 @@ template <class Backend> context<Backend> context_of(execution_options const& o)
 
 // Why this machine has no such backend; empty where it has.
 template <class Backend> std::string obstacle_to() {
-    return "";
+    if constexpr (std::is_same_v<Backend, cuda>)
+        return no_device_reason(Backend());
+    else
+        return "";
 }
-#ifdef __CUDACC__
-template <> inline std::string obstacle_to<cuda>() {
-    return no_device_reason();
-}
-#endif
 // Constants: units register themselves with them before other initialisation is sure.
 template <class Backend> inline constexpr char const* name_of_device = "cpu";
 template <> inline constexpr char const* name_of_device<emulated> = "emulated";

@@ -3,13 +3,9 @@
 
 #include "calm/tensor/matmul.hpp"
 
-#ifndef __CUDACC__  // has products of its own, and none of the cpu
-
 namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
 extern template void serial_gemm(product<float> const&);
 
 }  // namespace calm::detail
-
-#endif

@@ -1,17 +1,26 @@
 #pragma once
 // Products of matrices on the CPU: factors packed once into panels that threads share, tiles of C in registers (Goto
-// and van de Geijn 2008). Empty under nvcc.
+// and van de Geijn 2008). Under nvcc declared alone: the definitions come from a unit of another compiler.
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/product.hpp"
+
+namespace calm::detail {
+
+template <class T> void gemm(context<cpu>& ctx, product<T> const& p);
+// One thread, memory of the stack alone: for small products. The bits are those of gemm.
+template <class T> void serial_gemm(product<T> const& p);
+
+}  // namespace calm::detail
 
 #ifndef __CUDACC__
 
 #include <algorithm>
 
-#include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/cpu/panels.hpp"
 #include "calm/tensor/cpu/tile.hpp"
 #include "calm/tensor/kernel.hpp"
-#include "calm/tensor/product.hpp"
 
 namespace calm::detail {
 
@@ -71,7 +80,6 @@ template <class T> bool reads_b(product<T> const& p) {
     return !p.a_transposed && !p.b_transposed && p.m <= 2 * tile_height;
 }
 
-// One thread, memory of the stack alone: for small products. The bits are those of gemm.
 template <class T> void serial_gemm(product<T> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (has_few_rows(p)) return product_of_few_rows(p);
