@@ -1,6 +1,7 @@
 #pragma once
 // Shapes, memory, laziness, execution.
 
+#include "calm/tensor/positions.hpp"
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/attention.hpp"
 #include "calm/tensor/backend.hpp"
@@ -9,6 +10,7 @@
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/fill.hpp"
+#include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"

@@ -9,76 +9,12 @@
 #include <vector>
 
 #include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/positions.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/space.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
-
-namespace detail {
-
-// Keys and values (S, count, width) behind what S sequences have, in memory (B, room, width) for each.
-template <class T> struct append_positions {
-    T* keys;
-    T* values;
-    T const* new_keys;
-    T const* new_values;
-    cached_sequence const* sequences;
-    index_t count, room, width;
-    // Where new positions of a sequence go.
-    [[nodiscard]] CALM_HD index_t place(cached_sequence const& of) const {
-        return (of.sequence * room + of.length) * width;
-    }
-    CALM_HD void operator()(index_t i) const {
-        index_t const each = count * width;
-        index_t const at = place(sequences[i / each]) + i % each;
-        keys[at] = new_keys[i];
-        values[at] = new_values[i];
-    }
-};
-template <block_executor Backend, class T>
-void run_append(context<Backend> const& ctx, append_positions<T> const& what,
-                on_both_sides<cached_sequence, Backend> const& sequences) {
-    for_each(ctx, sequences.size() * what.count * what.width, what);
-}
-template <class T>
-void run_append(context<cpu> const& ctx, append_positions<T> what,
-                on_both_sides<cached_sequence, cpu> const& sequences) {
-    index_t const each = what.count * what.width;
-    for (auto const& of : sequences.here) {
-        run_copy(ctx, what.keys + what.place(of), what.new_keys, each);
-        run_copy(ctx, what.values + what.place(of), what.new_values, each);
-        what.new_keys += each, what.new_values += each;
-    }
-}
-
-// The first `filled` positions of B sequences go from memory (B, room, width) to the larger (B, more, width).
-template <class T> struct move_positions {
-    T* more_keys;
-    T* more_values;
-    T const* keys;
-    T const* values;
-    index_t filled, room, more, width;
-    CALM_HD void operator()(index_t i) const {
-        index_t const each = filled * width;
-        index_t const sequence = i / each, at = i % each;
-        more_keys[sequence * more * width + at] = keys[sequence * room * width + at];
-        more_values[sequence * more * width + at] = values[sequence * room * width + at];
-    }
-};
-template <block_executor Backend, class T>
-void run_move(context<Backend> const& ctx, move_positions<T> const& what, index_t sequences) {
-    for_each(ctx, sequences * what.filled * what.width, what);
-}
-template <class T> void run_move(context<cpu> const& ctx, move_positions<T> const& what, index_t sequences) {
-    index_t const each = what.filled * what.width;
-    for (index_t b = 0; b < sequences; ++b) {
-        run_copy(ctx, what.more_keys + b * what.more * what.width, what.keys + b * what.room * what.width, each);
-        run_copy(ctx, what.more_values + b * what.more * what.width, what.values + b * what.room * what.width, each);
-    }
-}
-
-}  // namespace detail
 
 // Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
 // follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
@@ -144,10 +80,7 @@ template <index_t Width, class Space = space<>> struct kv_cache {
                 rows_read const& key, rows_read const& value) {
         index_t const count = key.extent(0) / std::max<index_t>(1, sequences.size());
         for (auto const& of : sequences.here) make_room(ctx, of.length, count);
-        detail::run_append(ctx,
-                           detail::append_positions<T>{keys.data(), values.data(), key.data(), value.data(),
-                                                       sequences.there, count, room(), Width},
-                           sequences);
+        append_positions(ctx, keys.view(), values, key, value, sequences);
         for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
     }
 
@@ -161,11 +94,8 @@ private:
 
     void grow(context<Backend> const& ctx, index_t positions) {
         tensor<T, shape, Backend> more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
-        detail::run_move(ctx,
-                         detail::move_positions<T>{more_keys.data(), more_values.data(), keys.data(), values.data(),
-                                                   *std::max_element(lengths.begin(), lengths.end()), room(), positions,
-                                                   Width},
-                         sequences());
+        move_positions(ctx, more_keys.view(), more_values, keys, values,
+                       *std::max_element(lengths.begin(), lengths.end()));
         keys = std::move(more_keys);
         values = std::move(more_values);
     }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "calm/model/alike.hpp"
-#include "calm/model/heads/noise.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/separate_contexts.hpp"
+#include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm {

@@ -10,9 +10,9 @@
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/heads/adaln.hpp"
-#include "calm/model/heads/noise.hpp"
 #include "calm/model/heads/paired.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/tensor/fill_places.hpp"
 
 namespace calm {
 

@@ -13,12 +13,12 @@
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/heads/at_once.hpp"
-#include "calm/model/heads/noise.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/stack.hpp"
+#include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/repeat.hpp"
 #include "calm/tensor/total.hpp"
 

@@ -8,10 +8,10 @@
 
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/heads/noise.hpp"
 #include "calm/model/heads/paired.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/tensor/fill_places.hpp"
 
 namespace calm {
 

@@ -1,0 +1,36 @@
+#pragma once
+// Random numbers of places in portable block form: a launch draws those of all rows.
+
+#include "calm/tensor/block/fill.hpp"
+#include "calm/tensor/copy.hpp"
+#include "calm/tensor/noise_place.hpp"
+
+namespace calm::detail {
+
+// x (R, each) = what `draw` makes of the keys of R places, of their own sequences or of those of `seed_block`, from
+// number first W on. A block has a part of one place.
+template <class Draw, class T> struct draw_places_kernel {
+    static constexpr int threads = draw_kernel<Draw, T>::threads;
+    using shared = typename draw_kernel<Draw, T>::shared;
+    Draw draw;
+    T* x;
+    noise_place const* places;
+    index_t each, W;
+    std::uint64_t seed_block;
+    [[nodiscard]] CALM_HD index_t blocks() const { return draw_kernel<Draw, T>::blocks(each); }
+    template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+        index_t const r = block / blocks();
+        noise_place place = places[r];
+        if (seed_block != 0) place.draws.seed_block = seed_block;
+        auto const first = static_cast<std::uint64_t>(place.first) * static_cast<std::uint64_t>(W);
+        draw_kernel<Draw, T>{draw, x + r * each, each, place.draws.now(), first}(b, s, block % blocks());
+    }
+};
+
+template <block_executor Backend, class Draw, class T>
+void run_draw_places(context<Backend> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
+                     on_both_sides<noise_place, Backend> const& places, std::uint64_t seed_block) {
+    draw_places_kernel<Draw, T> const kernel{draw, x, places.there, each, W, seed_block};
+    launch(ctx, places.size() * kernel.blocks(), kernel);
+}
+}  // namespace calm::detail

@@ -1,0 +1,44 @@
+#pragma once
+// Random numbers of rows that each have a place in sequences of their own.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "calm/tensor/block/fill_places.hpp"
+#include "calm/tensor/fill.hpp"
+#include "calm/tensor/view.hpp"
+
+namespace calm {
+
+namespace detail {
+
+template <class Draw, class T>
+void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
+                     on_both_sides<noise_place, cpu> const& places, std::uint64_t seed_block) {
+    for (auto const& [draws, first] : places.here) {
+        key own = draws;
+        if (seed_block != 0) own.seed_block = seed_block;
+        run_draw(ctx, draw, x, each, own.by_value(), static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(W));
+        x += each;
+    }
+}
+
+}  // namespace detail
+
+// noise (R N, W), for N samples of each of R places: normals. Number i of a key is its elements i W .. i W + W - 1.
+template <class T, index_t W, class Backend>
+void fill_normal(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
+                 on_both_sides<noise_place, Backend> const& places, sequence_of which = sequence_of::place()) {
+    index_t const each = noise.size() / std::max<index_t>(1, places.size());
+    detail::run_draw_places(ctx, detail::draw_normals<T>{}, noise.data(), each, W, places, which.seed_block);
+}
+// The same, low + uniform.
+template <class T, index_t W, class Backend>
+void fill_uniform(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
+                  on_both_sides<noise_place, Backend> const& places, std::type_identity_t<T> low = T{},
+                  sequence_of which = sequence_of::place()) {
+    index_t const each = noise.size() / std::max<index_t>(1, places.size());
+    detail::run_draw_places(ctx, detail::draw_uniforms<T>{low}, noise.data(), each, W, places, which.seed_block);
+}
+
+}  // namespace calm

@@ -1,0 +1,114 @@
+#pragma once
+// Positions of the sequences of a cache: new ones behind those that they have, and all in larger memory.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/copy.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/rows.hpp"
+#include "calm/tensor/view.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Keys and values (S, count, width) behind what S sequences have, in memory (B, room, width) for each.
+template <class T> struct append_kernel {
+    T* keys;
+    T* values;
+    T const* new_keys;
+    T const* new_values;
+    cached_sequence const* sequences;
+    index_t count, room, width;
+    // Where new positions of a sequence go.
+    [[nodiscard]] CALM_HD index_t place(cached_sequence const& of) const {
+        return (of.sequence * room + of.length) * width;
+    }
+    CALM_HD void operator()(index_t i) const {
+        index_t const each = count * width;
+        index_t const at = place(sequences[i / each]) + i % each;
+        keys[at] = new_keys[i];
+        values[at] = new_values[i];
+    }
+};
+template <block_executor Backend, class T>
+void run_append(context<Backend> const& ctx, append_kernel<T> const& what,
+                on_both_sides<cached_sequence, Backend> const& sequences) {
+    for_each(ctx, sequences.size() * what.count * what.width, what);
+}
+template <class T>
+void run_append(context<cpu> const& ctx, append_kernel<T> what, on_both_sides<cached_sequence, cpu> const& sequences) {
+    index_t const each = what.count * what.width;
+    for (auto const& of : sequences.here) {
+        run_copy(ctx, what.keys + what.place(of), what.new_keys, each);
+        run_copy(ctx, what.values + what.place(of), what.new_values, each);
+        what.new_keys += each, what.new_values += each;
+    }
+}
+
+// The first `filled` positions of B sequences go from memory (B, room, width) to the larger (B, more, width).
+template <class T> struct move_kernel {
+    T* more_keys;
+    T* more_values;
+    T const* keys;
+    T const* values;
+    index_t filled, room, more, width;
+    CALM_HD void operator()(index_t i) const {
+        index_t const each = filled * width;
+        index_t const sequence = i / each, at = i % each;
+        more_keys[sequence * more * width + at] = keys[sequence * room * width + at];
+        more_values[sequence * more * width + at] = values[sequence * room * width + at];
+    }
+};
+template <block_executor Backend, class T>
+void run_move(context<Backend> const& ctx, move_kernel<T> const& what, index_t sequences) {
+    for_each(ctx, sequences * what.filled * what.width, what);
+}
+template <class T> void run_move(context<cpu> const& ctx, move_kernel<T> const& what, index_t sequences) {
+    index_t const each = what.filled * what.width;
+    for (index_t b = 0; b < sequences; ++b) {
+        run_copy(ctx, what.more_keys + b * what.more * what.width, what.keys + b * what.room * what.width, each);
+        run_copy(ctx, what.more_values + b * what.more * what.width, what.values + b * what.room * what.width, each);
+    }
+}
+
+}  // namespace detail
+
+// Puts new keys and values (S count, Width) behind the positions of S sequences, named once each, in memory
+// (B, room, Width). Throws errc::usage where a sequence has no room for them.
+template <class T, index_t Width, class Backend>
+void append_positions(context<Backend> const& ctx, view<T, extents<dyn, dyn, Width>, Backend> const& keys,
+                      std::type_identity_t<view<T, extents<dyn, dyn, Width>, Backend>> const& values,
+                      std::type_identity_t<matrix_view<T const, Width, Backend>> const& new_keys,
+                      std::type_identity_t<matrix_view<T const, Width, Backend>> const& new_values,
+                      on_both_sides<cached_sequence, Backend> const& sequences) {
+    index_t const count = new_keys.extent(0) / std::max<index_t>(1, sequences.size());
+    for (auto const& of : sequences.here)
+        require(of.length + count <= keys.extent(1), errc::usage, "calm::append_positions: expected room for ",
+                of.length + count, " positions of a sequence, found room for ", keys.extent(1));
+    detail::run_append(ctx,
+                       detail::append_kernel<T>{keys.data(), values.data(), new_keys.data(), new_values.data(),
+                                                sequences.there, count, keys.extent(1), Width},
+                       sequences);
+}
+
+// Puts the first `filled` positions of every sequence, keys and values (B, room, Width), into larger memory (B, more,
+// Width), in one launch. Throws errc::usage where either has not so many.
+template <class T, index_t Width, class Backend>
+void move_positions(context<Backend> const& ctx, view<T, extents<dyn, dyn, Width>, Backend> const& more_keys,
+                    std::type_identity_t<view<T, extents<dyn, dyn, Width>, Backend>> const& more_values,
+                    std::type_identity_t<view<T const, extents<dyn, dyn, Width>, Backend>> const& keys,
+                    std::type_identity_t<view<T const, extents<dyn, dyn, Width>, Backend>> const& values,
+                    index_t filled) {
+    require(filled <= keys.extent(1) && filled <= more_keys.extent(1), errc::usage,
+            "calm::move_positions: expected room for ", filled, " positions of a sequence, found ", keys.extent(1),
+            " and ", more_keys.extent(1));
+    detail::run_move(ctx,
+                     detail::move_kernel<T>{more_keys.data(), more_values.data(), keys.data(), values.data(), filled,
+                                            keys.extent(1), more_keys.extent(1), Width},
+                     keys.extent(0));
+}
+
+}  // namespace calm
