@@ -200,12 +200,9 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using outputs = std::array<matrix_view<T, L, Backend>, static_cast<std::size_t>(Parts)>;  // (R N, L) each
     using block_type = adaln_block<D, Space>;                                                 // one of the blocks
 
-    // The embedding of a step.
-    struct time_embed_type {
-        chain<linear<sinusoid, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, D, with_bias::yes, Space>>
-            mlp;  // of its sinusoids
-        template <class Visitor> void visit(Visitor& visitor) { visit_as("mlp", mlp, visitor); }
-    };
+    // The embedding of a step, of its sinusoids.
+    using time_embed_type = chain<named<"mlp", chain<linear<sinusoid, D, with_bias::yes, Space>, silu_layer<D, Space>,
+                                                     linear<D, D, with_bias::yes, Space>>>>;
     // A modulated LayerNorm, then one linear map.
     struct final_layer_type {
         adaptive_norm<bare_layer_norm<D, Space>, 2, Space> norm;   // shift, scale
@@ -237,7 +234,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     };
     // The same of forward.
     struct saved {
-        typename decltype(time_embed.mlp)::saved time;   // y: (R N, D)
+        typename time_embed_type::saved time;            // y: (R N, D)
         typename decltype(cond_embed)::saved hidden;     // y: (R, D)
         typename silu_layer<D, Space>::saved condition;  // y: (R N, D)
         applied network;                                 // of the condition
@@ -270,7 +267,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         res_blocks.backward(ctx, s.network.blocks, dblocks, dx, s.condition.y, da);
         input_proj.backward_parameters(ctx, s.network.input, dx);
         silu_layer<D, Space>().backward(ctx, s.condition, da, da);
-        time_embed.mlp.backward_parameters(ctx, s.time, da);
+        time_embed.backward_parameters(ctx, s.time, da);
         auto const dh = ctx.scratch.template take<T>(dhidden.extents());
         sum_repeated_rows(ctx, dh, da);
         cond_embed.backward(ctx, s.hidden, dh, dhidden);
@@ -304,7 +301,7 @@ private:
     auto embed(context<Backend>& ctx, step_view const& steps) const {
         auto const shown = ctx.saved.template take<T>(extents<dyn, sinusoid>(steps.size()));
         for_each(ctx, shown.size() / 2, detail::sinusoids<T>{shown.data(), steps.data()});
-        return time_embed.mlp.forward(ctx, shown);
+        return time_embed.forward(ctx, shown);
     }
 
     // Of x (R N, L) under the condition a (C, D).

@@ -231,15 +231,9 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     using norm_type = layer_norm_layer<D, Space>;          // of rows of D
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
-    struct final_layer_type {
-        norm_type in_ln;  // LN of x
-        chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, L, with_bias::yes, Space>>
-            linears;  // D to D, SiLU, D to L
-        template <class Visitor> void visit(Visitor& visitor) {
-            visit_as("in_ln", in_ln, visitor);
-            visit_as("linears", linears, visitor);
-        }
-    };
+    using final_layer_type = chain<named<"in_ln", norm_type>,
+                                   named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space>,
+                                                          linear<D, L, with_bias::yes, Space>>>>;
 
     linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
     linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
@@ -249,7 +243,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     final_layer_type final_layer;                     // starts at zero samples
 
     // Without memory until `allocate` gives it some.
-    energy_head() { final_layer.linears.template layer<2>().weight.starts = role::output; }
+    energy_head() { final_layer.template layer<1>().template layer<2>().weight.starts = role::output; }
 
     struct saved {
         typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
@@ -257,8 +251,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         typename decltype(hidden_embd)::saved hidden;                 // y: (R, D)
         typename norm_type::saved hidden_norm;                        // y: (R, D)
         typename stack<energy_block<D, Space>, depth>::saved blocks;  // y: (R N, D)
-        typename norm_type::saved final_norm;                         // y: (R N, D)
-        typename decltype(final_layer.linears)::saved final_linears;  // y: (R N, L)
+        typename final_layer_type::saved final_layer;                 // y: (R N, L)
         latents y;                                                    // (R N, L)
     };
 
@@ -269,9 +262,8 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         auto const h = hidden_embd.forward(ctx, hidden);
         auto const hn = norm_hidden.forward(ctx, h.y);
         auto const blocks = mlp_blocks.forward(ctx, nn.y, hn.y);
-        auto const fn = final_layer.in_ln.forward(ctx, blocks.y);
-        auto const fl = final_layer.linears.forward(ctx, fn.y);
-        return {n, nn, h, hn, blocks, fn, fl, fl.y};
+        auto const last = final_layer.forward(ctx, blocks.y);
+        return {n, nn, h, hn, blocks, last, last.y};
     }
 
     // From dy (R N, L): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
@@ -279,11 +271,10 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);
         auto const da = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        final_layer.backward(ctx, s.final_layer, dy, da);
         auto const db = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
         auto const dshared = ctx.scratch.template take<T>(dhidden.extents());  // (R, D)
         fill(ctx, dshared, T{});
-        final_layer.linears.backward(ctx, s.final_linears, dy, db);
-        final_layer.in_ln.backward(ctx, s.final_norm, db, da);
         mlp_blocks.backward(ctx, s.blocks, da, db, dshared);
         norm_noise.backward(ctx, s.noise_norm, db, da);
         noise_embd.backward_parameters(ctx, s.noise, da);
