@@ -1,7 +1,6 @@
 #pragma once
 // Shapes, memory, laziness, execution.
 
-#include "calm/tensor/positions.hpp"
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/attention.hpp"
 #include "calm/tensor/backend.hpp"
@@ -18,6 +17,7 @@
 #include "calm/tensor/norm.hpp"
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
+#include "calm/tensor/positions.hpp"
 #include "calm/tensor/row_ids.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
