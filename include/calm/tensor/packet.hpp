@@ -1,8 +1,7 @@
 #pragma once
 // Packets: 64 bytes of lanes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
 // under every instruction set; for other types, and on devices, a packet is the type itself. Blocks of threads take
-// groups (group.hpp), by the same functions. Packets are passed between inlined functions only: what g++ notes of the
-// calling convention of wide vectors means nothing here, and -Wno-psabi silences it.
+// groups (group.hpp), by the same functions.
 
 #include <bit>
 #include <cstdint>
@@ -11,6 +10,10 @@
 
 #include "calm/base/host_device.hpp"
 #include "calm/tensor/group.hpp"
+
+// Packets are passed between inlined functions only, so the calling convention of wide vectors does not matter.
+// Nothing pops this: g++ asks at the end of the unit, where it compiles what was instantiated.
+#pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace calm {
 
