@@ -135,7 +135,7 @@ std::string tokens_right(run_metrics const&, axis const& x) {
            curve(scores_table, x, "9", "linespoints pointtype 5", "with posterior noise");
 }
 
-std::string brier_lm(run_metrics const& m, axis const& x) {
+std::string brier_lm_curves(run_metrics const& m, axis const& x) {
     std::string text = "set ylabel \"BrierLM on held-out text\"\nplot ";
     if (any(m.evaluations, "brier_lm_se"))
         text += curve(scores_table, x, "($5-$6):($5+$6)", "filledcurves fillstyle transparent solid 0.25 linecolor 1",
@@ -146,7 +146,7 @@ std::string brier_lm(run_metrics const& m, axis const& x) {
            beside(m, x, "beside_brier_lm", "14");
 }
 
-std::string brier_1(run_metrics const& m, axis const& x) {
+std::string brier_1_curves(run_metrics const& m, axis const& x) {
     return "set ylabel \"Brier-1 on held-out text\"\nplot " +
            curve(scores_table, x, "10", "linespoints pointtype 7 linecolor 1", "model") +
            level(m.evaluations, "bigram_brier", "dashtype 2 linecolor 2", "bigrams") +
@@ -168,8 +168,8 @@ std::string script_of(run_metrics const& m, std::string const& format) {
     bool const scored = !m.evaluations.empty(), has_brier = any(m.evaluations, "brier");
     auto text = layout(std::size_t{1} + scored + has_brier, axes.size(), format) + row_of_plots(m, axes, losses) +
                 "unset logscale y\n";
-    if (scored) text += row_of_plots(m, axes, any(m.evaluations, "brier_lm") ? brier_lm : tokens_right);
-    if (has_brier) text += row_of_plots(m, axes, brier_1);
+    if (scored) text += row_of_plots(m, axes, any(m.evaluations, "brier_lm") ? brier_lm_curves : tokens_right);
+    if (has_brier) text += row_of_plots(m, axes, brier_1_curves);
     return text;
 }
 

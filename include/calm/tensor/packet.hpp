@@ -126,7 +126,7 @@ template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
 
 // f on each piece of v, where an instruction set has nothing wider.
 template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_pieces(V v, F f) {
-    Piece pieces[sizeof(V) / sizeof(Piece)];
+    Piece pieces[sizeof(V) / sizeof(Piece)];  // NOLINT(bugprone-sizeof-expression): both are vectors
     std::memcpy(pieces, &v, sizeof(V));
     for (auto& piece : pieces) piece = f(piece);
     std::memcpy(&v, pieces, sizeof(V));
