@@ -3,6 +3,7 @@
 // arithmetic with vectors of 64 bytes.
 
 #include "calm/tensor/backend.hpp"
+#include "calm/tensor/extents.hpp"
 #include "calm/tensor/packet_sums.hpp"
 
 namespace calm::detail {
