@@ -67,6 +67,9 @@ bool const registered = calm::apps::compile_configuration<sizes>("where", calm::
 }  // namespace
 )";
 
+}  // namespace
+
+namespace den {
 // A head of somebody else's.
 struct fox {
     index_t tail = 7;
@@ -80,8 +83,7 @@ struct fox {
     }
     friend constexpr bool operator==(fox const&, fox const&) = default;
 };
-
-}  // namespace
+}  // namespace den
 
 BOOST_AUTO_TEST_CASE(a_stored_model_finds_its_configuration_by_its_sizes) {
     for (auto const& one : compiled_configurations()) {
@@ -177,7 +179,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
     m = odd_model();
     m.sizes.head = any_head(flow{.num_mlp_layers = 3});
     BOOST_TEST(has(unit_of(m, "x"), "calm::configuration<calm::flow> sizes{"));
-    m.sizes.head = any_head(fox{.tail = 5});
+    m.sizes.head = any_head(den::fox{.tail = 5});
     BOOST_TEST(
         unit_of(m, "x").starts_with("#include \"compiled_configuration.hpp\"\n// and, by a line here, the header "
                                     "of den::fox\n\nnamespace {\n\nconstexpr calm::configuration<den::fox> sizes{"));
