@@ -105,9 +105,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
     }
 }
 
-// Of which the cpu makes several parts, in every direction; the last ones are of few columns, few rows and a depth of
-// one.
-constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}};
+// Of which the cpu makes several parts, in every direction, or several slabs of the depth; the last ones are of few
+// columns, few rows and a depth of one.
+constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}, {1033, 257, 257}};
+// What a product starts with.
+enum class begins { with_nothing, with_what_is_there, with_a_bias };
 
 // Against Eigen's.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
@@ -115,41 +117,65 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
     context<> ctx(1, 2);
     for (auto const [m, n, k] : large)
         for (bool const a_transposed : {false, true})
-            for (bool const b_transposed : {false, true}) {
-                bool const accumulates = a_transposed == b_transposed;
-                auto const a = a_transposed ? drawn_matrix<on>(k, m, 1) : drawn_matrix<on>(m, k, 1);
-                auto const b = b_transposed ? drawn_matrix<on>(n, k, 2) : drawn_matrix<on>(k, n, 2);
-                auto c = drawn_matrix<on>(m, n, 3);
-                auto want = drawn_matrix<on>(m, n, 3);
-                detail::product<T> const p{m,
-                                           n,
-                                           k,
-                                           c.data(),
-                                           n,
-                                           a.data(),
-                                           a.extent(1),
-                                           a_transposed,
-                                           b.data(),
-                                           b.extent(1),
-                                           b_transposed,
-                                           accumulates};
-                detail::gemm(ctx, p);
-                auto other = p;
-                other.c = want.data();
-                detail::eigen_product(other);
-                double worst = 0;
-                for (index_t i = 0; i < m * n; ++i)
-                    worst = std::max(worst, std::abs(static_cast<double>(c[i] - want[i])));
-                BOOST_TEST(worst <= rounding<T> * std::sqrt(static_cast<double>(k)), m << " " << n << " " << k << " "
-                                                                                       << a_transposed << b_transposed
-                                                                                       << accumulates << ": " << worst);
-                // One thread and memory of the stack: the same bits.
-                other = p;
-                auto again = drawn_matrix<on>(m, n, 3);
-                other.c = again.data();
-                detail::serial_gemm(other);
-                BOOST_CHECK(std::equal(c.begin(), c.end(), again.begin()));
-            }
+            for (bool const b_transposed : {false, true})
+                for (auto const start : {begins::with_nothing, begins::with_what_is_there, begins::with_a_bias}) {
+                    auto const a = a_transposed ? drawn_matrix<on>(k, m, 1) : drawn_matrix<on>(m, k, 1);
+                    auto const b = b_transposed ? drawn_matrix<on>(n, k, 2) : drawn_matrix<on>(k, n, 2);
+                    auto c = drawn_matrix<on>(m, n, 3);
+                    auto want = drawn_matrix<on>(m, n, 3);
+                    typename on::vector bias{extents<dyn>(n)};
+                    draw(bias, 4);
+                    detail::product<T> const p{m,
+                                               n,
+                                               k,
+                                               c.data(),
+                                               n,
+                                               a.data(),
+                                               a.extent(1),
+                                               a_transposed,
+                                               b.data(),
+                                               b.extent(1),
+                                               b_transposed,
+                                               start == begins::with_what_is_there,
+                                               start == begins::with_a_bias ? bias.data() : nullptr};
+                    detail::gemm(ctx, p);
+                    auto other = p;
+                    other.c = want.data();
+                    detail::eigen_product(other);
+                    double worst = 0;
+                    for (index_t i = 0; i < m * n; ++i)
+                        worst = std::max(worst, std::abs(static_cast<double>(c[i] - want[i])));
+                    BOOST_TEST(worst <= rounding<T> * std::sqrt(static_cast<double>(k)),
+                               m << " " << n << " " << k << " " << a_transposed << b_transposed
+                                 << static_cast<int>(start) << ": " << worst);
+                    // One thread and memory of the stack: the same bits.
+                    other = p;
+                    auto again = drawn_matrix<on>(m, n, 3);
+                    other.c = again.data();
+                    detail::serial_gemm(other);
+                    BOOST_CHECK(std::equal(c.begin(), c.end(), again.begin()));
+                }
+}
+
+// A gradient of weights, deeper than the slabs whose sums wait to be added at once: the bits of one thread, whose sums
+// are compared with Eigen's above.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T, scalars) {
+    using on = executor<cpu, T>;
+    index_t const m = 130, n = 259, k = 7 * 256 + 257;
+    auto const a = drawn_matrix<on>(k, m, 1);
+    auto const b = drawn_matrix<on>(k, n, 2);
+    for (bool const accumulates : {false, true}) {
+        auto want = drawn_matrix<on>(m, n, 3);
+        detail::product<T> p{m, n, k, want.data(), n, a.data(), m, true, b.data(), n, false, accumulates};
+        detail::serial_gemm(p);
+        for (int const threads : {1, 2, 3}) {
+            context<> ctx(1, threads);
+            auto c = drawn_matrix<on>(m, n, 3);
+            p.c = c.data();
+            detail::gemm(ctx, p);
+            BOOST_CHECK(std::equal(c.begin(), c.end(), want.begin()));
+        }
+    }
 }
 
 // Whatever other rows there are, and wherever a row stands in its tile.

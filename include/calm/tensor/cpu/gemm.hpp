@@ -203,6 +203,68 @@ private:
     }
 };
 
+// A product with a small C of great depth, as gradients of weights are, cut by the depth: a task packs its slab of both
+// factors and leaves the slab's sums, which are added to C in the order of the slabs. Nothing that one thread packed is
+// read by another, and the bits are those of the product by parts.
+template <class T> struct product_by_depth {
+    static constexpr index_t most_sums = 262144;  // elements: a megabyte of float, which caches keep
+
+    product<T> const& p;
+    index_t slabs = blocks_for(p.k, depth_at_once);
+    index_t together = std::min(slabs, most_sums / (p.m * p.n));  // slabs, before their sums are added to C
+    index_t panels_a = blocks_for(p.m, tile_height);
+    index_t panels_b = blocks_for(p.n, tile_width<T>);
+    index_t packed = (panels_a * tile_height + panels_b * tile_width<T>)*depth_at_once;  // elements a thread
+
+    // Whether it is worth it: more than four slabs' sums fit, and one thread alone would only move them.
+    static bool serves(context<cpu> const& ctx, product<T> const& p) {
+        return p.a_transposed && !p.b_transposed && ctx.threads() > 1 && p.k > depth_at_once &&
+               p.m * p.n < most_sums / 4;
+    }
+
+    void multiply(context<cpu>& ctx) const {
+        arena_scope const scope(ctx.scratch);
+        auto const sums = ctx.scratch.template take<T>(extents<dyn>(together * p.m * p.n));
+        auto const room = ctx.scratch.template take<T>(extents<dyn>(ctx.threads_for(together) * packed));
+        for (index_t first = 0; first < slabs; first += together) {
+            index_t const count = std::min(together, slabs - first);
+            ctx.parallel(count, [&](index_t i, int thread) {
+                multiply_slab((first + i) * depth_at_once, sums.data() + i * p.m * p.n, room.data() + thread * packed);
+            });
+            ctx.parallel_ranges(p.m, blocks_for(p.m, 8), [&](index_t begin, index_t end) {
+                for (index_t row = begin; row < end; ++row) add_row(first, count, sums.data(), row);
+            });
+        }
+    }
+
+private:
+    // sums (m, n) of the slab from depth l on.
+    void multiply_slab(index_t l, T* sums, T* room) const {
+        index_t const depth = std::min(depth_at_once, p.k - l);
+        T* const packed_b = room + panels_a * tile_height * depth;
+        pack_columns<tile_height>(room, tile_height * depth, p.a + l * p.lda, p.lda, p.m, 0, depth);
+        pack_columns<tile_width<T>>(packed_b, tile_width<T> * depth, p.b + l * p.ldb, p.ldb, p.n, 0, depth);
+        product<T> slab = p;
+        slab.c = sums;
+        slab.ldc = p.n;
+        slab.accumulates = false;
+        slab.bias = nullptr;
+        for (index_t q = 0; q < panels_b; ++q)
+            multiply_columns(slab, 0, depth, room, tile_height * depth,
+                             {packed_b + q * tile_width<T> * depth, tile_width<T>}, q * tile_width<T>, 0, p.m);
+    }
+
+    // Adds `count` slabs' sums, of which `first` is the first, to a row of C, or to what C starts with.
+    void add_row(index_t first, index_t count, T const* sums, index_t row) const {
+        T* const c = p.c + row * p.ldc;
+        for (index_t i = 0; i < count; ++i) {
+            T const* const more = sums + (i * p.m + row) * p.n;
+            T const* const start = first + i > 0 ? c : p.bias != nullptr ? p.bias : p.accumulates ? c : nullptr;
+            for (index_t j = 0; j < p.n; ++j) c[j] = start != nullptr ? more[j] + start[j] : more[j];
+        }
+    }
+};
+
 template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (p.m == 0 || p.n == 0) return;
@@ -210,6 +272,7 @@ template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
         return ctx.parallel_ranges(p.n, few_rows_slice(p),
                                    [&](index_t begin, index_t end) { serial_gemm(slice_columns(p, begin, end)); });
     if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
+    if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
     product_parts<T> const parts(p);
     arena_scope const scope(ctx.scratch);
     auto const b = ctx.scratch.template take<T>(extents<dyn>(parts.packed_b));
