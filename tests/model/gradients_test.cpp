@@ -200,11 +200,13 @@ template <class Step> void check_step(Step const& step) {
         BOOST_TEST(more.loss == one.loss);
         BOOST_TEST((more.gradients == one.gradients), threads << " threads compute other bits than one");
     }
-    auto const rehearsal = step(2, true);
-    BOOST_TEST(rehearsal.saved == one.saved);
-    BOOST_TEST(rehearsal.scratch == one.scratch);
-    for (auto const& g : rehearsal.gradients)
-        BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == static_cast<std::ptrdiff_t>(g.size()));
+    for (int threads : {1, 2, 3}) {
+        auto const rehearsal = step(threads, true);
+        BOOST_TEST(rehearsal.saved == one.saved);
+        BOOST_TEST(rehearsal.scratch == step(threads, false).scratch, threads << " threads");
+        for (auto const& g : rehearsal.gradients)
+            BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == static_cast<std::ptrdiff_t>(g.size()));
+    }
     BOOST_TEST(one.saved > 0U);
     BOOST_TEST(std::isfinite(one.loss));
 }
