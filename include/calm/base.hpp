@@ -2,6 +2,7 @@
 // What everybody shares: errors, random numbers, files, characters, tokens. Apart, because it links simdjson:
 // calm/base/simdjson.hpp.
 
+#include "calm/base/bf16.hpp"
 #include "calm/base/checked.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/file.hpp"

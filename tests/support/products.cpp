@@ -3,6 +3,7 @@
 namespace calm::detail {
 
 template void gemm(context<cpu>&, product<float> const&);
+template void gemm(context<cpu>&, product<float, bf16> const&);
 template void gemm(context<cpu>&, product<double> const&);
 template void gemm(context<cpu>&, product<std::complex<double>> const&);
 template void serial_gemm(product<float> const&);

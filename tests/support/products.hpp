@@ -9,6 +9,7 @@
 namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
+extern template void gemm(context<cpu>&, product<float, bf16> const&);
 extern template void gemm(context<cpu>&, product<double> const&);
 extern template void gemm(context<cpu>&, product<std::complex<double>> const&);
 extern template void serial_gemm(product<float> const&);

@@ -155,10 +155,15 @@ using model_files = std::map<std::string, std::string>;
 
 namespace detail {
 
-template <class Backend, class T, class Configuration>
+template <class Backend, class Space, class Configuration>
 void save_model(context<Backend> const& ctx, std::string const& directory, Configuration const& c, index_t vocabulary,
                 model_description description, model_files const& beside, if_exists existing,
-                std::vector<any_parameter<space<Backend, T>>> const& parameters) {
+                std::vector<any_parameter<Space>> const& parameters) {
+    static_assert(
+        is_trainable<Space>,
+        "calm::save_model: expected weights that are stored as they are updated: a model with weights in bf16 "
+        "is not written again; write the one it was copied from, or convert its directory");
+    using T = typename Space::storage;
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";

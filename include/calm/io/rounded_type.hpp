@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/stored_tensor.hpp"
@@ -23,32 +24,6 @@
 namespace calm {
 
 namespace detail {
-
-// The bits of x in a type of 16 bits with an exponent of so many, rounded once. Too large a number becomes infinity; a
-// NaN stays one.
-template <int exponent_bits> std::uint16_t to_16_bits(double x) {
-    constexpr int fraction_bits = 15 - exponent_bits;
-    constexpr int bias = (1 << (exponent_bits - 1)) - 1;
-    constexpr std::uint64_t infinity = std::uint64_t{(1U << exponent_bits) - 1} << fraction_bits;
-    auto const bits = std::bit_cast<std::uint64_t>(x);
-    std::uint64_t const sign = bits >> 63 << 15;
-    auto const exponent = static_cast<int>(bits >> 52 & 0x7FFU);
-    std::uint64_t const fraction = bits & ((std::uint64_t{1} << 52) - 1);
-    if (exponent == 0x7FF) {
-        std::uint64_t const quiet = std::uint64_t{1} << (fraction_bits - 1);
-        return static_cast<std::uint16_t>(sign | infinity |
-                                          (fraction == 0 ? 0 : quiet | fraction >> (52 - fraction_bits)));
-    }
-    int const biased = exponent - 1023 + bias;
-    int const shift = 52 - fraction_bits + (biased < 1 ? 1 - biased : 0);  // the last bit of a subnormal is fixed
-    if (shift > 53) return static_cast<std::uint16_t>(sign);               // below half of the smallest
-    std::uint64_t const significand = fraction | (exponent == 0 ? 0 : std::uint64_t{1} << 52);
-    std::uint64_t const odd = significand >> shift & 1U;
-    std::uint64_t const rounded = (significand + (std::uint64_t{1} << (shift - 1)) - 1 + odd) >> shift;
-    // A carry out of the fraction goes on into the exponent.
-    std::uint64_t const value = rounded + (biased < 1 ? 0 : static_cast<std::uint64_t>(biased - 1) << fraction_bits);
-    return static_cast<std::uint16_t>(sign | std::min(value, infinity));
-}
 
 // The shortest text that reads as x.
 inline std::string number_text(double x) {
@@ -74,7 +49,7 @@ std::span<std::byte const> rounded_block(std::span<double const> from, std::span
 
 // The bits of x as bfloat16, rounded to nearest with ties to even; too large a number becomes infinity.
 inline std::uint16_t to_bf16(double x) {
-    return detail::to_16_bits<8>(x);
+    return bf16(x).bits;
 }
 // The same as IEEE half precision.
 inline std::uint16_t to_f16(double x) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
@@ -88,8 +89,10 @@ template <class T> constexpr stored_type stored_type_of() {
         return stored_type::f32;
     else if constexpr (std::is_same_v<T, double>)
         return stored_type::f64;
+    else if constexpr (std::is_same_v<T, bf16>)
+        return stored_type::bf16;
     else {
-        static_assert(std::is_integral_v<T>, "calm::stored_type_of: expected bool, an integer, float or double");
+        static_assert(std::is_integral_v<T>, "calm::stored_type_of: expected bool, an integer, bf16, float or double");
         constexpr std::array<stored_type, 4> with_sign{stored_type::i8, stored_type::i16, stored_type::i32,
                                                        stored_type::i64};
         constexpr std::array<stored_type, 4> without{stored_type::u8, stored_type::u16, stored_type::u32,
@@ -109,7 +112,7 @@ namespace detail {
 static_assert(std::endian::native == std::endian::little, "calm::safetensors: files are read as they lie in memory");
 
 inline float from_bf16(std::uint16_t bits) {
-    return std::bit_cast<float>(std::uint32_t{bits} << 16);
+    return bf16::of(bits);
 }
 
 inline float from_f16(std::uint16_t bits) {
@@ -208,33 +211,42 @@ inline void require_finite(stored_tensor const& unwritten) {
                                                "written");
 }
 
-// All elements of a floating-point tensor, converted (F64 to float rounds to nearest). Throws errc::model_file, naming
-// the path, where the number of elements differs, the type is not F16, BF16, F32 or F64, or a finite F64 is too large.
+// All elements of a floating-point tensor, converted (rounded to nearest, ties to even, where T is narrower). Throws
+// errc::model_file, naming the path, where the number of elements differs, the type is not F16, BF16, F32 or F64, or a
+// finite element is too large for T.
 template <class T>
-requires(std::is_same_v<T, float> || std::is_same_v<T, double>) void read_into(stored_tensor const& tensor,
-                                                                               std::span<T> to,
-                                                                               std::string const& path) {
+requires(std::is_same_v<T, bf16> || std::is_same_v<T, float> ||
+         std::is_same_v<T, double>) void read_into(stored_tensor const& tensor, std::span<T> to,
+                                                   std::string const& path) {
     if (tensor.count() != to.size())
         detail::fail_at(tensor, path,
                         "expected " + std::to_string(to.size()) + " elements, found " + std::to_string(tensor.count()) +
                             " of shape " + text_of(tensor.shape));
-    auto const plain = [](auto value) { return static_cast<T>(value); };
+    auto const narrowed = [&](auto value) {
+        auto const converted = static_cast<T>(value);
+        if (std::isfinite(value) && !std::isfinite(static_cast<double>(converted)))
+            detail::fail_at(tensor, path,
+                            "expected values that a " + std::string(std::is_same_v<T, bf16> ? "bf16" : "float") +
+                                " can hold, found a larger one");
+        return converted;
+    };
     switch (tensor.type) {
     case stored_type::f16:
         return detail::convert_elements<std::uint16_t>(
             tensor.bytes, to, [](std::uint16_t bits) { return static_cast<T>(detail::from_f16(bits)); });
     case stored_type::bf16:
-        return detail::convert_elements<std::uint16_t>(
-            tensor.bytes, to, [](std::uint16_t bits) { return static_cast<T>(detail::from_bf16(bits)); });
+        if constexpr (std::is_same_v<T, bf16>)
+            return detail::convert_elements<bf16>(tensor.bytes, to, [](bf16 value) { return value; });
+        else
+            return detail::convert_elements<std::uint16_t>(
+                tensor.bytes, to, [](std::uint16_t bits) { return static_cast<T>(detail::from_bf16(bits)); });
     case stored_type::f32:
-        return detail::convert_elements<float>(tensor.bytes, to, plain);
+        if constexpr (std::is_same_v<T, bf16>)
+            return detail::convert_elements<float>(tensor.bytes, to, narrowed);
+        else
+            return detail::convert_elements<float>(tensor.bytes, to, [](float value) { return static_cast<T>(value); });
     case stored_type::f64:
-        return detail::convert_elements<double>(tensor.bytes, to, [&](double value) {
-            auto const converted = static_cast<T>(value);
-            if (std::isfinite(value) && !std::isfinite(converted))
-                detail::fail_at(tensor, path, "expected values that a float can hold, found a larger one");
-            return converted;
-        });
+        return detail::convert_elements<double>(tensor.bytes, to, narrowed);
     default:
         detail::fail_at(tensor, path,
                         "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor.type)));

@@ -93,31 +93,37 @@ private:
 // Writes parameters in one file, each under its name and as the type `as`, or else in its own precision, with the
 // metadata of the published files; beside the path, flushed, renamed. Throws errc::storage, errc::usage for a name
 // given twice, and errc::non_finite where a value is none, or is too large for the type: nothing is written then.
-template <class T>
-void save_weights(std::string const& path, std::vector<any_parameter<space<cpu, T>>> const& parameters,
+template <class Space>
+requires std::is_same_v<typename Space::backend, cpu>
+void save_weights(std::string const& path, std::vector<any_parameter<Space>> const& parameters,
                   std::optional<stored_type> as = std::nullopt) {
     std::vector<stored_tensor> tensors;
     tensors.reserve(parameters.size());
     for (auto const& p : parameters) {
-        tensors.push_back(
-            to_store(p.name, p.shape, std::span<T const>(p.value.data(), static_cast<std::size_t>(p.value.size()))));
+        with_values(p, [&]<class T, class B>(vector_view<T, dyn, B> const& values) {
+            tensors.push_back(to_store(p.name, p.shape, detail::on_this_side(vector_view<T const, dyn, B>(values))));
+        });
         require_finite(tensors.back());
     }
     write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
-// Reads every parameter, which must be there with its exact shape, as F16, BF16, F32 or F64. Tensors that nobody claims
+// Reads every parameter, which must be there with its exact shape, as F16, BF16, F32 or F64; one that is stored in bf16
+// is rounded to nearest, ties to even, and a BF16 of the file stays as it is. Tensors that nobody claims
 // are an error, but for second names (`ties`) of those that are read. Everything is checked before the first weight
 // changes. Throws errc::model_file, naming the file and the tensors, and errc::non_finite with the place of a value
 // that is not a finite number.
-template <class T>
+template <class Space>
+requires std::is_same_v<typename Space::backend, cpu>
 void load_weights(tensor_table const& file, std::span<tied_name const> ties,
-                  std::vector<any_parameter<space<cpu, T>>> const& parameters) {
+                  std::vector<any_parameter<Space>> const& parameters) {
     std::set<std::string, std::less<>> claimed;
     std::vector<std::string> missing;
     for (auto const& p : parameters) {
-        require(p.value.data() != nullptr || p.value.size() == 0, errc::usage,
-                "calm::load_weights: expected memory for ", p.name, "; call calm::allocate first");
+        with_values(p, [&](auto const& values) {
+            require(values.data() != nullptr || values.size() == 0, errc::usage,
+                    "calm::load_weights: expected memory for ", p.name, "; call calm::allocate first");
+        });
         claimed.insert(p.name);
         auto const* const tensor = file.find(p.name);
         if (tensor == nullptr) {
@@ -146,16 +152,15 @@ void load_weights(tensor_table const& file, std::span<tied_name const> ties,
                     "expected only tensors of this model, found also " + detail::some_of(unknown) +
                         "; the file is of another kind of model, or of other sizes");
     for (auto const& p : parameters)
-        file.read_into(file.at(p.name), std::span<T>(p.value.data(), static_cast<std::size_t>(p.value.size())));
+        with_values(p, [&](auto const& values) { file.read_into(file.at(p.name), detail::on_this_side(values)); });
 }
 
 // Writes parameters of any executor as above: of a device by way of the host, which needs room for them once more.
-template <class Backend, class T>
+template <class Backend, class Space>
 void save_weights(context<Backend> const& ctx, std::string const& path,
-                  std::vector<any_parameter<space<Backend, T>>> const& parameters,
-                  std::optional<stored_type> as = std::nullopt) {
+                  std::vector<any_parameter<Space>> const& parameters, std::optional<stored_type> as = std::nullopt) {
     if constexpr (device_memory<Backend>) {
-        detail::parameters_on_host<T> const here(parameters);
+        detail::parameters_on_host<typename Space::storage> const here(parameters);
         copy_parameters(ctx, here.all(), parameters);
         save_weights(path, here.all(), as);
     } else {
@@ -163,11 +168,11 @@ void save_weights(context<Backend> const& ctx, std::string const& path,
     }
 }
 // Reads them as above, to any executor.
-template <class Backend, class T>
+template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tied_name const> ties,
-                  std::vector<any_parameter<space<Backend, T>>> const& parameters) {
+                  std::vector<any_parameter<Space>> const& parameters) {
     if constexpr (device_memory<Backend>) {
-        detail::parameters_on_host<T> const here(parameters);
+        detail::parameters_on_host<typename Space::storage> const here(parameters);
         load_weights(file, ties, here.all());
         copy_parameters(ctx, parameters, here.all());
     } else {

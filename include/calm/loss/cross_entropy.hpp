@@ -1,6 +1,6 @@
 #pragma once
 // The vocabulary: logits x E^T of rows x (R, D) against a table E (V, D). They are formed for a block of rows and a
-// chunk of the vocabulary at a time, and never stored whole.
+// chunk of the vocabulary at a time, and never stored whole. The table may be of bf16 where the rows are of float.
 
 #include "calm/loss/block/cross_entropy.hpp"
 #include "calm/tensor/matmul.hpp"
@@ -118,10 +118,10 @@ template <class E> void require_shape_of(char const* gradient, E const& found, c
 // If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
 // scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
 // that do not fit. Unless the targets are known to be good, it waits for a device.
-template <class T, index_t D, class Backend>
+template <class T, class W, index_t D, class Backend>
 void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
                    matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
-                   matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table,
+                   matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
                    std::type_identity_t<row_ids<Backend>> const& targets, double scale) {
 
     index_t const vocabulary = table.extent(0);
@@ -171,9 +171,9 @@ void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& lo
 
 // tokens (R) = argmax of x E^T, the lowest index where several are largest. Memory: one block of rows by one chunk.
 // Throws errc::usage for sizes that do not fit.
-template <class T, index_t D, class Backend>
+template <class T, class W, index_t D, class Backend>
 void argmax_token(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                  matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table) {
+                  matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table) {
 
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");

@@ -33,10 +33,10 @@ void run_running_sums(context<cpu> const& ctx, chunk_total<T>* totals, index_t s
 
 // Token k of N patches for each of R rows: tokens (R N, K) flat, each drawn from the softmax of the logits of its row
 // of x (R, D) by the table E (V, D), where its number among uniforms (R N, K), in [0, 1), falls in the running sums of
-// the probabilities. float or double. Throws errc::usage for sizes that do not fit.
-template <class T, index_t D, index_t K, class Backend>
+// the probabilities. float or double, and a table of bf16 beside float. Throws errc::usage for sizes that do not fit.
+template <class T, class W, index_t D, index_t K, class Backend>
 void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, index_t k,
-                 matrix_view<T const, D, Backend> const& x, matrix_view<T const, D, Backend> const& table,
+                 matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
                  matrix_view<T const, K, Backend> const& uniforms) {
     index_t const vocabulary = table.extent(0);
     index_t const N = uniforms.extent(0) / std::max<index_t>(1, x.extent(0));

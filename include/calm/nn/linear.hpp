@@ -58,7 +58,7 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, matrix_view<T, Count, Backend> const& y, input const& x) const {
         static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
-        view<T const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
+        view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         if constexpr (Bias == with_bias::yes)
             matmul(ctx, y, x, transposed(w), view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
         else
@@ -70,7 +70,7 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     void backward_part(context<Backend>& ctx, input const& x, matrix_view<T const, Count, Backend> const& dy,
                        matrix_view<T, In, Backend> const& dx, into mode) {
         view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
-        view<T const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
+        view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         matmul(ctx, dw, transposed(dy), x, into::accumulate);
         if constexpr (Bias == with_bias::yes)
             add_row_sums(ctx, view<T, extents<Count>, Backend>(bias.gradient().data() + First, {}), dy);

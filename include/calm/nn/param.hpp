@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "calm/tensor/expr.hpp"
@@ -28,8 +29,9 @@ enum class role {
 // A trained tensor of a layer. It refers to memory that `allocate`, loading or a tensor of the caller's owns.
 template <class Extents, class Space = space<>> struct param {
     using space_type = Space;
-    using value_type = typename Space::storage;
     static constexpr std::size_t rank = Extents::rank;  // how many dimensions
+    // Matrices are stored as the space's weights, biases and gains as its other numbers.
+    using value_type = std::conditional_t<(rank > 1), typename Space::weights, typename Space::storage>;
 
     view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until it has memory
     // Accumulates; null where nothing is trained.
@@ -83,16 +85,31 @@ template <class Space = space<>> struct any_parameter {
     using value_type = typename Space::storage;
     using gradient_type = typename Space::compute;  // the type of an element of its gradient
     using backend = typename Space::backend;
-    std::string name;                                                   // as `visit` gives it
-    std::vector<index_t> shape;                                         // of the parameter
-    view<value_type, extents<dyn>, backend> value;                      // flat
-    view<gradient_type, extents<dyn>, backend> grad;                    // flat; null where the parameter has none
-    role starts;                                                        // how `initialise` fills it
-    bool decays;                                                        // whether weight decay acts on it
-    bool* received_gradient;                                            // the parameter's own mark
-    void* owner;                                                        // the parameter itself, for bind
-    void (*bind)(void* owner, value_type* value, gradient_type* grad);  // gives the parameter its memory
+    template <class T> using flat = view<T, extents<dyn>, backend>;  // its elements in a row
+    // Flat; where matrices are stored in another type, one of both, for with_values.
+    using values = std::conditional_t<is_trainable<Space>, flat<value_type>,
+                                      std::variant<flat<value_type>, flat<typename Space::weights>>>;
+    std::string name;                                             // as `visit` gives it
+    std::vector<index_t> shape;                                   // of the parameter
+    values value;                                                 // of the parameter
+    flat<gradient_type> grad;                                     // flat; null where the parameter has none
+    role starts;                                                  // how `initialise` fills it
+    bool decays;                                                  // whether weight decay acts on it
+    bool* received_gradient;                                      // the parameter's own mark
+    void* owner;                                                  // the parameter itself, for bind
+    void (*bind)(void* owner, void* value, gradient_type* grad);  // gives the parameter its memory
+
+    // How many elements it has.
+    [[nodiscard]] index_t size() const { return grad.size(); }
 };
+
+// f(values) with the flat view of a parameter's values, in whichever type they are stored.
+template <class Space, class F> void with_values(any_parameter<Space> const& p, F const& f) {
+    if constexpr (is_trainable<Space>)
+        f(p.value);
+    else
+        std::visit(f, p.value);
+}
 
 namespace detail {
 template <class Model> struct space_of_model { using type = space<>; };
@@ -113,7 +130,6 @@ namespace detail {
 // The visitor that collects them: one type for all models of a space, so that layers they share are visited by the
 // same code.
 template <class Space> struct parameter_list {
-    using T = typename Space::storage;
     using G = typename Space::compute;
     std::vector<any_parameter<Space>> all;
 
@@ -123,23 +139,25 @@ template <class Space> struct parameter_list {
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
         add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, &p.received_gradient, &p,
-            [](void* owner, T* value, G* grad) {
-                auto& self = *static_cast<param<E, Space>*>(owner);
-                self.value = {value, self.value.extents()};
+            [](void* owner, void* value, G* grad) {
+                using own = param<E, Space>;
+                auto& self = *static_cast<own*>(owner);
+                self.value = {static_cast<typename own::value_type*>(value), self.value.extents()};
                 self.grad = {grad, self.grad.extents()};
             });
     }
 
 private:
+    template <class T>
     [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, G* grad, role starts,
-                               bool decays, bool* received, void* owner, void (*bind)(void*, T*, G*)) {
+                               bool decays, bool* received, void* owner, void (*bind)(void*, void*, G*)) {
         auto const bytes = bytes_of_sizes(sizes, sizeof(T));
         require(bytes.has_value(), errc::memory, "expected a size of ", name,
                 " that memory can hold, found a larger one; is the vocabulary right?");
         extents<dyn> const all_of_them(static_cast<index_t>(*bytes / sizeof(T)));
         all.push_back({name,
                        {sizes.begin(), sizes.end()},
-                       {value, all_of_them},
+                       typename any_parameter<Space>::template flat<T>{value, all_of_them},
                        {grad, all_of_them},
                        starts,
                        decays,
@@ -172,12 +190,14 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
                   "calm::allocate: expected memory of the model's backend");
     for (auto const& p : parameters_of(model)) {
         auto const zeros = [&]<class T>(arena<Backend>& memory, T*) {
-            auto const taken = memory.template take<T>(p.value.extents());
+            auto const taken = memory.template take<T>(p.grad.extents());
             detail::memory_of<Backend>::clear(taken.data(), static_cast<std::size_t>(taken.size()) * sizeof(T));
             return taken.data();
         };
-        auto* const value = zeros(values, p.value.data());
-        p.bind(p.owner, value, gradients != nullptr ? zeros(*gradients, p.grad.data()) : nullptr);
+        with_values(p, [&](auto const& value) {
+            auto* const own = zeros(values, value.data());
+            p.bind(p.owner, own, gradients != nullptr ? zeros(*gradients, p.grad.data()) : nullptr);
+        });
     }
 }
 
@@ -193,6 +213,9 @@ inline double xavier_bound(std::span<index_t const> shape) {
 // Fills every parameter as its role says, the initialisation of the published code; the draws follow from ctx.seed, and
 // the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
+    static_assert(is_trainable<space_of<Model>>,
+                  "calm::initialise: expected a model whose weights are stored as they are updated; initialise one of "
+                  "them and copy its parameters");
     std::uint64_t first = 0;
     using T = typename space_of<Model>::storage;
     for (auto const& p : parameters_of(model)) {
@@ -213,7 +236,8 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
 }
 
 // The values of one list of parameters become those of another of the same shapes, on the host or on a device: of two
-// models' parameters_of, or of their frozen_parameters_of. Throws errc::usage where they differ.
+// models' parameters_of, or of their frozen_parameters_of. On the host they are rounded to nearest, ties to even, where
+// `to` stores weights in bf16. Throws errc::usage where they differ.
 template <class To, class From>
 requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
     auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {
@@ -223,14 +247,15 @@ requires(std::is_same_v<typename To::storage, typename From::storage>) void copy
         require(to[i].name == from[i].name && to[i].shape == from[i].shape, errc::usage,
                 "calm::copy_parameters: expected the parameters of one configuration, found ", to[i].name, " and ",
                 from[i].name);
-        copy(ctx, to[i].value, from[i].value);
+        with_values(
+            to[i], [&](auto const& there) { with_values(from[i], [&](auto const& here) { copy(ctx, there, here); }); });
     }
 }
 
 // How many numbers the parameters are. Memory is not needed.
 template <class Model> index_t count_parameters(Model& model) {
     index_t n = 0;
-    for (auto const& p : parameters_of(model)) n += p.value.size();
+    for (auto const& p : parameters_of(model)) n += p.size();
     return n;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/block/product.hpp"
 #include "calm/tensor/cpu/gemm.hpp"
 #include "calm/tensor/tensor.hpp"
@@ -84,7 +85,7 @@ template <class T, index_t R, index_t C, class B> plain_operand<T const> plain(m
 }
 
 // Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
-template <class T> bool overlap(plain_operand<T> const& x, plain_operand<T> const& y) {
+template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operand<U> const& y) {
     auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
     auto const bytes = [&](auto const& m) {
         index_t const rows = m.is_transposed ? m.columns : m.rows;
@@ -94,15 +95,19 @@ template <class T> bool overlap(plain_operand<T> const& x, plain_operand<T> cons
     auto const first = reinterpret_cast<std::intptr_t>(x.data);
     auto const second = reinterpret_cast<std::intptr_t>(y.data);
     if (bytes(x) == 0 || bytes(y) == 0 || first + bytes(x) <= second || second + bytes(y) <= first) return false;
-    if (x.stride != y.stride) return true;
+    if (sizeof(T) != sizeof(U) || x.stride != y.stride) return true;
     auto const size = static_cast<index_t>(sizeof(*x.data));
     index_t const apart = ((second - first) / size % x.stride + x.stride) % x.stride;  // columns from x to y
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
-template <class T, class B>
+template <class T, class W, class B>
 void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain_operand<T const> const& a,
-              plain_operand<T const> const& b, into mode, T const* bias) {
+              plain_operand<W const> const& b, into mode, T const* bias) {
+    static_assert(std::is_same_v<T, W> ||
+                      (std::is_same_v<W, bf16> && std::is_same_v<T, float> && std::is_same_v<B, cpu>),
+                  "calm::matmul: expected factors of one type, or a second one of bf16 for float on the cpu: nothing "
+                  "else is widened; convert one of them");
     require(!c.is_transposed, errc::usage,
             "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
     require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage,
@@ -110,8 +115,8 @@ void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain
             extents<dyn, dyn>(a.rows, a.columns), " ", extents<dyn, dyn>(b.rows, b.columns));
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
-    gemm(ctx, product<T>{c.rows, c.columns, a.columns, result, c.stride, a.data, a.stride, a.is_transposed, b.data,
-                         b.stride, b.is_transposed, mode == into::accumulate, bias});
+    gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, result, c.stride, a.data, a.stride, a.is_transposed, b.data,
+                            b.stride, b.is_transposed, mode == into::accumulate, bias});
 }
 
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
@@ -133,7 +138,8 @@ inline void check_bias(index_t size, index_t columns) {
 }  // namespace detail
 
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
-// columns<..>(x). What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't fit.
+// columns<..>(x). b may be of bf16 where the others are of float: the bits are those of a product with its numbers as
+// float. What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);

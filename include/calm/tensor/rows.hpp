@@ -3,7 +3,9 @@
 // the threads change nothing.
 
 #include <limits>
+#include <type_traits>
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/elementwise.hpp"
@@ -82,8 +84,12 @@ template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, i
 
 // How the cpu runs the verbs below; executors of blocks do it in block/rows.hpp.
 template <class T, class U> void run_copy(context<cpu> const& ctx, T* y, U const* x, index_t n) {
-    ctx.parallel_ranges(n, elementwise_grain,
-                        [&](index_t begin, index_t end) { std::copy(x + begin, x + end, y + begin); });
+    ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
+        if constexpr (std::is_same_v<U, bf16> != std::is_same_v<T, bf16>)
+            std::transform(x + begin, x + end, y + begin, [](U value) { return static_cast<T>(value); });
+        else
+            std::copy(x + begin, x + end, y + begin);
+    });
 }
 template <class T> void run_fill(context<cpu> const& ctx, T* x, index_t n, T value) {
     ctx.parallel_ranges(n, elementwise_grain,
@@ -92,8 +98,8 @@ template <class T> void run_fill(context<cpu> const& ctx, T* x, index_t n, T val
 template <class T> void run_add_row_sums(context<cpu>& ctx, T* total, T const* x, index_t count, index_t width) {
     reduce_rows(ctx, count, width, total, [&](index_t r, T* partial) { add_into(partial, x + r * width, width); });
 }
-template <class T, class Id>
-void run_gather_rows(context<cpu>& ctx, T* y, T const* table, Id const* ids, index_t count, index_t width) {
+template <class T, class W, class Id>
+void run_gather_rows(context<cpu>& ctx, T* y, W const* table, Id const* ids, index_t count, index_t width) {
     ctx.parallel_ranges(count, 256, [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r)
             std::copy_n(table + static_cast<index_t>(ids[r]) * width, width, y + r * width);
@@ -154,11 +160,15 @@ void add_row_sums(context<Backend>& ctx, view<T, extents<D>, Backend> const& tot
 }
 
 // y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
-// another shape; unless the ids are known to be good, it waits for a device.
-template <class T, index_t D, class Backend>
+// another shape; unless the ids are known to be good, it waits for a device. On the cpu a table of bf16 gives float.
+template <class T, class W, index_t D, class Backend>
 void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& y,
-                 view<T const, extents<dyn, D>, Backend> const& table,
+                 view<W const, extents<dyn, D>, Backend> const& table,
                  std::type_identity_t<row_ids<Backend>> const& ids) {
+    static_assert(
+        std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float> && std::is_same_v<Backend, cpu>),
+        "calm::gather_rows: expected rows of the table's type, or float of a table of bf16 on the cpu: nothing "
+        "else is widened");
     index_t const width = table.extent(1);
     detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
     detail::check_ids(ctx, ids, table.extent(0));

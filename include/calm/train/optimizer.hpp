@@ -42,6 +42,9 @@ template <class Space = space<>> class adamw {
     using Backend = typename Space::backend;
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                   "calm::adamw: parameters must be float or double");
+    static_assert(is_trainable<Space>,
+                  "calm::adamw: expected weights that are stored as they are updated, found a space with weights in "
+                  "bf16, whose models write and are evaluated; train in float, then copy the parameters");
 
 public:
     // All parameters need memory for value and gradient; throws errc::usage naming the first that has none, or the

@@ -115,7 +115,8 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
     // (R N, K), in [0, 1), fall; logits, by `table` (V, W), are times `sharpness`. What it needs of ctx.saved is given
     // back.
     void draw(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, hidden_view const& hidden,
-              const_rows const& table, matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
+              matrix_view<typename Space::weights const, W, Backend> const& table,
+              matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
         arena_scope const scope(ctx.saved);
         auto const of_hidden = hidden_embd.forward(ctx, hidden).y;  // (R, K W)
         index_t const N = uniforms.extent(0) / std::max<index_t>(1, hidden.extent(0));

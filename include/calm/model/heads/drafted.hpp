@@ -229,7 +229,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     }
 
 private:
-    [[nodiscard]] matrix_view<T const, W, Backend> table(autoencoder_type const& ae) const {
+    [[nodiscard]] matrix_view<typename Space::weights const, W, Backend> table(autoencoder_type const& ae) const {
         if constexpr (has_table)
             return draft_table.weight.read();
         else

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "calm/tensor/cpu/widen.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/packet_sums.hpp"
 #include "calm/tensor/product.hpp"
@@ -17,31 +18,30 @@ inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
 
 // Rows rows of A from row i by tile_sums / Rows rows of B from row j. Every element is added up in the same order,
 // whatever Rows is and whoever shares its tile.
-template <int Rows, class T>
-[[gnu::always_inline]] inline void tile_of_few_rows(product<T> const& p, index_t i, index_t j) {
+template <int Rows, class T, class W>
+[[gnu::always_inline]] inline void tile_of_few_rows(product<T, W> const& p, index_t i, index_t j) {
     using V = typename vectors_of<T>::native;
     constexpr index_t width = sizeof(V) / sizeof(T);
     constexpr int columns = tile_sums / Rows;
     constexpr auto packet_of = [](int q) { return tile_sums == 16 ? packet_of_sum(q) : q; };
     T const* a[Rows];
-    T const* b[columns];
+    W const* b[columns];
     unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
     unrolled<columns>([&](auto c)
                           __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
-    auto const add = [&](index_t l, std::size_t bytes) __attribute__((always_inline)) {
+    auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
         V x[Rows]{};
-        unrolled<Rows>([&](auto r) __attribute__((always_inline)) { std::memcpy(&x[r], a[r] + l, bytes); });
+        unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
         unrolled<columns>([&](auto c) __attribute__((always_inline)) {
-            V y{};
-            std::memcpy(&y, b[c] + l, bytes);
+            V const y = widened<V>(b[c] + l, count);
             unrolled<Rows>([&](auto r) __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
         });
     };
     index_t l = 0;
-    for (; l + width <= p.k; l += width) add(l, sizeof(V));
-    if (l < p.k) add(l, static_cast<std::size_t>(p.k - l) * sizeof(T));
+    for (; l + width <= p.k; l += width) add(l, width);
+    if (l < p.k) add(l, p.k - l);
     T s[tile_sums];
     if constexpr (tile_sums == 16)
         sums16(s, v);
@@ -68,12 +68,13 @@ template <int Rows, class T>
 }
 
 // Rows rows of C from row i, columns begin .. end.
-template <int Rows, class T> void strip_of_few_rows(product<T> const& p, index_t i, index_t begin, index_t end) {
+template <int Rows, class T, class W>
+void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t end) {
     for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows>(p, i, j);
 }
 
 // C = start + A B^T, 16 rows of B at a time, which all rows of A then find in the cache.
-template <class T> void product_of_few_rows(product<T> const& p) {
+template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     constexpr int most = tile_sums == 16 ? 4 : 2;
     for (index_t begin = 0; begin < p.n; begin += 16) {
         index_t const end = std::min(p.n, begin + 16);
@@ -90,13 +91,13 @@ template <class T> void product_of_few_rows(product<T> const& p) {
 
 // Which products go so, and not through tiles of a packed B: not those of many rows, nor where k is so short that the
 // sums of lanes cost more than what they sum. A row that is one of many adds up by depth, here by lanes: to other bits.
-template <class T> bool has_few_rows(product<T> const& p) {
+template <class T, class W> bool has_few_rows(product<T, W> const& p) {
     index_t const most = native_bytes == 32 ? 4 : std::clamp<index_t>(p.k / 4, 4, 64);
     return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed && p.m <= most;
 }
 
 // Columns of C a task, so many that it is worth a thread.
-template <class T> index_t few_rows_slice(product<T> const& p) {
+template <class T, class W> index_t few_rows_slice(product<T, W> const& p) {
     constexpr index_t worthwhile = 65536;  // multiplications
     return (worthwhile / std::max<index_t>(1, p.m * p.k) + 32) / 32 * 32;
 }

@@ -7,15 +7,16 @@
 
 namespace calm::detail {
 
-template <class T> void gemm(context<cpu>& ctx, product<T> const& p);
+template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p);
 // One thread, memory of the stack alone: for small products. The bits are those of gemm.
-template <class T> void serial_gemm(product<T> const& p);
+template <class T, class W> void serial_gemm(product<T, W> const& p);
 
 }  // namespace calm::detail
 
 #ifndef __CUDACC__
 
 #include <algorithm>
+#include <type_traits>
 
 #include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/cpu/panels.hpp"
@@ -34,7 +35,7 @@ inline constexpr index_t depth_at_once = 256;
 
 // What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
 // `l`.
-template <class T> tile_of_c<T> tile_at(product<T> const& p, index_t l, index_t row, index_t column) {
+template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t l, index_t row, index_t column) {
     tile_of_c<T> to{p.c + row * p.ldc + column, p.ldc, nullptr, p.ldc, 0, std::min(tile_width<T>, p.n - column)};
     if (l > 0 || (p.bias == nullptr && p.accumulates)) {
         to.start = to.c;
@@ -47,8 +48,8 @@ template <class T> tile_of_c<T> tile_at(product<T> const& p, index_t l, index_t 
 
 // Adds rows begin .. end of A, as they are stored or packed, through some columns of B, from depth l on. A row that is
 // missing in the last tile is not read.
-template <class T>
-void multiply_columns(product<T> const& p, index_t l, index_t depth, T const* packed_a, index_t a_panel,
+template <class T, class W>
+void multiply_columns(product<T, W> const& p, index_t l, index_t depth, T const* packed_a, index_t a_panel,
                       columns_of_b<T> const& b, index_t column, index_t begin, index_t end) {
     T few[static_cast<std::size_t>(tile_height * depth_at_once)];
     for (index_t i = begin; i < end; i += tile_height) {
@@ -67,7 +68,7 @@ void multiply_columns(product<T> const& p, index_t l, index_t depth, T const* pa
 }
 
 // A product without depth: C is what it starts with.
-template <class T> void empty_product(product<T> const& p) {
+template <class T, class W> void empty_product(product<T, W> const& p) {
     for (index_t row = 0; row < p.m; ++row)
         if (p.bias != nullptr)
             std::copy_n(p.bias, p.n, p.c + row * p.ldc);
@@ -75,12 +76,27 @@ template <class T> void empty_product(product<T> const& p) {
             std::fill_n(p.c + row * p.ldc, p.n, T{});
 }
 
-// Whether B is read as it is stored: packing it takes longer than what few rows gain by it.
-template <class T> bool reads_b(product<T> const& p) {
+// Whether few rows go through B as it is stored, if that is as it is computed with: packing it takes longer than what
+// they gain by it.
+template <class T, class W> bool reads_b(product<T, W> const& p) {
     return !p.a_transposed && !p.b_transposed && p.m <= 2 * tile_height;
 }
 
-template <class T> void serial_gemm(product<T> const& p) {
+// At most tile_width columns of B from `column` on, of a part of the depth, as tiles read them: packed, for which there
+// is room in `panel`, or as they are stored.
+template <class T, class W>
+columns_of_b<T> columns_for_tiles(product<T, W> const& p, T* panel, index_t l, index_t depth, index_t column) {
+    index_t const columns = std::min(tile_width<T>, p.n - column);
+    if constexpr (std::is_same_v<T, W>)
+        if (columns == tile_width<T> && reads_b(p)) return {p.b + l * p.ldb + column, p.ldb};
+    if (p.b_transposed)
+        pack_turned<tile_width<T>>(panel, p.b + column * p.ldb + l, p.ldb, columns, depth);
+    else
+        pack_columns<tile_width<T>>(panel, 0, p.b + l * p.ldb + column, p.ldb, columns, 0, depth);
+    return {panel, tile_width<T>};
+}
+
+template <class T, class W> void serial_gemm(product<T, W> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (has_few_rows(p)) return product_of_few_rows(p);
     if (p.k == 0) return empty_product(p);
@@ -95,23 +111,14 @@ template <class T> void serial_gemm(product<T> const& p) {
             if (p.a_transposed)
                 pack_columns<tile_height>(packed_a, tile_height * depth, p.a + l * p.lda + row, p.lda, end - row, 0,
                                           depth);
-            for (index_t column = 0; column < p.n; column += tile_width<T>) {
-                index_t const columns = std::min(tile_width<T>, p.n - column);
-                columns_of_b<T> b{panel, tile_width<T>};
-                if (p.b_transposed)
-                    pack_turned<tile_width<T>>(panel, p.b + column * p.ldb + l, p.ldb, columns, depth);
-                else if (columns == tile_width<T> && reads_b(p))
-                    b = {p.b + l * p.ldb + column, p.ldb};
-                else
-                    pack_columns<tile_width<T>>(panel, 0, p.b + l * p.ldb + column, p.ldb, columns, 0, depth);
-                multiply_columns(p, l, depth, p.a_transposed ? packed_a : nullptr, tile_height * depth, b, column, row,
-                                 end);
-            }
+            for (index_t column = 0; column < p.n; column += tile_width<T>)
+                multiply_columns(p, l, depth, p.a_transposed ? packed_a : nullptr, tile_height * depth,
+                                 columns_for_tiles(p, panel, l, depth, column), column, row, end);
         }
     }
 }
 
-template <class T> product<T> slice_columns(product<T> p, index_t begin, index_t end) {
+template <class T, class W> product<T, W> slice_columns(product<T, W> p, index_t begin, index_t end) {
     p.n = end - begin;
     p.c += begin;
     p.b += p.b_transposed ? begin * p.ldb : begin;
@@ -128,7 +135,7 @@ template <class T> struct product_parts {
     index_t packed_b;  // elements; fewer of a product of less depth
     index_t packed_a;  // the same, none where A is read as it is stored
 
-    explicit product_parts(product<T> const& p) {
+    template <class W> explicit product_parts(product<T, W> const& p) {
         constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
         constexpr index_t deep = depth_at_once;
         index_t const n = blocks_for(p.n, tile_width<T>) * tile_width<T>;
@@ -142,8 +149,8 @@ template <class T> struct product_parts {
 };
 
 // One part of a product: its packed factors, and how tasks cut it.
-template <class T> struct product_part {
-    product<T> whole;
+template <class T, class W> struct product_part {
+    product<T, W> whole;
     index_t first_depth, depth;  // of the part
     index_t first_column, columns;
     index_t first_row, rows;
@@ -265,14 +272,15 @@ private:
     }
 };
 
-template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
+template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (p.m == 0 || p.n == 0) return;
     if (has_few_rows(p) || reads_b(p))
         return ctx.parallel_ranges(p.n, few_rows_slice(p),
                                    [&](index_t begin, index_t end) { serial_gemm(slice_columns(p, begin, end)); });
     if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
-    if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
+    if constexpr (std::is_same_v<T, W>)
+        if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
     product_parts<T> const parts(p);
     arena_scope const scope(ctx.scratch);
     auto const b = ctx.scratch.template take<T>(extents<dyn>(parts.packed_b));
@@ -280,15 +288,15 @@ template <class T> void gemm(context<cpu>& ctx, product<T> const& p) {
     for (index_t l = 0; l < p.k; l += parts.depth)
         for (index_t column = 0; column < p.n; column += parts.columns)
             for (index_t row = 0; row < p.m; row += parts.rows) {
-                product_part<T> const part{p,
-                                           l,
-                                           std::min(parts.depth, p.k - l),
-                                           column,
-                                           std::min(parts.columns, p.n - column),
-                                           row,
-                                           std::min(parts.rows, p.m - row),
-                                           b.data(),
-                                           p.a_transposed ? a.data() : nullptr};
+                product_part<T, W> const part{p,
+                                              l,
+                                              std::min(parts.depth, p.k - l),
+                                              column,
+                                              std::min(parts.columns, p.n - column),
+                                              row,
+                                              std::min(parts.rows, p.m - row),
+                                              b.data(),
+                                              p.a_transposed ? a.data() : nullptr};
                 part.pack(ctx, row == 0);
                 part.multiply(ctx);
             }

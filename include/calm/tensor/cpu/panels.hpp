@@ -1,10 +1,13 @@
 #pragma once
 // Factors of a product as tiles read them: panels (depth, width), one behind the other, zeros beyond the last column.
+// What is stored as W is packed as T.
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "calm/tensor/cpu/widen.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/packet_sums.hpp"
 
@@ -12,13 +15,17 @@ namespace calm::detail {
 
 // `columns` columns of a matrix stored (depth, columns), the rows begin .. end of it, into panels of Width columns that
 // are `panel` elements apart. Its rows are read from one end to the other: they may come from far.
-template <int Width, class T>
-void pack_columns(T* panels, index_t panel, T const* x, index_t stride, index_t columns, index_t begin, index_t end) {
+template <int Width, class T, class W>
+void pack_columns(T* panels, index_t panel, W const* x, index_t stride, index_t columns, index_t begin, index_t end) {
     index_t const whole = columns / Width;
     for (index_t l = begin; l < end; ++l) {
-        T const* const row = x + l * stride;
+        W const* const row = x + l * stride;
         T* const out = panels + l * Width;
-        for (index_t q = 0; q < whole; ++q) std::memcpy(out + q * panel, row + q * Width, Width * sizeof(T));
+        for (index_t q = 0; q < whole; ++q)
+            if constexpr (std::is_same_v<T, W>)
+                std::memcpy(out + q * panel, row + q * Width, Width * sizeof(T));
+            else
+                std::copy_n(row + q * Width, Width, out + q * panel);
         if (index_t const rest = columns - whole * Width; rest > 0) {
             T* const last = out + whole * panel;
             for (index_t j = 0; j < Width; ++j) last[j] = j < rest ? row[whole * Width + j] : T{};
@@ -38,12 +45,12 @@ template <int Block, class V> [[gnu::always_inline]] inline void exchange_blocks
 }
 
 // out[j out_stride + i] = x[i stride + j] of a square as wide as a register.
-template <class T>
-[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, T const* x, index_t stride) {
+template <class T, class W>
+[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, W const* x, index_t stride) {
     using V = typename vectors_of<T>::native;
     constexpr int width = sizeof(V) / sizeof(T);
     V v[width];
-    unrolled<width>([&](auto i) __attribute__((always_inline)) { std::memcpy(&v[i], x + i * stride, sizeof(V)); });
+    unrolled<width>([&](auto i) __attribute__((always_inline)) { v[i] = widened<V>(x + i * stride, width); });
     auto const stage = [&](auto block) __attribute__((always_inline)) {
         if constexpr (block < width)
             unrolled<width>([&](auto i) __attribute__((always_inline)) {
@@ -59,7 +66,8 @@ template <class T>
 }
 
 // One panel of at most Width columns of a matrix stored (columns, depth).
-template <int Width, class T> void pack_turned(T* panel, T const* x, index_t stride, index_t columns, index_t depth) {
+template <int Width, class T, class W>
+void pack_turned(T* panel, W const* x, index_t stride, index_t columns, index_t depth) {
     constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);
     for (index_t j = 0; j < Width; j += square) {
         index_t l = 0;

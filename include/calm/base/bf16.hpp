@@ -1,0 +1,59 @@
+#pragma once
+// Numbers of 16 bits. bfloat16 is the upper half of a float: its range, and 8 bits of significand.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace calm {
+
+namespace detail {
+
+// The bits of x in a type of 16 bits with an exponent of so many, rounded once, to nearest with ties to even. Too large
+// a number becomes infinity; a NaN stays one.
+template <int exponent_bits> constexpr std::uint16_t to_16_bits(double x) {
+    constexpr int fraction_bits = 15 - exponent_bits;
+    constexpr int bias = (1 << (exponent_bits - 1)) - 1;
+    constexpr std::uint64_t infinity = std::uint64_t{(1U << exponent_bits) - 1} << fraction_bits;
+    auto const bits = std::bit_cast<std::uint64_t>(x);
+    std::uint64_t const sign = bits >> 63 << 15;
+    auto const exponent = static_cast<int>(bits >> 52 & 0x7FFU);
+    std::uint64_t const fraction = bits & ((std::uint64_t{1} << 52) - 1);
+    if (exponent == 0x7FF) {
+        std::uint64_t const quiet = std::uint64_t{1} << (fraction_bits - 1);
+        return static_cast<std::uint16_t>(sign | infinity |
+                                          (fraction == 0 ? 0 : quiet | fraction >> (52 - fraction_bits)));
+    }
+    int const biased = exponent - 1023 + bias;
+    int const shift = 52 - fraction_bits + (biased < 1 ? 1 - biased : 0);  // the last bit of a subnormal is fixed
+    if (shift > 53) return static_cast<std::uint16_t>(sign);               // below half of the smallest
+    std::uint64_t const significand = fraction | (exponent == 0 ? 0 : std::uint64_t{1} << 52);
+    std::uint64_t const odd = significand >> shift & 1U;
+    std::uint64_t const rounded = (significand + (std::uint64_t{1} << (shift - 1)) - 1 + odd) >> shift;
+    // A carry out of the fraction goes on into the exponent.
+    std::uint64_t const value = rounded + (biased < 1 ? 0 : static_cast<std::uint64_t>(biased - 1) << fraction_bits);
+    return static_cast<std::uint16_t>(sign | std::min(value, infinity));
+}
+
+}  // namespace detail
+
+// A bfloat16 in memory. It is computed with as the float that it is, exactly.
+struct bf16 {
+    std::uint16_t bits;  // sign, 8 of exponent, 7 of fraction
+
+    bf16() = default;
+    // x rounded to nearest with ties to even; too large a number becomes infinity, a NaN stays one.
+    constexpr explicit bf16(double x) : bits(detail::to_16_bits<8>(x)) {}
+    // Of such bits.
+    static constexpr bf16 of(std::uint16_t bits) {
+        bf16 x;  // NOLINT(cppcoreguidelines-pro-type-member-init): the next line does it
+        x.bits = bits;
+        return x;
+    }
+    // Exact.
+    constexpr operator float() const {  // NOLINT(google-explicit-constructor): nothing is lost
+        return std::bit_cast<float>(std::uint32_t{bits} << 16U);
+    }
+};
+
+}  // namespace calm

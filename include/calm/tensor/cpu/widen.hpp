@@ -1,0 +1,33 @@
+#pragma once
+// Numbers of a factor as products compute with them: as they are stored, or widened as they are read.
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "calm/base/bf16.hpp"
+#include "calm/tensor/extents.hpp"
+#include "calm/tensor/packet.hpp"
+
+namespace calm::detail {
+
+// As many numbers of 16 bits as a register has of 32. (Written out, as in packet.hpp.)
+using native_halves = std::uint16_t __attribute__((vector_size(native_bytes / 2)));
+using native_wholes = std::uint32_t __attribute__((vector_size(native_bytes)));
+
+// The first n numbers from p in a register, n > 0, zeros behind them. bf16 becomes float exactly: its bits move up.
+template <class V, class W> [[gnu::always_inline]] inline V widened(W const* p, index_t n) {
+    if constexpr (std::is_same_v<W, bf16>) {
+        static_assert(std::is_same_v<V, vectors_of<float>::native>, "calm::matmul: bf16 is widened to float alone");
+        native_halves stored{};
+        std::memcpy(&stored, p, static_cast<std::size_t>(n) * sizeof(W));
+        return std::bit_cast<V>(__builtin_convertvector(stored, native_wholes) << 16U);
+    } else {
+        V v{};
+        std::memcpy(&v, p, static_cast<std::size_t>(n) * sizeof(W));
+        return v;
+    }
+}
+
+}  // namespace calm::detail

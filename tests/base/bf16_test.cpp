@@ -1,0 +1,48 @@
+// Rounding and what lies between two values: io/rounded_type, for the functions that files are written by.
+#include "calm/base/bf16.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+using calm::bf16;
+
+BOOST_AUTO_TEST_CASE(numbers_have_the_bits_of_the_standard) {
+    struct row {
+        double number;
+        unsigned bits;
+    };
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    for (auto const [number, bits] :
+         {row{0.0, 0x0000}, row{-0.0, 0x8000}, row{1.0, 0x3F80}, row{-2.0, 0xC000}, row{3.140625, 0x4049},
+          row{0.1, 0x3DCD}, row{0x1.FEp127, 0x7F7F},                                 // the largest
+          row{0x1p-126, 0x0080},                                                     // the least normal one
+          row{0x1p-133, 0x0001},                                                     // the least of all
+          row{0x1p-134, 0x0000},                                                     // half of it: a tie
+          row{0x1.8p-133, 0x0002}, row{-0x1p-200, 0x8000}, row{0x1.FFp127, 0x7F80},  // half a step above the largest
+          row{-1e300, 0xFF80}, row{inf, 0x7F80}, row{-inf, 0xFF80}, row{1 + 0x1p-8, 0x3F80}, row{1 + 0x3p-8, 0x3F82}}) {
+        BOOST_TEST(bf16(number).bits == bits, number);
+        if (std::abs(number) <= 0x1.FEp127 && static_cast<double>(bf16::of(static_cast<std::uint16_t>(bits))) == number)
+            BOOST_TEST(std::signbit(static_cast<float>(bf16(number))) == std::signbit(number));
+    }
+    BOOST_TEST(std::isnan(static_cast<float>(bf16(std::numeric_limits<double>::quiet_NaN()))));
+    BOOST_TEST(std::isnan(static_cast<float>(bf16(std::numeric_limits<float>::signaling_NaN()))));
+    // One whose mark is in the bits that are cut off stays one.
+    BOOST_TEST(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7F800001U)))));
+}
+
+BOOST_AUTO_TEST_CASE(every_one_of_them_is_a_float_and_comes_back) {
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+        auto const one = bf16::of(static_cast<std::uint16_t>(bits));
+        float const number = one;
+        if (std::isnan(number))
+            BOOST_REQUIRE(((bits & 0x7F80U) == 0x7F80U && (bits & 0x7FU) != 0));
+        else
+            BOOST_REQUIRE(bf16(number).bits == bits);
+    }
+    static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
+    static_assert(!std::is_convertible_v<float, bf16>);  // what loses bits is said
+}
