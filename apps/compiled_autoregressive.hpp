@@ -13,8 +13,10 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of an autoregressive model on one backend.
-template <autoregressive_configuration C, class Backend> class compiled_autoregressive : compiled_model {
+// The programs' work for one configuration of an autoregressive model in one space.
+template <autoregressive_configuration C, class Space> class compiled_autoregressive : compiled_model {
+    using Backend = typename Space::backend;
+
 public:
     compiled_autoregressive(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
 
@@ -53,7 +55,7 @@ public:
             initialise(ctx, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
         tell_of_patch_level(run.report(), recipe.level);
 
         auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);
@@ -115,7 +117,7 @@ public:
     }
 
 private:
-    using model_type = autoregressive_model<C, space<Backend>>;
+    using model_type = autoregressive_model<C, Space>;
 
     static resident<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
                                        tokenizer const& words) {
@@ -137,15 +139,16 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the backend that its unit is compiled for; a unit in configs/ does it as
+// Registers configuration C under a name, for the space that its unit is compiled for; a unit in configs/ does it as
 // the program starts.
 template <autoregressive_configuration C>
 static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
-    using Backend = CALM_DEVICE;
-    auto const work = std::make_shared<compiled_autoregressive<C, Backend> const>(name, defaults);
-    auto all = work_of<Backend>(work);
-    all.train_autoregressive = [work](train_options const& o) { return work->train(o); };
-    return register_configuration(name, C, defaults, name_of_device<Backend>, std::move(all));
+    using Space = CALM_SPACE;
+    auto const work = std::make_shared<compiled_autoregressive<C, Space> const>(name, defaults);
+    auto all = work_of<typename Space::backend>(work);
+    if constexpr (is_trainable<Space>)
+        all.train_autoregressive = [work](train_options const& o) { return work->train(o); };
+    return register_configuration(name, C, defaults, name_of_space<Space>, std::move(all));
 }
 
 }  // namespace calm::apps

@@ -12,9 +12,10 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of a CALM on one backend.
-template <model_configuration auto C, class Backend> class compiled_calm : compiled_model {
-    using model_type = calm_model<C, space<Backend>>;
+// The programs' work for one configuration of a CALM in one space.
+template <model_configuration auto C, class Space> class compiled_calm : compiled_model {
+    using Backend = typename Space::backend;
+    using model_type = calm_model<C, Space>;
     using autoencoder_type = typename model_type::autoencoder_type;
 
 public:
@@ -55,7 +56,7 @@ public:
         if (start) load_autoencoder(ctx, *start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
@@ -113,7 +114,7 @@ public:
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_device<Backend>);
+        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
         if (!run.from() && !unseen.empty())
             tell_of_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
 
@@ -225,17 +226,19 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the backend that its unit is compiled for; a unit in configs/ does it as
+// Registers configuration C under a name, for the space that its unit is compiled for; a unit in configs/ does it as
 // the program starts. What the defaults do not say of the head's objective is as its type has it.
 template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
-    using Backend = CALM_DEVICE;
+    using Space = CALM_SPACE;
     add_head<std::remove_cvref_t<decltype(C.head)>>();
     defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
-    auto const work = std::make_shared<compiled_calm<C, Backend> const>(name, defaults);
-    auto all = work_of<Backend>(work);
-    all.train_autoencoder = [work](train_options const& o) { return work->train_autoencoder(o); };
-    all.train_calm = [work](train_options const& o) { return work->train_calm(o); };
-    return register_configuration(name, with_any_head(C), defaults, name_of_device<Backend>, std::move(all));
+    auto const work = std::make_shared<compiled_calm<C, Space> const>(name, defaults);
+    auto all = work_of<typename Space::backend>(work);
+    if constexpr (is_trainable<Space>) {
+        all.train_autoencoder = [work](train_options const& o) { return work->train_autoencoder(o); };
+        all.train_calm = [work](train_options const& o) { return work->train_calm(o); };
+    }
+    return register_configuration(name, with_any_head(C), defaults, name_of_space<Space>, std::move(all));
 }
 
 }  // namespace calm::apps

@@ -31,9 +31,9 @@
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
 
-// The backend that a unit is compiled for: the units that CMake writes for NAME@DEVICE define it.
-#ifndef CALM_DEVICE
-#define CALM_DEVICE cpu
+// The space that a unit is compiled for: the units that CMake writes for NAME@SPACE define it.
+#ifndef CALM_SPACE
+#define CALM_SPACE space<>
 #endif
 
 namespace calm::apps {
@@ -54,9 +54,10 @@ template <class Backend> std::string obstacle_to() {
         return "";
 }
 // Constants: units register themselves with them before other initialisation is sure.
-template <class Backend> inline constexpr char const* name_of_device = "cpu";
-template <> inline constexpr char const* name_of_device<emulated> = "emulated";
-template <> inline constexpr char const* name_of_device<cuda> = "cuda";
+template <class Space> inline constexpr char const* name_of_space = "cpu";
+template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16";
+template <> inline constexpr char const* name_of_space<space<emulated>> = "emulated";
+template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
 
 // What the work for a configuration of any model does for the registry, but for training.
 template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work const> const& work) {

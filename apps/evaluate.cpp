@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
             auto one = *options;
             one.model = directory;
             auto const model = calm::read_model_description(directory);
-            auto const& work = configuration_of(model).on(options->device);
+            auto const& work = configuration_of(model).on(options->device, options->weights);
             all.push_back({model, work.evaluate(one, model)});
             if (several) tell("== " + directory);
             out.put(to_json(all.back().found) + "\n");

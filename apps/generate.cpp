@@ -11,6 +11,6 @@ int main(int argc, char** argv) {
         auto const options = read_generate(argc, argv);
         if (!options) return 0;
         auto const model = calm::read_model_description(options->model);
-        return configuration_of(model).on(options->device).generate(*options, model);
+        return configuration_of(model).on(options->device, options->weights).generate(*options, model);
     });
 }

@@ -6,6 +6,7 @@
 namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
+extern template void gemm(context<cpu>&, product<float, bf16> const&);
 extern template void serial_gemm(product<float> const&);
 
 }  // namespace calm::detail

@@ -144,22 +144,29 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
     return true;
 }
 
-compiled_work const& entry::on(device_choice const& device) const {
+compiled_work const& entry::on(device_choice const& device, held_weights weights) const {
     bool const is_auto = device.name == "auto";
-    auto chosen = device.name;
+    bool const is_bf16 = weights == held_weights::bf16;
+    std::string const held = is_bf16 ? "-bf16" : "";
+    auto chosen = device.name + held;
     if (is_auto) {  // a GPU is asked after here alone: finding one takes a while
-        auto const gpu = work.find("cuda");
-        std::string const missing = gpu == work.end() ? name + " is not compiled for cuda" : gpu->second.obstacle();
-        chosen = missing.empty() ? "cuda" : "cpu";
+        auto const gpu = work.find("cuda" + held);
+        std::string const missing =
+            gpu == work.end() ? name + " is not compiled for cuda" + held : gpu->second.obstacle();
+        chosen = (missing.empty() ? "cuda" : "cpu") + held;
         tell("--device auto takes " + chosen + (missing.empty() ? "" : ": " + missing));
     }
+    if (is_bf16 && !chosen.starts_with("cpu"))
+        throw error(errc::config, "--dtype bf16: weights are held in bf16 on the cpu alone, found --device " +
+                                      device.text() + "; leave one of the two out");
     auto const found = work.find(chosen);
     if (found == work.end()) {
         std::string compiled;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
-        throw error(errc::config, "--device " + device.text() + ": the configuration " + name + " is compiled for " +
-                                      compiled + ", not for " + chosen + ". This compiles it too: " +
-                                      line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
+        throw error(errc::config,
+                    "--device " + device.text() + (is_bf16 ? " --dtype bf16" : "") + ": the configuration " + name +
+                        " is compiled for " + compiled + ", not for " + chosen +
+                        ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
     auto const why = is_auto ? "" : found->second.obstacle();
     if (!why.empty())

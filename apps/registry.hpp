@@ -24,7 +24,7 @@ struct recipes {
 };
 
 // What a configuration does where it is compiled for a device. Of a CALM or of an autoregressive model; what trains the
-// other is empty.
+// other is empty, and so is all that trains where weights are held in bf16.
 struct compiled_work {
     std::function<int(train_options const&)> train_autoencoder = {};
     std::function<int(train_options const&)> train_calm = {};
@@ -37,16 +37,18 @@ struct compiled_work {
     std::function<std::string()> obstacle = {};
 };
 
-// A configuration of a CALM or of an autoregressive model, and its work by the name of the device that does it.
+// A configuration of a CALM or of an autoregressive model, and its work by the name of the device that does it, with
+// "-bf16" behind it where weights are held in that.
 struct entry {
     std::string name;
     std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
     recipes defaults = {};
     std::map<std::string, compiled_work> work = {};
 
-    // On a device. What auto takes is said on standard error. Throws errc::config where the configuration is not
-    // compiled for the device, naming the line that compiles it, and errc::device where the machine has none.
-    [[nodiscard]] compiled_work const& on(device_choice const& device) const;
+    // On a device, with weights held in fp32 or bf16. What auto takes is said on standard error. Throws errc::config
+    // where the configuration is not compiled for that, naming the line that compiles it, and errc::device where the
+    // machine has no such device.
+    [[nodiscard]] compiled_work const& on(device_choice const& device, held_weights weights = held_weights::f32) const;
 
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Of a CALM.
@@ -58,7 +60,8 @@ struct entry {
 // In the order of their names.
 std::vector<entry> const& compiled_configurations();
 
-// Called while a program starts, by the units in configs/, once for each device that one is compiled for.
+// Called while a program starts, by the units in configs/, once for each device, as entry::work names it, that one is
+// compiled for.
 bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
                             std::string const& device, compiled_work work);
 

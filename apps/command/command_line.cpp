@@ -110,6 +110,15 @@ void add_execution(command& c, execution_options& o) {
     c.otherwise("--device", [] { return device_choice().text(); });
 }
 
+// Of what does not train.
+void add_weights(command& c, held_weights& weights) {
+    c.choice(
+        "--dtype", {"f32", "bf16"},
+        "how weights are held: f32, or bf16, in half of the memory, on the cpu where that is compiled (f32)",
+        [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
+    c.otherwise("--dtype", [] { return std::string("f32"); });
+}
+
 // Nothing may be where a result goes.
 void require_free(command& c, std::string const& out) {
     c.check([&c, &out] {
@@ -538,6 +547,7 @@ void declare(command& c, evaluate_options& o) {
     add_mode(c, o.data);
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_weights(c, o.weights);
     add_execution(c, o);
 }
 
@@ -664,6 +674,7 @@ void declare(command& c, generate_options& o) {
                                limits::text_tokens);
     c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1,
                                most_at_once);
+    add_weights(c, o.weights);
     add_execution(c, o);
 }
 

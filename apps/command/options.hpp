@@ -35,6 +35,9 @@ struct run_record {
     std::vector<std::string> words;  // the command line
 };
 
+// As what a program that does not train holds the weights of a model.
+enum class held_weights { f32, bf16 };
+
 // Where and how a program computes.
 struct execution_options {
     std::uint64_t seed = 1;
@@ -92,6 +95,7 @@ struct evaluate_options : execution_options {
     std::string temperature = "1";
     std::string sampler;  // or empty: as suits the model
     index_t pool = 200;   // of adaptive and batch
+    held_weights weights = held_weights::f32;
 };
 
 // Equal minutes, equal tokens or equal FLOPs for all: one of each group is given.
@@ -144,6 +148,7 @@ struct generate_options : execution_options {
     index_t max_tokens = 200;
     index_t at_once = 16;  // texts
     bool pad_left = true;
+    held_weights weights = held_weights::f32;
 };
 
 }  // namespace calm::apps

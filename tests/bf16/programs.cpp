@@ -1,0 +1,112 @@
+// The programs' work for tiny with weights in bf16: what --dtype bf16 does, beside fp32.
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <utility>
+
+#include "calm/io/convert_model.hpp"
+#include "calm/train/evaluation.hpp"
+#include "registry.hpp"
+#include "support/temporary_folder.hpp"
+#include "text/text_data.hpp"
+
+using namespace calm;
+using namespace calm::apps;
+using namespace calm::test;
+
+namespace {
+
+// A CALM of a few steps, as it was trained in "calm" and, in files of bf16, in "rounded".
+struct shop {
+    temporary_folder folder;
+    entry const& tiny = calm_named("tiny");
+
+    shop() {
+        std::string lines;
+        for (int i = 0; i < 400; ++i) lines += std::to_string(i) + "\n";
+        static_cast<void>(folder.with("text.txt", lines));
+        train_tokenizer({text(), 270, path("tokenizer.model")});
+        auto o = training("ae");
+        o.tokenizer = path("tokenizer.model");
+        o.batch = 256;
+        BOOST_REQUIRE(tiny.on(o.device).train_autoencoder(o) == 0);
+        o = training("calm");
+        o.autoencoder = path("ae");
+        o.batch = 2;
+        o.block = 64;
+        BOOST_REQUIRE(tiny.on(o.device).train_calm(o) == 0);
+        convert_model(path("calm"), path("rounded"), {.as = stored_type::bf16});
+    }
+
+    [[nodiscard]] std::string path(std::string const& name) const { return folder.path(name); }
+
+    [[nodiscard]] std::string scores(std::string const& model, held_weights weights) const {
+        evaluate_options o;
+        o.weights = weights;
+        o.model = path(model);
+        o.data = text();
+        o.positions = 50;
+        return to_json(tiny.on(o.device, weights).evaluate(o, read_model_description(o.model)));
+    }
+    // The answer to a prompt, as generate --jsonl writes it.
+    [[nodiscard]] std::string written(std::string const& model, held_weights weights) const {
+        std::string const name = model + (weights == held_weights::bf16 ? "-bf16.jsonl" : "-f32.jsonl");
+        generate_options o;
+        o.weights = weights;
+        o.model = path(model);
+        o.jsonl = folder.with("prompts.jsonl", "{\"id\": 1, \"prompt\": \"12\"}\n{\"id\": 2, \"prompt\": \"\"}\n");
+        o.out = path(name);
+        o.temperature = "1";
+        o.max_tokens = 60;
+        BOOST_REQUIRE(tiny.on(o.device, weights).generate(o, read_model_description(o.model)) == 0);
+        return folder.content(name);
+    }
+
+private:
+    [[nodiscard]] data_options text() const {
+        data_options data;
+        data.sources = {path("text.txt")};
+        return data;
+    }
+    [[nodiscard]] train_options training(std::string const& out) const {
+        train_options o;
+        o.threads = 2;
+        o.configuration = tiny.name;
+        o.data = text();
+        o.out = path(out);
+        o.steps = 40;
+        o.warmup = 2;
+        return o;
+    }
+};
+
+auto says(errc code, std::string const& part) {
+    return [=](error const& e) { return e.code() == code && std::string(e.what()).find(part) != std::string::npos; };
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(files_of_bf16_have_the_texts_and_scores_that_they_have_in_fp32) {
+    shop const here;
+    BOOST_TEST(here.written("rounded", held_weights::bf16) == here.written("rounded", held_weights::f32));
+    BOOST_TEST(here.scores("rounded", held_weights::bf16) == here.scores("rounded", held_weights::f32));
+    // What is rounded as it is read has other numbers than what is not.
+    BOOST_TEST(here.scores("calm", held_weights::bf16) != here.scores("calm", held_weights::f32));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_compiled_or_cannot_be_is_a_sentence) {
+    auto const& tiny = calm_named("tiny");
+    auto const bf16 = held_weights::bf16;
+    BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(device_choice::parse("emulated"), bf16)), error,
+                          says(errc::config, "weights are held in bf16 on the cpu alone, found --device emulated"));
+    BOOST_CHECK(&tiny.on(device_choice::parse("auto"), bf16) == &tiny.on(device_choice(), bf16));
+    BOOST_CHECK(&tiny.on(device_choice(), bf16) != &tiny.on(device_choice()));
+    BOOST_CHECK(!tiny.on(device_choice(), bf16).train_calm);  // nor anything else that trains
+    auto without = tiny;
+    without.work.erase("cpu-bf16");
+    BOOST_CHECK_EXCEPTION(
+        static_cast<void>(without.on(device_choice(), bf16)), error,
+        says(errc::config, "--device cpu --dtype bf16: the configuration tiny is compiled for cpu, not for cpu-bf16"));
+    BOOST_CHECK_EXCEPTION(static_cast<void>(without.on(device_choice(), bf16)), error,
+                          says(errc::config, ";tiny@cpu-bf16\""));
+}
