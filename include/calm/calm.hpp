@@ -6,6 +6,7 @@
 #include "calm/loss.hpp"
 #include "calm/model.hpp"
 #include "calm/nn.hpp"
+#include "calm/ranks.hpp"
 #include "calm/runs.hpp"
 #include "calm/sample.hpp"
 #include "calm/tensor.hpp"

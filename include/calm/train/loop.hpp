@@ -2,7 +2,9 @@
 // Training: steps of an autoencoder or of a language model until their number or their time is up. Prints nothing: what
 // happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the
 // run. A run that stopped goes on where it was: bit for bit, if steps limit it and model, text and state are as they
-// were.
+// were. Several ranks that train together (calm/ranks.hpp), each with a model, a source and a context of its own that
+// are alike, give the bits of one: the micro-batches of a step are shared out, 1, 2, 4, ... to each rank. Callbacks are
+// called on all of them, `checkpoint` on rank 0 alone; what `stop` says is the same on all.
 
 #include <concepts>
 #include <cstddef>
@@ -69,7 +71,8 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 // step before any weight changes, and what the source and the callbacks throw.
 template <autoencoder_configuration C, class Space, token_source Source>
 void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
-                       autoencoder_recipe const& recipe, training_callbacks const& tell = {}) {
+                       autoencoder_recipe const& recipe, training_callbacks const& tell = {},
+                       collective* ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
@@ -90,7 +93,8 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
-    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro);
+    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro,
+                  {ranks, [&](progress const&) { source(tokens.ids()); }});
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
@@ -98,7 +102,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
 template <model_configuration auto C, class Space, token_source Source>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
                 calm_recipe<typename calm_model<C, Space>::objective> const& recipe,
-                training_callbacks const& tell = {}) {
+                training_callbacks const& tell = {}, collective* ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
@@ -121,7 +125,8 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
         flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
         static_cast<double>(recipe.sequences * (patches - 1));
     detail::train(ctx, parameters_of(model), recipe, tell, {recipe.sequences * recipe.block_tokens, work},
-                  detail::bytes_of_parameters(parameters_of(model.ae_model)), micro);
+                  detail::bytes_of_parameters(parameters_of(model.ae_model)), micro,
+                  {ranks, [&](progress const&) { source(tokens.ids()); }});
 }
 
 // Trains an autoregressive model with memory for values and gradients, token level or first patch level (Autoregressive
@@ -129,7 +134,8 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
 // neighbouring blocks go on where they follow one another in a text. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,
-                          autoregressive_recipe const& given, training_callbacks const& tell = {}) {
+                          autoregressive_recipe const& given, training_callbacks const& tell = {},
+                          collective* ranks = nullptr) {
     auto recipe = given;
     index_t const P = recipe.block_tokens, K = recipe.level.patch;
     require(P >= 2, errc::usage, "training: expected blocks of at least 2 tokens, found ", P);
@@ -143,18 +149,21 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
         detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences", (two_phases ? K : 1) * P);
     detail::batch_place const place(sequences * (two_phases ? K : 1) * P);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    auto const patch_of = [&](progress const& now) { return now.first_phase ? K : 1; };
+    auto const place_of = [&](progress const& now) {
+        return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
+    };
     auto const micro = [&](progress& now, auto const& losses) {
-        index_t const patch = now.first_phase ? K : 1;
-        index_t const count = sequences * patch * P;
-        if (!ctx.rehearsing()) source(place.ids().first(static_cast<std::size_t>(count)));
+        if (!ctx.rehearsing()) source(place_of(now));
         arena_scope const scope(ctx.saved);
-        auto const batch = model.prepare(ctx, place.ids().first(static_cast<std::size_t>(count)), P, patch);
+        auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
         model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share);
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     index_t const step = recipe.sequences * P;
     double const work = flops::train_autoregressive(C.llama, model.vocabulary(), P) * static_cast<double>(step);
-    detail::train(ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro);
+    detail::train(ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro,
+                  {ranks, [&](progress const& now) { source(place_of(now)); }});
 }
 
 }  // namespace calm

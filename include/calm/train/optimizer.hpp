@@ -14,6 +14,7 @@
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/train/adamw.hpp"
+#include "calm/train/parameter_shares.hpp"
 
 namespace calm {
 
@@ -51,23 +52,28 @@ public:
     // setting that cannot be.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
-    // The same of a model's parameters.
-    explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {}) :
-        settings_(settings) {
+    // The same of a model's parameters. With the shares of several ranks, whose memory is the host's, it updates that
+    // of this rank and has moments for no more; all ranks call what it has in the same order. `shares` outlives it.
+    explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
+                   parameter_shares<Space>* shares = nullptr) :
+        settings_(settings),
+        shares_(shares) {
         check(settings);
-        for (auto const& p : parameters) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            auto const& p = parameters[i];
             require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage,
                     "calm::adamw: expected memory for value and gradient of ", p.name,
                     ", found none; call calm::allocate with an arena for each first");
-            auto const moment = [&] {
-                auto const zeros = moments_.template take<T>(p.value.extents());
+            auto const [begin, end] = shares != nullptr ? shares->own(i) : part{0, p.value.size()};
+            auto const moment = [&, size = end - begin] {
+                auto const zeros = moments_.template take<T>(extents<dyn>(size));
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
                 return zeros.data();
             };
             T* const first = moment();
             T* const second = moment();
-            slots_.push_back({p.value.data(), p.grad.data(), first, second, p.value.size(), p.decays});
-            marks_.push_back({p.name, p.received_gradient});
+            slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays});
+            marks_.push_back({p.name, p.received_gradient, p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
         auto const count = static_cast<index_t>(ranges_.size());
@@ -88,6 +94,7 @@ public:
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
         if (ctx.rehearsing()) return 0;
+        if (shares_ != nullptr) return std::sqrt(sum_of_all_squares(ctx));
         detail::run_gradient_norm(ctx, memory_, {});
         return std::sqrt(fetch(ctx, memory_.sums));
     }
@@ -145,12 +152,8 @@ public:
         updates_ = record.bad_update - 1;
         put(ctx, &memory_.record->bad_update, index_t{});
         auto const bad = record.steps[record.bad_update % outcomes_kept];
-        std::vector<double> room;
-        auto const sums = on_host(ctx, view_of_sums(), room);
-        for (std::size_t r = 0; r < ranges_.size() && !std::isfinite(bad.norm); ++r)
-            if (!std::isfinite(sums[1 + r]))
-                fail(record.bad_step, "expected finite gradients, the first that is not is that of " +
-                                          marks_[static_cast<std::size_t>(ranges_[r].slot)].name);
+        if (auto const slot = std::isfinite(bad.norm) ? marks_.size() : first_bad_slot(ctx); slot < marks_.size())
+            fail(record.bad_step, "expected finite gradients, the first that is not is that of " + marks_[slot].name);
         if (!std::isfinite(bad.norm))
             fail(record.bad_step,
                  "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
@@ -160,23 +163,25 @@ public:
 
     // Forgets the gradients that were added since the last update: they are zero again.
     void discard() {
+        if (shares_ != nullptr) shares_->clear_gradients();
         for (auto const& slot : slots_)
             detail::memory_of<Backend>::clear(slot.gradient, static_cast<std::size_t>(slot.size) * sizeof(T));
         forget_marks();
     }
 
     // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>. With
-    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does; a
-    // device's are copies, which `bring_moments` makes and `resume_after` takes.
+    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does; those of a
+    // device, and of several ranks, are copies, which `bring_moments` makes, at rank 0, and `resume_after` takes, and
+    // which live until `forget_copies`.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         std::vector<optimizer_tensor> all;
-        copies_.resize(device_memory<Backend> ? 2 * slots_.size() : 0);
+        copies_.resize(has_copies() ? 2 * slots_.size() : 0);
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             auto const& slot = slots_[i];
             auto const add = [&](char const* name, T* moment, std::size_t number) {
                 std::span there(moment, static_cast<std::size_t>(slot.size));
-                if constexpr (device_memory<Backend>) {
-                    copies_[number].resize(there.size());
+                if (has_copies()) {
+                    copies_[number].resize(static_cast<std::size_t>(marks_[i].size));
                     there = copies_[number];
                 }
                 all.push_back({name + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
@@ -186,17 +191,29 @@ public:
         }
         return all;
     }
-    // What tensors() gave has the moments of now; waits for a device.
+    // What tensors() gave, of ranks that of rank 0, has the moments of now; waits for a device.
     void bring_moments(context<Backend> const& ctx) {
         if constexpr (device_memory<Backend>)
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, here, there); });
+        else if (shares_ != nullptr)
+            for (std::size_t which : {0, 1})
+                shares_->gather_to_first(
+                    [&](std::size_t i) -> T const* { return which == 0 ? slots_[i].first : slots_[i].second; },
+                    [&](std::size_t i) { return copies_[2 * i + which].data(); });
     }
+    // Gives back the memory of what tensors() gave, where those are copies.
+    void forget_copies() { copies_ = {}; }
     // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
     void resume_after(context<Backend> const& ctx, index_t updates) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         updates_ = updates;
         if constexpr (device_memory<Backend>)
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
+        else if (shares_ != nullptr)
+            for (std::size_t i = 0; i < slots_.size(); ++i)
+                for (std::size_t which : {0, 1})
+                    std::copy_n(copies_[2 * i + which].data() + shares_->own(i).begin, slots_[i].size,
+                                which == 0 ? slots_[i].first : slots_[i].second);
     }
 
     // Updates made so far, or asked for from a device: the bias corrections follow from it.
@@ -206,6 +223,10 @@ public:
     [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
 private:
+    using part = typename parameter_shares<Space>::part;
+
+    [[nodiscard]] bool has_copies() const { return device_memory<Backend> || shares_ != nullptr; }
+
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
             require(holds, errc::usage, "calm::adamw: expected ", expected, ", found ", found);
@@ -252,13 +273,30 @@ private:
     // The next update, on the host.
     step_outcome update(context<Backend> const& ctx, double rate, double loss) {
         tell(ctx, rate, loss);
-        detail::run_gradient_norm(ctx, memory_, {.updates = true});
+        if (shares_ != nullptr)
+            detail::conclude(memory_, sum_of_all_squares(ctx), nullptr);
+        else
+            detail::run_gradient_norm(ctx, memory_, {.updates = true});
         require_finite(ctx);
         require_usable(ctx, rate);
         detail::run_adamw(ctx, memory_);
         return memory_.record->steps[++updates_ % outcomes_kept];
     }
-    // The same on a device, when it comes to it.
+    // Of all ranks' gradients, the same on each.
+    double sum_of_all_squares(context<Backend> const& ctx) {
+        detail::run_gradient_norm(ctx, memory_, {});
+        return shares_->sum_of_squares({memory_.sums + 1, static_cast<std::size_t>(memory_.count)});
+    }
+    // The number of the first parameter whose gradient is not finite in the last sums, or the number of all.
+    std::size_t first_bad_slot(context<Backend> const& ctx) const {
+        if (shares_ != nullptr) return shares_->first_bad();
+        std::vector<double> room;
+        auto const sums = on_host(ctx, view_of_sums(), room);
+        for (std::size_t r = 0; r < ranges_.size(); ++r)
+            if (!std::isfinite(sums[1 + r])) return static_cast<std::size_t>(ranges_[r].slot);
+        return marks_.size();
+    }
+    // The next update, on a device, when it comes to it.
     void ask(context<Backend> const& ctx, double rate, double loss, double const* loss_there) {
         require_gradients(ctx);
         if (!ctx.rehearsing()) {
@@ -306,9 +344,11 @@ private:
     struct own_mark {
         std::string name;
         bool* received;  // a gradient since the last update
+        index_t size;    // of all of it
     };
 
     adamw_settings settings_;
+    parameter_shares<Space>* shares_;  // of several ranks, or null
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;  // in the order of visit
     std::vector<own_mark> marks_;               // the same
@@ -316,7 +356,7 @@ private:
     detail::adamw_memory<T> memory_;
     index_t updates_ = 0;
     std::vector<step_outcome> outcomes_;
-    std::vector<std::vector<T>> copies_;  // of a device's moments, two a slot, once tensors() was asked for
+    std::vector<std::vector<T>> copies_;  // of moments, two a parameter, once tensors() was asked for
 };
 
 // `adamw optimizer(model)`: the space is the model's.

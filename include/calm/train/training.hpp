@@ -3,17 +3,21 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/ranks/collective.hpp"
 #include "calm/train/gradient_tree.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/recipe.hpp"
@@ -59,6 +63,24 @@ struct loss_of_step {
     }
 };
 
+// Several ranks that do a run together. Each does a part of a step's micro-batches, which is a subtree of the tree that
+// their gradients add up in, and updates a part of the parameters; the bits are those of one rank.
+struct shared_work {
+    collective* ranks = nullptr;                          // this rank's end, or null: there is one
+    std::function<void(progress const&)> pass_over = {};  // takes from the text a micro-batch that another rank does
+
+    [[nodiscard]] int count() const { return ranks != nullptr ? ranks->ranks() : 1; }
+    [[nodiscard]] int rank() const { return ranks != nullptr ? ranks->rank() : 0; }
+    // The micro-batches of a step that a rank does. Throws errc::usage where they are no subtree.
+    [[nodiscard]] index_t micro_batches(index_t of_a_step) const {
+        index_t const each = of_a_step / count();
+        require(count() == 1 || (each * count() == of_a_step && std::has_single_bit(static_cast<std::uint64_t>(each))),
+                errc::usage, "training: expected a step of ", count(), " times 1, 2, 4, ... micro-batches for ",
+                count(), " ranks, found ", of_a_step, " (--accumulation)");
+        return each;
+    }
+};
+
 // Runs steps of `micro(now, losses)`, which adds the gradients of ctx.micro_batch of the step and leaves its losses;
 // the gradients of several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of
 // a space.
@@ -69,13 +91,15 @@ public:
 
     // What it refers to outlives it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
-             training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro) :
+             training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro,
+             shared_work const& work = {}) :
         ctx_(ctx),
-        recipe_(r), tell_(tell), size_(size), weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
+        recipe_(r), tell_(tell), size_(size), work_(work), own_micro_batches_(work.micro_batches(r.accumulation)),
+        weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
         micro_(micro), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
                               r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
-        optimizer_(parameters, r.optimizer), tree_(parameters, r.accumulation),
-        tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
+        shares_(shares_of(parameters, work)), optimizer_(parameters, r.optimizer, shares_.get()),
+        tree_(parameters, own_micro_batches_), tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {}
 
     void run() {
@@ -84,8 +108,10 @@ public:
         memory_ = planned.total();
         if (tell_.start) tell_.start(planned);
         resume();
+        if (several()) begin_together();
+        working const together(work_.ranks);
         used_ = state_.seconds;
-        throughput speed;
+        throughput speed(several() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
         done_ = share_done(recipe_, state_.step, used_);
         asked_.reserve(static_cast<std::size_t>(recipe_.tell_every));
         for (bool last = done_ >= 1; !last;) {
@@ -108,6 +134,42 @@ public:
     }
 
 private:
+    // The ranks are at work as long as it lives.
+    class working {
+    public:
+        explicit working(collective* ranks) : ranks_(ranks) {
+            if (ranks_ != nullptr) ranks_->at_work = true;
+        }
+        ~working() {
+            if (ranks_ != nullptr) ranks_->at_work = false;
+        }
+        working(working const&) = delete;
+        working& operator=(working const&) = delete;
+
+    private:
+        collective* ranks_;
+    };
+
+    [[nodiscard]] bool several() const { return shares_ != nullptr; }
+    static std::unique_ptr<parameter_shares<Space>> shares_of(std::vector<any_parameter<Space>> const& parameters,
+                                                              shared_work const& work) {
+        if (work.count() == 1) return nullptr;
+        require(host_memory<Backend>, errc::usage,
+                "training: expected one rank on a device, found several: ranks train on the cpu");
+        return std::make_unique<parameter_shares<Space>>(parameters, *work.ranks);
+    }
+    // What all ranks do from here on is the same, if these are.
+    void begin_together() {
+        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
+        shares_->require_alike({ctx_.seed, word(state_.step), word(state_.updates), word(state_.skipped),
+                                word(state_.first_phase_steps), word(recipe_.accumulation), word(recipe_.steps),
+                                word(recipe_.seconds), word(recipe_.rate), word(recipe_.warmup), word(size_.tokens)});
+        work_.ranks->steps_done = state_.step;
+        agree_on_time();
+    }
+    // The time by which the run goes is rank 0's: what follows from it is the same on all ranks.
+    void agree_on_time() { clock_ = work_.ranks->broadcast(steady_seconds()); }
+
     void rehearse() {
         ctx_.step = 0;
         ctx_.rehearse(true);
@@ -133,8 +195,9 @@ private:
 
     [[nodiscard]] memory_plan plan() const {
         return {{{"values", weights_ + frozen_bytes_},
-                 {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(recipe_.accumulation)))},
-                 {"moments", 2 * weights_},
+                 {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
+                                   (several() ? shares_->buffer_bytes() : 0)},
+                 {"moments", several() ? optimizer_.moments().peak() : 2 * weights_},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.scratch.name(), ctx_.scratch.peak()}}};
     }
@@ -149,6 +212,16 @@ private:
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
                 "training: expected a recipe of two phases to go on with a run of two, found one of one");
         optimizer_.resume_after(ctx_, state_.updates);
+        if (several()) forget_moments();
+    }
+    // Of several ranks, who gathers them for a moment.
+    void forget_moments() {
+        state_.moments.clear();
+        optimizer_.forget_copies();
+    }
+    void bring_moments() {
+        if (several()) state_.moments = optimizer_.tensors();
+        optimizer_.bring_moments(ctx_);
     }
 
     // A step; what a device makes of it is not known yet.
@@ -159,11 +232,18 @@ private:
         auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
+        index_t const first = ctx_.rehearsing() ? 0 : work_.rank() * own_micro_batches_;
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
+            index_t const number = ctx_.micro_batch - first;
+            if (number < 0 || number >= own_micro_batches_) {
+                work_.pass_over(now);
+                continue;
+            }
             micro_(now, {losses + ctx_.micro_batch, extents<1>()});
-            tree_.add(ctx_, ctx_.micro_batch);
+            tree_.add(ctx_, number);
         }
         ctx_.micro_batch = 0;
+        if (several() && !ctx_.rehearsing()) add_up(losses + first, losses);
         now.rate = rate;
         if constexpr (device_memory<Backend>) {
             for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
@@ -172,7 +252,15 @@ private:
             add_losses(now, std::span(losses, static_cast<std::size_t>(recipe_.accumulation)));
             now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
         }
+        if (several() && !ctx_.rehearsing()) shares_->gather_values();
         return now;
+    }
+    // Each rank has gradients and losses of its micro-batches; then it has the sum of all for its share, and all
+    // losses.
+    void add_up(autoencoder_losses const* own, autoencoder_losses* all) {
+        work_.ranks->all_gather(std::span(own, static_cast<std::size_t>(own_micro_batches_)),
+                                std::span(all, static_cast<std::size_t>(recipe_.accumulation)));
+        shares_->sum_gradients();
     }
     // Of all micro-batches of a step.
     static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
@@ -214,6 +302,10 @@ private:
         now.memory = memory_;
         state_.step = number + 1;
         state_.updates = optimizer_.updates();
+        if (several()) {
+            work_.ranks->steps_done = state_.step;
+            agree_on_time();
+        }
         now.tokens = tokens();
         asked_.push_back(now);
     }
@@ -268,7 +360,7 @@ private:
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
         now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(size_.flops, speed.seconds_per_step(), recipe_.machine_peak);
+        now.share_of_peak = share_of_peak(size_.flops / work_.count(), speed.seconds_per_step(), recipe_.machine_peak);
         now.seconds = used_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
                                               recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
@@ -288,10 +380,18 @@ private:
         if (measured && tell_.evaluate) tell_.evaluate(now);
         bool const due = !last && is_due(recipe_.save_every, now, done_before);
         if (due && tell_.save) tell_.save(now);
-        if (tell_.checkpoint && (last || due || measured)) {
+        if (several() && (measured || due)) agree_on_time();
+        if (last || due || measured) {
             state_.seconds = used_ + speed.elapsed();
-            optimizer_.bring_moments(ctx_);
-            tell_.checkpoint(state_, last ? state_after::end : due ? state_after::interval : state_after::evaluation);
+            if (tell_.checkpoint || several()) bring_moments();
+            if (tell_.checkpoint && work_.rank() == 0)
+                tell_.checkpoint(state_, last  ? state_after::end
+                                         : due ? state_after::interval
+                                               : state_after::evaluation);
+            if (several()) {
+                forget_moments();
+                agree_on_time();
+            }
         }
         return last;
     }
@@ -300,16 +400,20 @@ private:
     training_recipe const& recipe_;
     training_callbacks const& tell_;
     step_size size_;
-    std::size_t weights_;  // bytes
+    shared_work work_;
+    index_t own_micro_batches_;  // of a step's
+    std::size_t weights_;        // bytes
     std::size_t frozen_bytes_;
     micro_batch_step const& micro_;
-    std::array<schedule, 2> rates_;  // of the only or second phase, of the first
+    std::array<schedule, 2> rates_;                    // of the only or second phase, of the first
+    std::unique_ptr<parameter_shares<Space>> shares_;  // of several ranks, or null
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
     training_state state_;
     std::size_t memory_ = 0;       // bytes of the plan
     double used_ = 0;              // seconds, before it went on
     double done_ = 0;              // of the run, 0 .. 1
+    double clock_ = 0;             // seconds, of several ranks
     std::vector<progress> asked_;  // steps that are not told yet
     bool tells_at_once_;           // the host knows what came of a step before it asks for the next
     tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // a micro-batch each, of the steps in asked_
@@ -321,8 +425,8 @@ private:
 template <class Space>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
-           typename training<Space>::micro_batch_step const& micro) {
-    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro).run();
+           typename training<Space>::micro_batch_step const& micro, shared_work const& work = {}) {
+    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, work).run();
 }
 
 }  // namespace calm::detail

@@ -1,0 +1,5 @@
+#pragma once
+// Several processes, or threads, that do one job. The engine for processes is in calm/ranks/mpi.hpp, which needs MPI.
+
+#include "calm/ranks/collective.hpp"
+#include "calm/ranks/thread_ranks.hpp"

@@ -1,0 +1,197 @@
+#pragma once
+// What ranks say to each other. A rank is one of R processes or threads that do one job together, each with memory of
+// its own; it has a number, 0 .. R - 1. An engine (thread_ranks.hpp, mpi.hpp) brings bytes from each to each, and all
+// verbs are made of that.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "calm/base/error.hpp"
+#include "calm/base/number_text.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// parts[0] = the sum of all parts, which have n elements each, in the tree of gradient_tree.hpp: the sum of n parts is
+// that of the first h and that of the others, h the largest power of two below n. The other parts are changed.
+template <class T> void add_in_tree(std::span<T* const> parts, std::size_t n) {
+    if (parts.size() < 2) return;
+    std::size_t half = 1;
+    while (2 * half < parts.size()) half *= 2;
+    add_in_tree(parts.first(half), n);
+    add_in_tree(parts.subspan(half), n);
+    T* const sum = parts[0];
+    T const* const rest = parts[half];
+    for (std::size_t i = 0; i < n; ++i) sum[i] += rest[i];
+}
+
+// "rank 2", "ranks 1 and 3", "ranks 1, 2 and 5".
+inline std::string ranks_text(std::span<int const> numbers) {
+    std::string text = numbers.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        text += (i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ") + std::to_string(numbers[i]);
+    return text;
+}
+
+}  // namespace detail
+
+// One rank's end. All ranks call the same verbs in the same order; each returns when this rank has what it is to get.
+// A rank that gives no answer for `timeout` seconds while the ranks are at work, and one that failed, is an
+// errc::distributed, or the error of the other, which names it. After that the ranks are of no more use.
+class collective {
+public:
+    // What goes to a rank, and the place of what comes from one.
+    using sent = std::span<std::byte const>;
+    using received = std::span<std::byte>;
+
+    virtual ~collective() = default;
+    collective(collective const&) = delete;
+    collective& operator=(collective const&) = delete;
+
+    [[nodiscard]] int rank() const { return rank_; }    // this one's number
+    [[nodiscard]] int ranks() const { return ranks_; }  // how many there are
+    [[nodiscard]] bool is_first() const { return rank_ == 0; }
+
+    double timeout = 120;          // seconds that another rank is waited for at work
+    bool at_work = false;          // before and after it, others are waited for as long as they take
+    std::int64_t steps_done = -1;  // of the work, for sentences; -1: it has no steps
+
+    // Whether whoever started the ranks wants them to end. Where it does while this rank waits, `tell` hears once for
+    // whom: if that one has died, the launcher will end this one next. Both may be empty.
+    std::function<bool()> asked_to_end;
+    std::function<void(std::string const&)> tell;
+
+    // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
+    // this rank are left alone. What comes must have the size of its place.
+    void exchange(std::span<sent const> to, std::span<received const> from) {
+        require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
+                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
+                to.size(), " and ", from.size());
+        if (ranks_ > 1) swap(to, from);
+    }
+    // Nobody goes on before all have come.
+    void barrier() {
+        exchange(std::vector<sent>(static_cast<std::size_t>(ranks_)),
+                 std::vector<received>(static_cast<std::size_t>(ranks_)));
+    }
+    // What rank `from` has in `values` is what all have; the sizes are alike.
+    template <class T> void broadcast(std::span<T> values, int from = 0) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        std::vector<sent> to(static_cast<std::size_t>(ranks_));
+        std::vector<received> places(static_cast<std::size_t>(ranks_));
+        if (rank_ == from)
+            std::fill(to.begin(), to.end(), std::as_bytes(values));
+        else
+            places[static_cast<std::size_t>(from)] = std::as_writable_bytes(values);
+        exchange(to, places);
+    }
+    // The same of one value, which is returned.
+    template <class T> T broadcast(T value, int from = 0) {
+        broadcast(std::span(&value, 1), from);
+        return value;
+    }
+    // The same of a text, whatever its length.
+    std::string broadcast_text(std::string text, int from = 0) {
+        text.resize(broadcast(text.size(), from));
+        broadcast(std::span(text.data(), text.size()), from);
+        return text;
+    }
+    // all = what the ranks have in `own`, in the order of their numbers: rank r's begins at starts[r], and starts has
+    // one number more than there are ranks. `own` may lie in its place in `all`.
+    template <class T> void all_gather(std::span<T const> own, std::span<T> all, std::span<std::size_t const> starts) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        auto const place = [&](int r) {
+            auto const begin = starts[static_cast<std::size_t>(r)];
+            return all.subspan(begin, starts[static_cast<std::size_t>(r) + 1] - begin);
+        };
+        require(own.size() == place(rank_).size(), errc::usage, "calm::collective: expected ", place(rank_).size(),
+                " elements of this rank, found ", own.size());
+        if (own.data() != place(rank_).data()) std::copy(own.begin(), own.end(), place(rank_).begin());
+        std::vector<sent> const to(static_cast<std::size_t>(ranks_), std::as_bytes(own));
+        std::vector<received> places;
+        for (int r = 0; r < ranks_; ++r) places.push_back(r == rank_ ? received{} : std::as_writable_bytes(place(r)));
+        exchange(to, places);
+    }
+    // The same where all have equally many.
+    template <class T> void all_gather(std::span<T const> own, std::span<T> all) {
+        std::vector<std::size_t> starts;
+        for (std::size_t r = 0; r <= static_cast<std::size_t>(ranks_); ++r) starts.push_back(r * own.size());
+        all_gather(own, all, starts);
+    }
+    // parts[r], what this rank has of rank r's share, goes to r; parts[rank()], which has the size of this rank's
+    // share, becomes the sum of what all have of it, added in the tree (detail::add_in_tree) of the ranks' numbers.
+    // `room` is for R - 1 shares of this size.
+    template <class T> void reduce_scatter(std::span<std::span<T> const> parts, std::span<T> room) {
+        static_assert(std::is_arithmetic_v<T>);
+        auto const own = parts[static_cast<std::size_t>(rank_)];
+        require(room.size() >= own.size() * static_cast<std::size_t>(ranks_ - 1), errc::usage,
+                "calm::collective: expected room for the shares of ", ranks_ - 1, " ranks");
+        std::vector<sent> to;
+        std::vector<received> from;
+        std::vector<T*> terms;
+        for (int r = 0; r < ranks_; ++r) {
+            bool const mine = r == rank_;
+            auto const place = mine ? own : room.first(own.size());
+            if (!mine) room = room.subspan(own.size());
+            to.push_back(mine ? sent{} : std::as_bytes(parts[static_cast<std::size_t>(r)]));
+            from.push_back(mine ? received{} : std::as_writable_bytes(place));
+            terms.push_back(place.data());
+        }
+        exchange(to, from);
+        detail::add_in_tree(std::span<T* const>(terms), own.size());
+        if (rank_ != 0) std::copy_n(terms[0], own.size(), own.data());
+    }
+
+    // This rank cannot go on: the others hear of it in place of an answer, and throw what it says with this rank's
+    // number. Throws nothing itself.
+    virtual void fail(error const& why) noexcept = 0;
+
+protected:
+    collective(int rank, int ranks) : rank_(rank), ranks_(ranks) {
+        require(ranks >= 1 && rank >= 0 && rank < ranks, errc::usage,
+                "calm::collective: expected a rank below the number of ranks, found ", rank, " of ", ranks);
+    }
+
+    // exchange() for at least two ranks.
+    virtual void swap(std::span<sent const> to, std::span<received const> from) = 0;
+
+    // Seconds that the others are waited for now.
+    [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
+    [[nodiscard]] std::string after_step() const {
+        return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
+    }
+    // Throws what is to be said of ranks that gave no answer in time.
+    [[noreturn]] void fail_waiting(std::span<int const> missing) const {
+        throw error(errc::distributed,
+                    detail::ranks_text(missing) + " gave no answer for " + detail::six_digits(timeout) + " s" +
+                        after_step() + ": expected one from each of " + std::to_string(ranks_) +
+                        " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
+                        "command goes on after the last checkpoint, with any number of ranks");
+    }
+    [[noreturn]] static void fail_with(int rank, errc code, std::string_view why) {
+        throw error(code, "rank " + std::to_string(rank) + ": " + std::string(why));
+    }
+    // What comes has another size than its place.
+    [[noreturn]] void fail_unequal(int rank, std::size_t expected, std::size_t found) const {
+        throw error(errc::distributed,
+                    sentence("rank ", rank_, " expected ", expected, " bytes from rank ", rank, after_step(),
+                             ", found ", found,
+                             "; do all ranks run the same program with the same options and files?"));
+    }
+
+private:
+    int rank_;
+    int ranks_;
+};
+
+}  // namespace calm

@@ -1,0 +1,233 @@
+#pragma once
+// Ranks share out the parameters of a model: each sums up the gradients of its share, updates it and keeps its moments
+// (ZeRO, stage 1; Rajbhandari et al. 2020). Shares are whole ranges of block/ranges.hpp, so a number that is made of
+// ranges has the same bits for any number of ranks.
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "calm/nn/param.hpp"
+#include "calm/ranks/collective.hpp"
+#include "calm/train/adamw.hpp"
+#include "calm/train/block/ranges.hpp"
+
+namespace calm {
+
+// All parameters as one row of elements, in the order of visit, cut into a share for each rank. It keeps the addresses
+// of the parameters, as the optimizer does, and is for executors whose memory is the host's.
+template <class Space> class parameter_shares {
+    using T = typename Space::compute;
+    using Master = typename Space::master;
+
+public:
+    // Some elements of a parameter.
+    struct part {
+        index_t begin;
+        index_t end;
+    };
+
+    // The ranks outlive it.
+    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks) : ranks_(ranks) {
+        struct sized {
+            index_t size;
+        };
+        std::vector<sized> sizes;
+        for (auto const& p : parameters) {
+            tensors_.push_back({p.value.data(), p.grad.data(), p.value.size(), elements_});
+            sizes.push_back({p.value.size()});
+            elements_ += p.value.size();
+        }
+        ranges_ = detail::ranges_of(sizes);
+        cut();
+        auto const count = static_cast<std::size_t>(ranks.ranks());
+        sums_.resize(ranges_.size());
+        sent_.resize(count * static_cast<std::size_t>(piece_));
+        received_.resize(sent_.size());
+    }
+    parameter_shares(parameter_shares const&) = delete;
+    parameter_shares& operator=(parameter_shares const&) = delete;
+
+    [[nodiscard]] collective& ranks() const { return ranks_; }
+    // Of parameter i, what belongs to this rank's share, perhaps nothing.
+    [[nodiscard]] part own(std::size_t i) const {
+        auto const& one = tensors_[i];
+        auto const within = [&](index_t at) { return std::clamp<index_t>(at - one.place, 0, one.size); };
+        return {within(cut_of(ranks_.rank())), within(cut_of(ranks_.rank() + 1))};
+    }
+    // Bytes of what is on its way to and from others.
+    [[nodiscard]] std::size_t buffer_bytes() const { return (sent_.size() + received_.size()) * sizeof(T); }
+
+    // Each rank has gradients of its own micro-batches. Then its share has the sums of all, in the tree of the ranks'
+    // numbers, and elsewhere they are zero.
+    void sum_gradients() {
+        in_pieces([&](auto const& pieces) {
+            std::vector<std::span<T>> parts;
+            auto room = std::span(sent_);
+            for (auto const& piece : pieces) {
+                auto const to = room.first(static_cast<std::size_t>(piece.end - piece.begin));
+                room = room.subspan(to.size());
+                walk(piece, [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
+                    std::copy(one.gradient + begin, one.gradient + end, to.data() + at);
+                    std::fill(one.gradient + begin, one.gradient + end, T{});
+                });
+                parts.push_back(to);
+            }
+            ranks_.reduce_scatter(std::span<std::span<T> const>(parts), std::span(received_));
+            auto const number = static_cast<std::size_t>(ranks_.rank());
+            walk(pieces[number], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
+                std::copy_n(parts[number].data() + at, end - begin, one.gradient + begin);
+            });
+        });
+    }
+    // Each rank has updated its share of the values; then all have all of them.
+    void gather_values() {
+        gather<Master>(
+            true, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
+            [&](std::size_t i) { return tensors_[i].value; });
+    }
+    // The sum of the squares of all gradients, from those of this rank's ranges, in order: detail::sum_by_halves over
+    // all ranges.
+    double sum_of_squares(std::span<double const> own_ranges) {
+        ranks_.all_gather(own_ranges, std::span(sums_), first_range_);
+        return detail::sum_by_halves(sums_.data(), 0, sums_.size());
+    }
+    // After it, the number of the first parameter with a gradient that is not finite, or the number of all.
+    [[nodiscard]] std::size_t first_bad() const {
+        for (std::size_t r = 0; r < sums_.size(); ++r)
+            if (!std::isfinite(sums_[r])) return static_cast<std::size_t>(ranges_[r].slot);
+        return tensors_.size();
+    }
+    // Rank 0 gets what each rank has of something beside the parameters: of parameter i, own(i) of it lies at
+    // `from(i)`, and at rank 0 there is place for all of it at `to(i)`.
+    template <class From, class To> void gather_to_first(From const& from, To const& to) {
+        gather<Master>(false, from, to);
+    }
+    // Gradients are zero, on all shares.
+    void clear_gradients() const {
+        for (auto const& one : tensors_) std::fill_n(one.gradient, one.size, T{});
+    }
+    // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
+    void require_alike(std::vector<std::uint64_t> const& numbers) {
+        std::uint64_t sum = static_cast<std::uint64_t>(elements_);
+        auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
+        for (auto const number : numbers) add(number);
+        for (auto const& one : tensors_)
+            for (index_t i = 0; i < one.size; ++i) {
+                std::uint64_t word = 0;
+                std::memcpy(&word, one.value + i, sizeof one.value[i]);
+                add(word);
+            }
+        std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_.ranks()));
+        ranks_.all_gather(std::span<std::uint64_t const>(&sum, 1), std::span(all));
+        for (std::size_t r = 1; r < all.size(); ++r)
+            require(
+                all[r] == all[0], errc::distributed, "rank ", r,
+                " does not begin with the weights, the step and the recipe of rank 0: expected all ranks to run the "
+                "same program with the same options and files");
+    }
+
+private:
+    struct tensor_place {
+        typename Space::storage* value;
+        T* gradient;
+        index_t size;
+        index_t place;  // of its first element in the row
+    };
+    static constexpr index_t bucket = index_t{1} << 20;  // elements that are on their way to others at once
+
+    [[nodiscard]] index_t cut_of(int rank) const { return cuts_[static_cast<std::size_t>(rank)]; }
+
+    // Shares of about the same size: a range belongs to the rank whose equal part it begins in.
+    void cut() {
+        index_t const R = ranks_.ranks();
+        for (index_t r = 0, i = 0; r <= R; ++r) {
+            auto const begin = [&] {
+                auto const& range = ranges_[static_cast<std::size_t>(i)];
+                return tensors_[static_cast<std::size_t>(range.slot)].place + range.begin;
+            };
+            while (i < std::ssize(ranges_) && (r == R || begin() * R < r * elements_)) ++i;
+            first_range_.push_back(static_cast<std::size_t>(i));
+            cuts_.push_back(i < std::ssize(ranges_) ? begin() : elements_);
+        }
+        index_t most = 0;
+        for (int r = 0; r < ranks_.ranks(); ++r) most = std::max(most, cut_of(r + 1) - cut_of(r));
+        piece_ = std::min(std::max<index_t>(bucket / R, 1), most);
+        rounds_ = piece_ > 0 ? (most + piece_ - 1) / piece_ : 0;
+    }
+    // Calls f(pieces), a piece of each rank's share, until all were there.
+    template <class F> void in_pieces(F const& f) {
+        std::vector<part> pieces(static_cast<std::size_t>(ranks_.ranks()));
+        for (index_t round = 0; round < rounds_; ++round) {
+            for (int r = 0; r < ranks_.ranks(); ++r) {
+                index_t const end = cut_of(r + 1);
+                index_t const begin = std::min(cut_of(r) + round * piece_, end);
+                pieces[static_cast<std::size_t>(r)] = {begin, std::min(begin + piece_, end)};
+            }
+            f(pieces);
+        }
+    }
+    // Calls f(tensor, begin, end, at) for the parts of tensors in a piece; `at` is where they begin in it.
+    template <class F> void walk(part const& piece, F const& f) const {
+        for (index_t at = piece.begin; at < piece.end;) {
+            auto const after = std::upper_bound(tensors_.begin(), tensors_.end(), at,
+                                                [](index_t x, tensor_place const& one) { return x < one.place; });
+            auto const& one = *std::prev(after);
+            index_t const end = std::min(piece.end, one.place + one.size);
+            f(one, at - one.place, end - one.place, at - piece.begin);
+            at = end;
+        }
+    }
+    // The number of a parameter.
+    [[nodiscard]] std::size_t number_of(tensor_place const& one) const {
+        return static_cast<std::size_t>(&one - tensors_.data());
+    }
+    template <class U, class From, class To> void gather(bool to_all, From const& from, To const& to) {
+        static_assert(sizeof(U) == sizeof(T) && std::is_trivially_copyable_v<U>);
+        auto const self = static_cast<std::size_t>(ranks_.rank());
+        in_pieces([&](auto const& pieces) {
+            auto* const out = reinterpret_cast<std::byte*>(sent_.data());
+            walk(pieces[self], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
+                auto const i = number_of(one);
+                U const* const values = from(i) + (begin - own(i).begin);
+                std::memcpy(out + at * index_t{sizeof(U)}, values, static_cast<std::size_t>(end - begin) * sizeof(U));
+            });
+            std::vector<collective::sent> send(pieces.size());
+            std::vector<collective::received> places(pieces.size());
+            auto room = std::as_writable_bytes(std::span(received_));
+            for (std::size_t r = 0; r < pieces.size(); ++r) {
+                auto const bytes = [&](part const& p) { return static_cast<std::size_t>(p.end - p.begin) * sizeof(U); };
+                if (r != self && (to_all || r == 0)) send[r] = {out, bytes(pieces[self])};
+                if (!to_all && self != 0) continue;
+                places[r] = r == self ? collective::received(out, bytes(pieces[r])) : room.first(bytes(pieces[r]));
+                if (r != self) room = room.subspan(places[r].size());
+            }
+            ranks_.exchange(send, places);
+            for (std::size_t r = 0; r < pieces.size(); ++r)
+                if (!places[r].empty())
+                    walk(pieces[r], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
+                        std::memcpy(to(number_of(one)) + begin, places[r].data() + at * index_t{sizeof(U)},
+                                    static_cast<std::size_t>(end - begin) * sizeof(U));
+                    });
+        });
+    }
+
+    collective& ranks_;
+    std::vector<tensor_place> tensors_;
+    std::vector<detail::parameter_range> ranges_;
+    index_t elements_ = 0;
+    std::vector<index_t> cuts_;             // (R + 1) in the row
+    std::vector<std::size_t> first_range_;  // (R + 1) of each share
+    index_t piece_ = 0;                     // elements of a share that go at once
+    index_t rounds_ = 0;
+    std::vector<double> sums_;  // of squares, of each range
+    std::vector<T> sent_;       // (R, piece)
+    std::vector<T> received_;
+};
+
+}  // namespace calm

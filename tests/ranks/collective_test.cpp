@@ -1,0 +1,176 @@
+#include "calm/ranks/collective.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "calm/ranks/thread_ranks.hpp"
+
+#include "support/sentences.hpp"
+
+using namespace calm;
+using calm::test::has;
+
+namespace {
+
+// What rank r has of element i: sums of them are rounded, and differ with the order.
+float term(int r, std::size_t i) {
+    return 1.0F / static_cast<float>(3 + 7 * r + static_cast<int>(i % 101));
+}
+
+// The sum of ranks first .. first + n - 1, as the tree is defined.
+float tree_sum(int first, int n, std::size_t i) {
+    if (n == 1) return term(first, i);
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    return tree_sum(first, half, i) + tree_sum(first + half, n - half, i);
+}
+
+std::string what_comes_of(int ranks, std::function<void(collective&)> const& f) {
+    try {
+        run_ranks(ranks, f);
+    } catch (error const& problem) {
+        return std::to_string(static_cast<int>(problem.code())) + " " + problem.what();
+    }
+    return "nothing";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_broadcast_and_gathered_is_what_was_there) {
+    for (int const R : {1, 2, 3, 4, 7}) {
+        std::atomic<int> good = 0;
+        run_ranks(R, [&](collective& ranks) {
+            int const r = ranks.rank();
+            bool fine = ranks.ranks() == R && ranks.is_first() == (r == 0);
+            for (int from = 0; from < R; ++from) {
+                fine &= ranks.broadcast(100 + r, from) == 100 + from;
+                fine &= ranks.broadcast_text(std::string(static_cast<std::size_t>(r), 'x'), from) ==
+                        std::string(static_cast<std::size_t>(from), 'x');
+            }
+            std::vector<int> all(static_cast<std::size_t>(R));
+            ranks.all_gather(std::span<int const>(&r, 1), std::span(all));
+            for (int other = 0; other < R; ++other) fine &= all[static_cast<std::size_t>(other)] == other;
+            // Rank r has r numbers, in their place already.
+            std::vector<std::size_t> starts{0};
+            for (std::size_t n = 0; n < static_cast<std::size_t>(R); ++n) starts.push_back(starts.back() + n);
+            std::vector<double> numbers(starts.back(), -1);
+            auto const own =
+                std::span(numbers).subspan(starts[static_cast<std::size_t>(r)], static_cast<std::size_t>(r));
+            std::iota(own.begin(), own.end(), 10.0 * r);
+            ranks.all_gather(std::span<double const>(own), std::span(numbers), starts);
+            for (int n = 0; n < R; ++n)
+                for (int i = 0; i < n; ++i)
+                    fine &= numbers[starts[static_cast<std::size_t>(n)] + static_cast<std::size_t>(i)] == 10.0 * n + i;
+            ranks.barrier();
+            good += fine ? 1 : 0;
+        });
+        BOOST_TEST(good == R);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
+    constexpr std::size_t n = 1000;
+    for (int const R : {1, 2, 3, 4, 5, 8}) {
+        std::vector<std::vector<float>> sums(static_cast<std::size_t>(R));
+        run_ranks(R, [&](collective& ranks) {
+            // Rank d's share has n + d elements.
+            std::vector<std::vector<float>> own;
+            std::vector<std::span<float>> parts;
+            for (std::size_t d = 0; d < static_cast<std::size_t>(R); ++d) {
+                own.emplace_back(n + d);
+                for (std::size_t i = 0; i < own.back().size(); ++i) own.back()[i] = term(ranks.rank(), i + d);
+            }
+            for (auto& each : own) parts.emplace_back(each);
+            std::vector<float> room(static_cast<std::size_t>(R) * (n + static_cast<std::size_t>(R)));
+            ranks.reduce_scatter(std::span<std::span<float> const>(parts), std::span(room));
+            sums[static_cast<std::size_t>(ranks.rank())] = own[static_cast<std::size_t>(ranks.rank())];
+        });
+        bool same = true;
+        bool in_turn = true;
+        for (int d = 0; d < R; ++d) {
+            auto const& got = sums[static_cast<std::size_t>(d)];
+            BOOST_TEST(got.size() == n + static_cast<std::size_t>(d));
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                auto const at = i + static_cast<std::size_t>(d);
+                float one_by_one = 0;
+                for (int r = 0; r < R; ++r) one_by_one += term(r, at);
+                same &= got[i] == tree_sum(0, R, at);
+                in_turn &= got[i] == one_by_one;
+            }
+        }
+        BOOST_TEST(same, R << " ranks");
+        BOOST_TEST(in_turn == (R <= 3));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_failure_of_one_ends_all_by_its_name) {
+    for (int const R : {2, 4}) {
+        std::atomic<int> heard = 0;
+        auto const came = what_comes_of(R, [&](collective& ranks) {
+            ranks.barrier();
+            if (ranks.rank() == R - 1) throw error(errc::data, "no more text");
+            try {
+                ranks.barrier();
+            } catch (error const& why) {
+                heard += why.code() == errc::data && has(why.what(), "rank " + std::to_string(R - 1) + ": no more text")
+                             ? 1
+                             : 0;
+                throw;
+            }
+        });
+        BOOST_TEST(came == "4 no more text");
+        BOOST_TEST(heard == R - 1);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named_and_not_waited_for) {
+    using clock = std::chrono::steady_clock;
+    std::atomic<double> waited = -1;
+    auto const came = what_comes_of(3, [&](collective& ranks) {
+        ranks.at_work = true;
+        ranks.timeout = 0.2;
+        ranks.barrier();
+        ranks.steps_done = 7;
+        if (ranks.rank() == 1) {
+            while (waited < 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            return;
+        }
+        auto const begun = clock::now();
+        try {
+            ranks.barrier();
+        } catch (error const&) {
+            waited = std::chrono::duration<double>(clock::now() - begun).count();
+            throw;
+        }
+    });
+    BOOST_TEST(has(came, "9 rank 1 gave no answer for 0.2 s after step 7: expected one from each of 3 ranks"), came);
+    BOOST_TEST(waited >= 0.2);
+    BOOST_TEST(waited < 5);
+}
+
+BOOST_AUTO_TEST_CASE(before_work_others_are_waited_for) {
+    auto const came = what_comes_of(2, [&](collective& ranks) {
+        ranks.timeout = 0.01;
+        if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        ranks.barrier();
+    });
+    BOOST_TEST(came == "nothing");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_agree_are_told) {
+    auto const came = what_comes_of(2, [&](collective& ranks) {
+        std::vector<int> all(ranks.rank() == 0 ? 2 : 4);
+        std::vector<int> const own(all.size() / 2);
+        ranks.all_gather(std::span<int const>(own), std::span(all));
+    });
+    BOOST_TEST(has(came, "do all ranks run the same program with the same options and files?"), came);
+    BOOST_TEST(has(what_comes_of(2, [](collective& ranks) { ranks.exchange({}, {}); }), "found 0 and 0"));
+}

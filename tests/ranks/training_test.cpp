@@ -1,0 +1,260 @@
+// Whole runs of several ranks, threads of this process, beside the run of one: the same bits.
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/model/resident.hpp"
+#include "calm/ranks/thread_ranks.hpp"
+#include "calm/train/loop.hpp"
+
+#include "support/sentences.hpp"
+#include "support/small.hpp"
+
+using namespace calm;
+using calm::test::has;
+using calm::test::small;
+using calm::test::weights_of;
+
+namespace {
+
+using model_type = calm_model<small>;
+using autoencoder_type = model_type::autoencoder_type;
+
+// Its matrices are of several ranges, which several ranks share out.
+constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 128,
+                                                          .intermediate_size = 192,
+                                                          .num_hidden_layers = 1,
+                                                          .num_attention_heads = 2,
+                                                          .num_key_value_heads = 1},
+                                                .vocab_size = 11};
+using ar_type = autoregressive_model<small_ar>;
+
+struct counting_source {
+    token_id next = 0;
+    void operator()(std::span<token_id> tokens) {
+        for (auto& t : tokens) t = std::exchange(next, (next * 3 + 1) % 11);
+    }
+};
+
+// All that a run leaves, as bytes.
+struct outcome {
+    std::vector<float> weights;
+    std::map<std::string, std::vector<std::byte>> moments;
+    std::vector<std::pair<double, double>> steps;  // loss and norm
+
+    bool operator==(outcome const& other) const {
+        return weights.size() == other.weights.size() && moments == other.moments && steps == other.steps &&
+               std::memcmp(weights.data(), other.weights.data(), weights.size() * sizeof(float)) == 0;
+    }
+};
+
+// A state that was kept, to go on from.
+struct kept_state {
+    training_state numbers;
+    std::map<std::string, std::vector<std::byte>> moments;
+    std::vector<float> weights;
+    std::vector<token_id> source;
+};
+
+// What a run of a model on so many ranks comes to. `train` is its loop, `from` a state to go on from, and `kept` gets
+// the last one.
+template <class Model, class Train>
+outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept_state* kept = nullptr) {
+    outcome first;
+    std::vector<std::vector<float>> weights(static_cast<std::size_t>(R));
+    run_ranks(R, [&](collective& ranks) {
+        resident<Model> own(11);
+        context<> ctx(3, 1);
+        initialise(ctx, own.model);
+        if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
+        counting_source source;
+        outcome here;
+        training_callbacks tell;
+        tell.resume = [&](training_state& state) {
+            if (from == nullptr) return;
+            auto at = from->weights.begin();
+            for (auto& p : parameters_of(own.model))
+                for (auto& x : p.value) x = *at++;
+            for (auto& m : state.moments) std::ranges::copy(from->moments.at(m.name), m.bytes.begin());
+            auto moments = std::move(state.moments);
+            state = from->numbers;
+            state.moments = std::move(moments);
+            source.next = from->source.front();
+        };
+        tell.step = [&](progress const& now) { here.steps.emplace_back(now.loss, now.gradient_norm); };
+        tell.checkpoint = [&](training_state const& state, state_after) {
+            for (auto const& m : state.moments) here.moments[m.name] = {m.bytes.begin(), m.bytes.end()};
+            if (kept == nullptr) return;
+            *kept = {state, here.moments, weights_of(own.model), {source.next}};
+            kept->numbers.moments.clear();
+        };
+        train(ctx, own.model, source, tell, ranks.ranks() > 1 ? &ranks : nullptr);
+        weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_of(own.model);
+        if (ranks.is_first()) first = std::move(here);
+    });
+    for (auto const& each : weights)
+        BOOST_TEST((std::memcmp(each.data(), first.weights.data(), each.size() * sizeof(float)) == 0));
+    return first;
+}
+
+template <class Recipe> Recipe steps_of(index_t steps, index_t accumulation) {
+    Recipe r;
+    r.steps = steps;
+    r.accumulation = accumulation;
+    r.rate = 3e-3;
+    r.warmup = 2;
+    r.optimizer.clip = 0.5;
+    if constexpr (requires { r.batch_tokens; }) {
+        r.batch_tokens = 96;
+        r.random_patches = 0.3;
+    } else {
+        r.sequences = 12;
+        r.block_tokens = 16;
+    }
+    return r;
+}
+
+outcome autoencoder_on(int R, index_t steps, index_t accumulation) {
+    auto const r = steps_of<autoencoder_recipe>(steps, accumulation);
+    return run_of<autoencoder_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+        train_autoencoder(ctx, model, source, r, tell, ranks);
+    });
+}
+outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* from = nullptr,
+                kept_state* kept = nullptr) {
+    auto r = steps_of<calm_recipe<energy_objective>>(steps, accumulation);
+    r.objective = {.samples = 3, .targets = 4};
+    return run_of<model_type>(
+        R,
+        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+            train_calm(ctx, model, source, r, tell, ranks);
+        },
+        from, kept);
+}
+outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
+    auto r = steps_of<autoregressive_recipe>(steps, accumulation);
+    r.level = {2, 0.5};  // two phases, of which the first takes more text
+    return run_of<ar_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+        train_autoregressive(ctx, model, source, r, tell, ranks);
+    });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
+    auto const ae = autoencoder_on(1, 5, 4);
+    auto const lm = calm_on(1, 5, 4);
+    auto const ar = autoregressive_on(1, 5, 4);
+    BOOST_TEST(lm.steps.size() == 5U);
+    BOOST_TEST(lm.moments.size() > 0U);
+    for (int const R : {2, 4}) {
+        BOOST_TEST((autoencoder_on(R, 5, 4) == ae), R << " ranks");
+        BOOST_TEST((calm_on(R, 5, 4) == lm), R << " ranks");
+        BOOST_TEST((autoregressive_on(R, 5, 4) == ar), R << " ranks");
+    }
+    BOOST_TEST((calm_on(3, 5, 6) == calm_on(1, 5, 6)));
+    BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
+    auto const whole = calm_on(1, 6, 4);
+    for (int const before : {1, 4}) {
+        kept_state kept;
+        calm_on(before, 3, 4, nullptr, &kept);
+        BOOST_TEST(kept.numbers.step == 3);
+        for (int const after : {1, 2, 4}) {
+            auto const rest = calm_on(after, 6, 4, &kept);
+            BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), before << " to " << after);
+            BOOST_TEST((rest.steps == std::vector(whole.steps.begin() + 3, whole.steps.end())));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(micro_batches_that_are_no_subtree_are_refused) {
+    for (auto const& [ranks, accumulation] : {std::pair{2, 1}, {2, 6}, {4, 6}, {3, 4}}) {
+        auto const expected = "expected a step of " + std::to_string(ranks) + " times 1, 2, 4, ... micro-batches";
+        BOOST_CHECK_EXCEPTION(calm_on(ranks, 1, accumulation), error,
+                              [&](error const& e) { return e.code() == errc::usage && has(e.what(), expected); });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
+    auto r = steps_of<autoencoder_recipe>(0, 4);
+    r.seconds = 0.2;
+    r.schedule = rate_schedule::cosine;
+    auto const done =
+        run_of<autoencoder_type>(4, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+            train_autoencoder(ctx, model, source, r, tell, ranks);
+        });
+    BOOST_TEST(done.steps.size() > 1U);
+}
+
+BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one_rank) {
+    std::vector<std::string> said;
+    for (int const R : {1, 2}) {
+        auto r = steps_of<autoencoder_recipe>(6, 2);
+        r.warmup = 0;
+        r.rate = 1e18;
+        auto const train = [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+            train_autoencoder(ctx, model, source, r, tell, ranks);
+        };
+        try {
+            run_of<autoencoder_type>(R, train);
+            said.emplace_back("nothing");
+        } catch (error const& e) {
+            BOOST_TEST((e.code() == errc::non_finite));
+            std::string const text = e.what();
+            said.push_back(text.substr(text.find("step ")));
+        }
+        r.skip_nonfinite = 6;
+        auto const left_out = run_of<autoencoder_type>(R, train);
+        said.push_back(std::to_string(left_out.steps.size()) + " " + std::to_string(left_out.weights[0]));
+    }
+    BOOST_TEST(has(said[0], "expected"), said[0]);
+    BOOST_TEST(said[2] == said[0]);
+    BOOST_TEST(said[3] == said[1]);
+}
+
+BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
+    auto const r = steps_of<autoencoder_recipe>(6, 4);
+    std::vector<std::string> heard(4);
+    BOOST_CHECK_EXCEPTION(
+        run_of<autoencoder_type>(4,
+                                 [&](auto& ctx, auto& model, auto&, auto const& tell, collective* ranks) {
+                                     int blocks = 0;
+                                     auto const source = [&](std::span<token_id> ids) {
+                                         if (++blocks > 8 && ranks->rank() == 2)
+                                             throw error(errc::data, "text.txt", "line 3", "is damaged");
+                                         std::ranges::fill(ids, 1);
+                                     };
+                                     try {
+                                         train_autoencoder(ctx, model, source, r, tell, ranks);
+                                     } catch (error const& e) {
+                                         heard[static_cast<std::size_t>(ranks->rank())] = e.what();
+                                         throw;
+                                     }
+                                 }),
+        error, [](error const& e) { return e.code() == errc::data; });
+    for (std::size_t n : {0, 1, 3}) BOOST_TEST(heard[n] == "rank 2: text.txt, line 3: is damaged");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
+    auto const r = steps_of<autoencoder_recipe>(2, 2);
+    BOOST_CHECK_EXCEPTION(
+        run_of<autoencoder_type>(2,
+                                 [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                                     if (ranks->rank() == 1) parameters_of(model)[3].value[1] += 1e-6F;
+                                     train_autoencoder(ctx, model, source, r, tell, ranks);
+                                 }),
+        error, [](error const& e) {
+            return e.code() == errc::distributed && has(e.what(), "rank 1 does not begin with the weights");
+        });
+}
