@@ -24,7 +24,7 @@ public:
         refuse_same_directory(o);
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoregressive, o);
-        run.keep_warmup(recipe);
+        run.keep_as_begun(recipe);
         tell_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
@@ -77,7 +77,7 @@ public:
                       .remark = [&] { return remark_on_products(ctx); },
                       .train =
                           [&](training_callbacks const& calls) {
-                              calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls);
+                              calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls, ranks());
                           }});
     }
 

@@ -24,7 +24,7 @@ public:
     int train_autoencoder(train_options const& o) const {
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoencoder, o);
-        run.keep_warmup(recipe);
+        run.keep_as_begun(recipe);
         tell_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
@@ -72,8 +72,8 @@ public:
             if (now.posterior_std > 0) description.calm->posterior_std = now.posterior_std;
             tell(now);
         };
-        run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls); });
-        if (!unseen.empty() && noted_signal() == 0) tell_final(run.report(), measure(final_tokens), run.steps());
+        run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls, ranks()); });
+        if (run.tells_end()) tell_final(run.report(), measure(final_tokens), run.steps());
         return run.end(remark_on_products(ctx));
     }
 
@@ -81,7 +81,7 @@ public:
         refuse_same_directory(o);
         training_run run(o);
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
-        run.keep_warmup(recipe);
+        run.keep_as_begun(recipe);
         tell_together<Backend>(recipe);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
@@ -133,7 +133,7 @@ public:
                       .remark = [&] { return remark_on_products(ctx); },
                       .train =
                           [&](training_callbacks const& calls) {
-                              calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls);
+                              calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls, ranks());
                           }});
     }
 

@@ -23,6 +23,7 @@
 #include "products.hpp"
 #include "program.hpp"
 #include "run/initial_weights.hpp"
+#include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
@@ -182,16 +183,17 @@ protected:
         auto const measure = [&](std::size_t positions) {
             return model.measure(positions * static_cast<std::size_t>(K));
         };
-        samples_log samples(o.out, run.steps());
+        std::optional<samples_log> samples;
+        if (is_first_rank()) samples.emplace(o.out, run.steps());
         auto const calls = run.callbacks(
             recipe, blocks, model.write,
             [&](progress const& now) {
-                samples.add(now.step + 1, now.seconds, o.sample_prompt, model.sample());
+                if (samples) samples->add(now.step + 1, now.seconds, o.sample_prompt, model.sample());
                 return told(run.report(), measure(positions_on_the_way), now, recipe, levels);
             },
             [&] { return score_of(measure(positions_on_the_way)); });
         run.train([&] { model.train(calls); });
-        if (run.holds_out() && noted_signal() == 0)
+        if (run.tells_end())
             tell_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
         return run.end(model.remark());
     }

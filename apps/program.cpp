@@ -79,6 +79,7 @@ template <class F> bool any_line(char const* path, F const& f) {
 }
 
 char const* program_name = "";
+bool holds_tongue = false;
 
 // A page of a mapping that its file has no more: somebody shortened it, or the disk cannot be read.
 extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
@@ -107,30 +108,41 @@ void note_missing_pages(char const* name) {
 
 }  // namespace
 
+failure failure_now() {
+    try {
+        throw;
+    } catch (error const& problem) {
+        return {static_cast<int>(problem.code()), problem.what()};
+    } catch (reader_gone const&) {
+        return {128 + SIGPIPE, ""};
+    } catch (std::bad_alloc const&) {
+        return {static_cast<int>(errc::memory),
+                "there is not enough memory; use smaller batches, shorter blocks or less text"};
+    } catch (std::filesystem::filesystem_error const& problem) {
+        return {static_cast<int>(errc::storage), sentence(problem.path1().native(), ": ", problem.code().message())};
+    } catch (std::exception const& problem) {
+        return {1, sentence("unexpected error: ", std::string_view(problem.what()))};
+    }
+}
+
 int run_program(char const* name, std::function<int()> const& body) {
     hold_standard_streams();
     note_missing_pages(name);
     try {
         return body();
-    } catch (error const& problem) {
-        tell_lines(sentence(name, ": ", std::string_view(problem.what())));
-        return static_cast<int>(problem.code());
-    } catch (reader_gone const&) {
-        return 128 + SIGPIPE;
-    } catch (std::bad_alloc const&) {
-        std::fprintf(stderr, "%s: there is not enough memory; use smaller batches, shorter blocks or less text\n",
-                     name);
-        return static_cast<int>(errc::memory);
-    } catch (std::filesystem::filesystem_error const& problem) {
-        tell(sentence(name, ": ", problem.path1().native(), ": ", problem.code().message()));
-        return static_cast<int>(errc::storage);
-    } catch (std::exception const& problem) {
-        tell(sentence(name, ": unexpected error: ", std::string_view(problem.what())));
-        return 1;
+    } catch (...) {
+        auto const what = failure_now();
+        if (!what.text.empty()) tell_lines(sentence(name, ": ", what.text));
+        return what.status;
     }
 }
 
+void hold_tongue(bool on) {
+    holds_tongue = on;
+}
+
 void tell(std::string_view sentence) {
+    if (holds_tongue) return;
     std::fprintf(stderr, "%s\n", printable_line(sentence).c_str());
 }
 
@@ -158,6 +170,10 @@ void note_signals() {
 
 int noted_signal() {
     return signal_that_came;
+}
+
+void take_signal(int number) {
+    if (signal_that_came == 0) signal_that_came = number;
 }
 
 }  // namespace calm::apps

@@ -17,6 +17,17 @@ struct reader_gone {};
 // of ours takes its number, and using it fails.
 int run_program(char const* name, std::function<int()> const& body);
 
+// What an exception that was caught comes to: an exit status, and what to say, perhaps nothing. To be called where it
+// is being handled.
+struct failure {
+    int status;
+    std::string text;
+};
+failure failure_now();
+
+// From here on nothing is said, or again: of several processes that do one job one speaks.
+void hold_tongue(bool on);
+
 // Says something on standard error, as one line whatever paths and values it names: a printable_line(). All that the
 // programs say there goes this way, or is numbers.
 void tell(std::string_view sentence);
@@ -31,5 +42,7 @@ std::vector<std::string> lines_of(std::string_view text);
 void note_signals();
 // The first signal that came, or 0. A program that stopped for it exits with 128 + signal.
 int noted_signal();
+// As if that one had come here: it came to another process of the same job.
+void take_signal(int number);
 
 }  // namespace calm::apps

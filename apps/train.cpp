@@ -3,6 +3,7 @@
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/ranks.hpp"
 #include "run/text_run.hpp"
 #include "text/text_data.hpp"
 
@@ -10,15 +11,34 @@ using namespace calm::apps;
 
 namespace {
 
+// As an option of this process says what it has of the machine.
+template <class Options> Options on_this_rank(Options o) {
+    o.threads = threads_of_rank(o.threads);
+    if (auto* const all = ranks(); all != nullptr) all->timeout = o.timeout;
+    return o;
+}
+
 struct perform {
-    int operator()(text_options const& o) const { return train_text(o); }
-    int operator()(tokenizer_options const& o) const { return train_tokenizer(o); }
-    int operator()(train_autoencoder_command const& o) const {
-        return calm_named(o.configuration).on(o.device).train_autoencoder(o);
+    int operator()(text_options const& o) const {
+        return trained(o, [](text_options const& here) { return train_text(here); });
     }
-    int operator()(train_calm_command const& o) const { return calm_named(o.configuration).on(o.device).train_calm(o); }
+    int operator()(tokenizer_options const& o) const {
+        return at_first_rank([&] { return train_tokenizer(o); });
+    }
+    int operator()(train_autoencoder_command const& o) const {
+        return trained(o, calm_named(o.configuration).on(o.device).train_autoencoder);
+    }
+    int operator()(train_calm_command const& o) const {
+        return trained(o, calm_named(o.configuration).on(o.device).train_calm);
+    }
     int operator()(train_ar_command const& o) const {
-        return autoregressive_named(o.configuration).on(o.device).train_autoregressive(o);
+        return trained(o, autoregressive_named(o.configuration).on(o.device).train_autoregressive);
+    }
+
+private:
+    template <class Options, class Train> static int trained(Options const& o, Train const& train) {
+        if (o.dry_run) return at_first_rank([&] { return train(o); });
+        return train(on_this_rank(o));
     }
 };
 
@@ -26,7 +46,9 @@ struct perform {
 
 int main(int argc, char** argv) {
     return run_program("train", [&] {
-        auto const command = read_train(argc, argv);
-        return command ? std::visit(perform{}, *command) : 0;
+        return run_on_ranks([&] {
+            auto const command = read_train(argc, argv);
+            return command ? std::visit(perform{}, *command) : 0;
+        });
     });
 }

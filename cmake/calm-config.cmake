@@ -1,5 +1,5 @@
 # calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
-# nlohmann-json), and cuda (the CUDA toolkit) where it was compiled; the project must have enabled the language CUDA for
+# nlohmann-json), mpi (MPI) and cuda (the CUDA toolkit) where they were there; for cuda the project must have enabled the language CUDA for
 # it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
@@ -20,6 +20,9 @@ foreach(component IN LISTS calm_FIND_COMPONENTS)
     if(component STREQUAL cuda)
         find_dependency(CUDAToolkit 12.4)
         include("${CMAKE_CURRENT_LIST_DIR}/calm-cuda20.cmake")
+    elseif(component STREQUAL mpi)
+        set(MPI_CXX_SKIP_MPICXX ON)
+        find_dependency(MPI COMPONENTS CXX)
     else()
         find_dependency(simdjson)
     endif()

@@ -64,8 +64,10 @@ std::string line_of(progress const& p) {
 
 }  // namespace
 
+run_report::run_report() : terminal_(false) {}
+
 run_report::run_report(std::string const& directory, std::uint64_t keep) :
-    log_(directory + "/" + metrics_file, keep), terminal_(::isatty(STDERR_FILENO) == 1) {}
+    log_(std::in_place, directory + "/" + metrics_file, keep), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 // What an error says next begins on a line of its own.
 run_report::~run_report() {
@@ -100,23 +102,25 @@ void run_report::skipped(progress const& now, error const& why) {
 
 void run_report::log_last() {
     auto const& p = last_;
-    log_.write({{"step", p.step + 1},
-                {"tokens", p.tokens},
-                {"seconds", p.seconds},
-                {"loss", p.loss},
-                {"cross_entropy", p.cross_entropy},
-                {"kl", p.kl},
-                {"posterior_std", p.posterior_std},
-                {"gradient_norm", p.gradient_norm},
-                {"rate", p.rate},
-                {"tokens_per_second", p.tokens_per_second},
-                {"share_of_peak", p.share_of_peak},
-                {"memory", static_cast<index_t>(p.memory)},
-                {"skipped", p.skipped}});
+    log({{"step", p.step + 1},
+         {"tokens", p.tokens},
+         {"seconds", p.seconds},
+         {"loss", p.loss},
+         {"cross_entropy", p.cross_entropy},
+         {"kl", p.kl},
+         {"posterior_std", p.posterior_std},
+         {"gradient_norm", p.gradient_norm},
+         {"rate", p.rate},
+         {"tokens_per_second", p.tokens_per_second},
+         {"share_of_peak", p.share_of_peak},
+         {"memory", static_cast<index_t>(p.memory)},
+         {"skipped", p.skipped}});
     logged_ = true;
 }
 
 void run_report::show() {
+    shown_ = true;
+    if (!log_) return;
     auto const line = line_of(last_);
     if (terminal_) {
         std::fprintf(stderr, "\r%-*s", static_cast<int>(width_), line.c_str());
@@ -126,7 +130,6 @@ void run_report::show() {
         std::fprintf(stderr, "%s\n", line.c_str());
     }
     next_show_ = last_.seconds + (terminal_ ? 0.2 : last_.step < 1 ? 1.0 : 5.0);
-    shown_ = true;
 }
 
 void run_report::clear_line() {

@@ -2,6 +2,7 @@
 // What a run tells while it goes: a line of progress on standard error, metrics.jsonl in the model's directory.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,8 @@ namespace calm::apps {
 // A terminal has one line that is written over; a pipe gets a plain line every few seconds.
 class run_report {
 public:
+    // Says and writes nothing: that of a rank which is not the first.
+    run_report();
     // Writes <directory>/metrics.jsonl after the first so many bytes of it. Throws errc::storage.
     explicit run_report(std::string const& directory, std::uint64_t keep = 0);
     ~run_report();
@@ -28,13 +31,17 @@ public:
     void say(std::string_view sentence);
     void say_lines(std::string_view text);
     // A line of metrics.jsonl of its own, e.g. of an evaluation.
-    void log(std::initializer_list<metric> metrics) { log_.write(metrics); }
+    void log(std::initializer_list<metric> metrics) {
+        if (log_) log_->write(metrics);
+    }
     // True once: for what is said once a run.
     bool first_time() { return std::exchange(first_time_, false); }
     // How many bytes metrics.jsonl has.
-    [[nodiscard]] std::uint64_t bytes() const { return log_.bytes(); }
+    [[nodiscard]] std::uint64_t bytes() const { return log_ ? log_->bytes() : 0; }
     // metrics.jsonl is on the disk.
-    void flush() const { log_.flush(); }
+    void flush() const {
+        if (log_) log_->flush();
+    }
     // Logs the last step, if it is not yet.
     void log_now();
     // Shows and logs the last step, if it is not yet, and says how many steps were left out.
@@ -45,7 +52,7 @@ private:
     void log_last();
     void clear_line();
 
-    metrics_log log_;
+    std::optional<metrics_log> log_;
     bool terminal_;
     progress last_;
     bool shown_ = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "calm/io/replaced_directory.hpp"
@@ -10,6 +11,7 @@
 #include "calm/text/build_corpus.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/ranks.hpp"
 #include "run/report.hpp"
 #include "run/run_record.hpp"
 #include "run/text_plan.hpp"
@@ -230,23 +232,29 @@ void prepare(text_options const& o, intention const& what) {
 
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record) {
-    if (!is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o))) {
+    if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o)); })) {
         auto const choices = choices_in(o, record.plan);
         auto data = o.data;
         data.holdout = choices.holdout;
-        if (int const code = train_tokenizer({data, *choices.vocabulary, tokenizer_file(o)}); code != 0) return code;
+        if (int const code = at_first_rank([&] {
+                return train_tokenizer({data, *choices.vocabulary, tokenizer_file(o)});
+            });
+            code != 0)
+            return code;
     }
     for (auto& stage : stages_of(o, record)) {
         bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
-        if (done && run_directory::holds_run(stage.options.out)) {
+        if (as_first_rank([&] { return done && run_directory::holds_run(stage.options.out); })) {
             tell("the " + std::string(stage.name) + " is trained");
             continue;
         }
         tell("the " + std::string(stage.name) + ":");
-        stage.options.fresh = !has_checkpoint(stage.options.out);  // of a run that is given up a model may stand there
+        // Of a run that is given up a model may stand there.
+        stage.options.fresh = !as_first_rank([&] { return has_checkpoint(stage.options.out); });
         if (int const code = stage.train(stage.options); code != 0) return code;
         if (!done) record.done.emplace_back(stage.name);
-        write_text_record(o.out, record);
+        if (is_first_rank()) write_text_record(o.out, record);
+        meet_ranks();
     }
     return 0;
 }
@@ -263,14 +271,21 @@ int train_text(text_options const& o) {
     given.holdout = o.data.holdout;
     require_possible(given);
     auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
-    auto what = intended(o, given, before);
+    intention what;
+    if (is_first_rank()) what = intended(o, given, before);
     if (o.dry_run) return tell_plan(o, what);
 
-    calm::detail::make_directories(o.out);
-    directory_lock const held(o.out, lock_file);
-    if (!o.fresh && read_text_record(o.out) != before)
-        throw error(errc::storage, o.out, "", "a run was begun or went on here meanwhile; give the same command again");
-    prepare(o, what);
+    std::optional<directory_lock> held;
+    if (is_first_rank()) {
+        calm::detail::make_directories(o.out);
+        held.emplace(o.out, lock_file);
+        if (!o.fresh && read_text_record(o.out) != before)
+            throw error(errc::storage, o.out, "",
+                        "a run was begun or went on here meanwhile; give the same command again");
+        prepare(o, what);
+    }
+    meet_ranks();
+    if (!is_first_rank()) what.record = read_text_record(o.out).value();
     if (int const code = trained(o, what.record); code != 0) return code;
     tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
     tell_how_to_go_on(o, choices_in(o, what.record.plan));

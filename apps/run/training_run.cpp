@@ -1,7 +1,9 @@
 #include "run/training_run.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include "command/number_within.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"
+#include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_curve.hpp"
@@ -169,6 +172,12 @@ void start_over(std::string const& directory) {
 
 training_run::training_run(train_options const& options) : options_(options) {
     if (options.dry_run) return;
+    if (is_first_rank()) find();
+    take_from_first();
+}
+
+void training_run::find() {
+    auto const& options = options_;
     if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
     directory_.emplace(options.out);
     if (options.fresh) return;
@@ -180,15 +189,40 @@ training_run::training_run(train_options const& options) : options_(options) {
                     "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
 }
 
+void training_run::take_from_first() {
+    auto const directory = text_of_first_rank([&] { return from_ ? from_->directory : std::string(); });
+    if (!is_first_rank() && !directory.empty()) from_ = found_checkpoint{directory, read_record(directory)};
+}
+
+void training_run::require_settings_of_first() const {
+    std::string lines;
+    for (auto const& row : settings_) lines += row.option + " " + row.value + "\n";
+    auto const theirs = lines_of(text_of_first_rank([&] { return lines; }));
+    auto const ours = lines_of(lines);
+    auto const at = std::ranges::mismatch(ours, theirs);
+    if (at.in1 != ours.end() || at.in2 != theirs.end())
+        throw error(errc::distributed, sentence("expected the text and the options of rank 0, which has '",
+                                                at.in2 != theirs.end() ? *at.in2 : "", "', found '",
+                                                at.in1 != ours.end() ? *at.in1 : "", "'"));
+}
+
 training_run::~training_run() {
     if (made_ && steps_ == 0 && !kept_) directory_->discard(files_beside());
 }
 
-void training_run::keep_warmup(training_recipe& recipe) const {
-    if (!from_ || options_.warmup) return;
-    auto const* const was = calm::detail::value_of(from_->record.recipe, "warmup");
-    if (was == nullptr) return;
-    recipe.warmup = number_within<index_t>(*was, 0, limits::steps).value_or(recipe.warmup);
+void training_run::keep_as_begun(training_recipe& recipe) const {
+    auto const was = [&](char const* option, index_t least) -> std::optional<index_t> {
+        auto const* const value = from_ ? calm::detail::value_of(from_->record.recipe, option) : nullptr;
+        return value == nullptr ? std::nullopt : number_within<index_t>(*value, least, limits::steps);
+    };
+    if (!options_.warmup) recipe.warmup = was("warmup", 0).value_or(recipe.warmup);
+    if (options_.accumulation) return;
+    if (auto const before = was("accumulation", 1))
+        recipe.accumulation = *before;
+    else if (auto const* const all = ranks(); all != nullptr) {
+        auto const each = (recipe.accumulation + all->ranks() - 1) / all->ranks();
+        recipe.accumulation = all->ranks() * static_cast<index_t>(std::bit_ceil(static_cast<std::uint64_t>(each)));
+    }
 }
 
 bool training_run::changed(std::string const& option) const {
@@ -206,6 +240,17 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
                     lines_of(to_table(changes_) + "\nGive the former ones to go on with it, --override to go on with "
                                                   "the present ones, or --fresh to start over"));
     fits();
+    require_settings_of_first();
+    if (from_) {
+        steps_ = from_->record.state.step;
+        seconds_ = from_->record.state.seconds;
+    }
+    begun_at_ = steps_;
+    if (!is_first_rank()) report_.emplace();
+    return as_first_rank([&] { return open(recipe, holds_out); });
+}
+
+bool training_run::open(training_recipe const& recipe, bool holds_out) {
     bool const continued = directory_.has_value();
     if (!directory_) {
         directory_.emplace(options_.out);
@@ -220,8 +265,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     if (from_) {
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
-        kept_ = steps_ = state.step;
-        seconds_ = state.seconds;
+        kept_ = state.step;
         finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
         // What is measured at the end follows in the log; where it does not, the end is done again.
         std::error_code absent;
@@ -285,7 +329,7 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
         if (better) best_ = score_;
         if (better || when != state_after::evaluation) keep(state, blocks, write);
     };
-    calls.stop = [] { return noted_signal() != 0; };
+    calls.stop = [] { return noted_signal_of_ranks() != 0; };
     return calls;
 }
 
@@ -304,6 +348,10 @@ void training_run::train(std::function<void()> const& loop) {
     report_->finish();
 }
 
+bool training_run::tells_end() const {
+    return holds_out_ && noted_signal() == 0 && is_first_rank();
+}
+
 int training_run::end(std::string_view remark) {
     int const signal = noted_signal();
     if (!remark.empty()) report_->say(remark);
@@ -311,7 +359,11 @@ int training_run::end(std::string_view remark) {
     if (signal == 0 && steps_ < planned_)
         report_->say("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +
                      " steps; the same command with a larger --minutes goes on with it");
-    if (options_.plot && steps_ > 0) report_->say(plot_training(options_.out));
+    if (auto const* const all = ranks(); all != nullptr && steps_ > begun_at_)
+        report_->say(sentence(all->ranks(), " ranks; rank 0 sent ",
+                              bytes_text(all->bytes_sent() / static_cast<std::uint64_t>(steps_ - begun_at_)),
+                              " a step"));
+    if (options_.plot && steps_ > 0 && is_first_rank()) report_->say(plot_training(options_.out));
     if (signal == 0) return 0;
     report_->say(options_.record.words.empty() ? "the same command goes on with it"
                                                : "to go on: " + command_to_go_on(options_.record.words));

@@ -61,16 +61,19 @@ public:
     bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
                std::function<void()> const& fits);
 
-    // A run that goes on warms up as it was begun, unless --warmup says otherwise: more --steps alone do not change it.
-    void keep_warmup(training_recipe& recipe) const;
+    // A run that goes on warms up as it was begun, unless --warmup says otherwise: more --steps alone do not change it;
+    // nor do more or fewer ranks its micro-batches, unless --accumulation does. Where neither says how many, several
+    // ranks have a power of two each.
+    void keep_as_begun(training_recipe& recipe) const;
 
     // The checkpoint to go on from, or nothing.
     [[nodiscard]] std::optional<found_checkpoint> const& from() const { return from_; }
     // Whether a setting is not as it was.
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }
-    // Whether text is held out to measure the run on.
-    [[nodiscard]] bool holds_out() const { return holds_out_; }
+    // Whether the run is to be measured at its end: text is held out, no signal ended it, and this is no other rank
+    // than the first.
+    [[nodiscard]] bool tells_end() const;
     // Done, in so many seconds of the whole run.
     [[nodiscard]] index_t steps() const { return steps_; }
     [[nodiscard]] double seconds() const { return seconds_; }
@@ -93,6 +96,14 @@ public:
     int end(std::string_view remark);
 
 private:
+    void find();  // the checkpoint to go on from
+    // Of several ranks each takes the checkpoint that the first found, and throws where its settings are not the
+    // first's.
+    void take_from_first();
+    void require_settings_of_first() const;
+    // What the first rank does, and a process alone: the directory and the log. False where the run is finished
+    // already.
+    bool open(training_recipe const& recipe, bool holds_out);
     void keep(training_state const& state, text_blocks const& blocks, run_directory::write_model const& write);
 
     train_options const& options_;
@@ -105,6 +116,7 @@ private:
     std::optional<double> best_;
     block_position position_;      // after the last step
     index_t steps_ = 0;            // done
+    index_t begun_at_ = 0;         // before this call
     double seconds_ = 0;           // that they took
     index_t planned_ = 0;          // or 0, where only time ends the run
     std::optional<index_t> kept_;  // step of the newest checkpoint

@@ -15,6 +15,7 @@
 #include "calm/text/document_ids.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "program.hpp"
+#include "run/ranks.hpp"
 
 namespace calm::apps {
 
@@ -188,9 +189,11 @@ text_extent extent_of(data_options const& data) {
 corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
     selected const documents(data, split::train, data_seed);
     auto cache = cache_of(data);
-    return made_by([&] {
-        return cache ? build_corpus(data.sources, words, documents, *cache)
-                     : build_corpus(data.sources, words, documents);
+    return in_turn([&] {
+        return made_by([&] {
+            return cache ? build_corpus(data.sources, words, documents, *cache)
+                         : build_corpus(data.sources, words, documents);
+        });
     });
 }
 
@@ -248,7 +251,8 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
             held.sources.push_back(spec);
     }
     if (held.sources.empty()) return {};
-    return spread_blocks(blocks_from(held, words, split::heldout, rule, block), block, at_most);
+    return in_turn(
+        [&] { return spread_blocks(blocks_from(held, words, split::heldout, rule, block), block, at_most); });
 }
 
 block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,

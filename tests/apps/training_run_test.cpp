@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_warms_up_as_it_was_begun) {
     auto const warmup = [&] {
         training_run const run(t.options);
         t.recipe.warmup = 20;
-        run.keep_warmup(t.recipe);
+        run.keep_as_begun(t.recipe);
         return t.recipe.warmup;
     };
     BOOST_TEST(warmup() == 20);  // it is not begun

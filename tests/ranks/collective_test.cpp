@@ -35,7 +35,7 @@ float tree_sum(int first, int n, std::size_t i) {
 
 std::string what_comes_of(int ranks, std::function<void(collective&)> const& f) {
     try {
-        run_ranks(ranks, f);
+        on_ranks(ranks, f);
     } catch (error const& problem) {
         return std::to_string(static_cast<int>(problem.code())) + " " + problem.what();
     }
@@ -47,7 +47,7 @@ std::string what_comes_of(int ranks, std::function<void(collective&)> const& f) 
 BOOST_AUTO_TEST_CASE(what_is_broadcast_and_gathered_is_what_was_there) {
     for (int const R : {1, 2, 3, 4, 7}) {
         std::atomic<int> good = 0;
-        run_ranks(R, [&](collective& ranks) {
+        on_ranks(R, [&](collective& ranks) {
             int const r = ranks.rank();
             bool fine = ranks.ranks() == R && ranks.is_first() == (r == 0);
             for (int from = 0; from < R; ++from) {
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
     constexpr std::size_t n = 1000;
     for (int const R : {1, 2, 3, 4, 5, 8}) {
         std::vector<std::vector<float>> sums(static_cast<std::size_t>(R));
-        run_ranks(R, [&](collective& ranks) {
+        on_ranks(R, [&](collective& ranks) {
             // Rank d's share has n + d elements.
             std::vector<std::vector<float>> own;
             std::vector<std::span<float>> parts;

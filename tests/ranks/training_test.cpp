@@ -70,7 +70,7 @@ template <class Model, class Train>
 outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept_state* kept = nullptr) {
     outcome first;
     std::vector<std::vector<float>> weights(static_cast<std::size_t>(R));
-    run_ranks(R, [&](collective& ranks) {
+    on_ranks(R, [&](collective& ranks) {
         resident<Model> own(11);
         context<> ctx(3, 1);
         initialise(ctx, own.model);

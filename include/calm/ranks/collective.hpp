@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "calm/base/error.hpp"
@@ -77,8 +78,11 @@ public:
         require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
                 "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
                 to.size(), " and ", from.size());
+        for (std::size_t r = 0; r < to.size(); ++r)
+            if (std::cmp_not_equal(r, rank_)) bytes_sent_ += to[r].size();
         if (ranks_ > 1) swap(to, from);
     }
+    [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }  // to others, so far
     // Nobody goes on before all have come.
     void barrier() {
         exchange(std::vector<sent>(static_cast<std::size_t>(ranks_)),
@@ -192,6 +196,7 @@ protected:
 private:
     int rank_;
     int ranks_;
+    std::uint64_t bytes_sent_ = 0;
 };
 
 }  // namespace calm

@@ -126,7 +126,7 @@ private:
 // Calls f(collective&) on each of so many ranks, threads of this process, and returns when all are through. Of ranks
 // that throw, the first to fail is heard by the others, and what it threw is thrown here. Threads cannot be ended: one
 // that hangs is waited for, though the others have given up.
-inline void run_ranks(int ranks, std::function<void(collective&)> const& f) {
+inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
     detail::meeting where(ranks);
     std::mutex first_of_all;
     std::exception_ptr first;

@@ -32,8 +32,9 @@ public:
         index_t end;
     };
 
-    // The ranks outlive it.
-    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks) : ranks_(ranks) {
+    // The ranks outlive it. So many elements of each share are on their way at once.
+    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks, index_t piece) :
+        ranks_(ranks), piece_(piece) {
         struct sized {
             index_t size;
         };
@@ -50,6 +51,10 @@ public:
         sent_.resize(count * static_cast<std::size_t>(piece_));
         received_.resize(sent_.size());
     }
+    // As many as fill some MB, or, of many ranks, make messages that are worth sending.
+    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks) :
+        parameter_shares(parameters, ranks,
+                         std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain)) {}
     parameter_shares(parameter_shares const&) = delete;
     parameter_shares& operator=(parameter_shares const&) = delete;
 
@@ -139,7 +144,6 @@ private:
         index_t size;
         index_t place;  // of its first element in the row
     };
-    static constexpr index_t bucket = index_t{1} << 20;  // elements that are on their way to others at once
 
     [[nodiscard]] index_t cut_of(int rank) const { return cuts_[static_cast<std::size_t>(rank)]; }
 
@@ -157,7 +161,7 @@ private:
         }
         index_t most = 0;
         for (int r = 0; r < ranks_.ranks(); ++r) most = std::max(most, cut_of(r + 1) - cut_of(r));
-        piece_ = std::min(std::max<index_t>(bucket / R, 1), most);
+        piece_ = std::min(piece_, most);
         rounds_ = piece_ > 0 ? (most + piece_ - 1) / piece_ : 0;
     }
     // Calls f(pieces), a piece of each rank's share, until all were there.
@@ -223,7 +227,7 @@ private:
     index_t elements_ = 0;
     std::vector<index_t> cuts_;             // (R + 1) in the row
     std::vector<std::size_t> first_range_;  // (R + 1) of each share
-    index_t piece_ = 0;                     // elements of a share that go at once
+    index_t piece_;                         // elements of a share that go at once
     index_t rounds_ = 0;
     std::vector<double> sums_;  // of squares, of each range
     std::vector<T> sent_;       // (R, piece)

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +16,10 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/ranks/collective.hpp"
 #include "calm/train/gradient_tree.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/recipe.hpp"
+#include "calm/train/shared_work.hpp"
 #include "calm/train/throughput.hpp"
 #include "calm/train/training_callbacks.hpp"
 
@@ -63,24 +62,6 @@ struct loss_of_step {
     }
 };
 
-// Several ranks that do a run together. Each does a part of a step's micro-batches, which is a subtree of the tree that
-// their gradients add up in, and updates a part of the parameters; the bits are those of one rank.
-struct shared_work {
-    collective* ranks = nullptr;                          // this rank's end, or null: there is one
-    std::function<void(progress const&)> pass_over = {};  // takes from the text a micro-batch that another rank does
-
-    [[nodiscard]] int count() const { return ranks != nullptr ? ranks->ranks() : 1; }
-    [[nodiscard]] int rank() const { return ranks != nullptr ? ranks->rank() : 0; }
-    // The micro-batches of a step that a rank does. Throws errc::usage where they are no subtree.
-    [[nodiscard]] index_t micro_batches(index_t of_a_step) const {
-        index_t const each = of_a_step / count();
-        require(count() == 1 || (each * count() == of_a_step && std::has_single_bit(static_cast<std::uint64_t>(each))),
-                errc::usage, "training: expected a step of ", count(), " times 1, 2, 4, ... micro-batches for ",
-                count(), " ranks, found ", of_a_step, " (--accumulation)");
-        return each;
-    }
-};
-
 // Runs steps of `micro(now, losses)`, which adds the gradients of ctx.micro_batch of the step and leaves its losses;
 // the gradients of several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of
 // a space.
@@ -98,7 +79,7 @@ public:
         weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
         micro_(micro), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
                               r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
-        shares_(shares_of(parameters, work)), optimizer_(parameters, r.optimizer, shares_.get()),
+        shares_(shares_of<Space>(parameters, work)), optimizer_(parameters, r.optimizer, shares_.get()),
         tree_(parameters, own_micro_batches_), tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {}
 
@@ -134,36 +115,10 @@ public:
     }
 
 private:
-    // The ranks are at work as long as it lives.
-    class working {
-    public:
-        explicit working(collective* ranks) : ranks_(ranks) {
-            if (ranks_ != nullptr) ranks_->at_work = true;
-        }
-        ~working() {
-            if (ranks_ != nullptr) ranks_->at_work = false;
-        }
-        working(working const&) = delete;
-        working& operator=(working const&) = delete;
-
-    private:
-        collective* ranks_;
-    };
-
     [[nodiscard]] bool several() const { return shares_ != nullptr; }
-    static std::unique_ptr<parameter_shares<Space>> shares_of(std::vector<any_parameter<Space>> const& parameters,
-                                                              shared_work const& work) {
-        if (work.count() == 1) return nullptr;
-        require(host_memory<Backend>, errc::usage,
-                "training: expected one rank on a device, found several: ranks train on the cpu");
-        return std::make_unique<parameter_shares<Space>>(parameters, *work.ranks);
-    }
     // What all ranks do from here on is the same, if these are.
     void begin_together() {
-        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
-        shares_->require_alike({ctx_.seed, word(state_.step), word(state_.updates), word(state_.skipped),
-                                word(state_.first_phase_steps), word(recipe_.accumulation), word(recipe_.steps),
-                                word(recipe_.seconds), word(recipe_.rate), word(recipe_.warmup), word(size_.tokens)});
+        shares_->require_alike(words_of(ctx_.seed, state_, recipe_, size_.tokens));
         work_.ranks->steps_done = state_.step;
         agree_on_time();
     }

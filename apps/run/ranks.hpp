@@ -1,0 +1,42 @@
+#pragma once
+// One program, run by several processes (ranks) together: docs/ranks.md. `train` is such a one.
+
+#include <functional>
+#include <string>
+
+#include "calm/ranks/collective.hpp"
+
+namespace calm::apps {
+
+// Runs the body of a program. Where mpirun or srun started this process as one of several, they are ranks() in it; only
+// rank 0 says something, and where one of them fails all end, with the status of its error. Whoever launched them may
+// end them all by a signal to one.
+int run_on_ranks(std::function<int()> const& body);
+
+// Whether this program was compiled with MPI.
+bool takes_ranks();
+// This process's end of several, or null.
+collective* ranks();
+// Whether this process is the only one, or rank 0: who writes files and says what there is to say.
+bool is_first_rank();
+// What rank 0 does, as if it were alone; 0 at the others.
+int at_first_rank(std::function<int()> const& f);
+// Waits for the others, if there are some.
+void meet_ranks();
+// What f() of rank 0 makes of a number or a text, for all.
+bool as_first_rank(std::function<bool()> const& f);
+std::string text_of_first_rank(std::function<std::string()> const& f);
+// The signal that came to one of the ranks is one that came to all: noted_signal() of the first that has one. All ask.
+int noted_signal_of_ranks();
+// Threads where none are asked for: the processor's, shared with the ranks on this machine.
+int threads_of_rank(int asked);
+
+// f() at rank 0, and then at the others: what the first writes, caches, they read.
+template <class F> auto in_turn(F const& f) {
+    if (!is_first_rank()) meet_ranks();
+    auto made = f();
+    if (is_first_rank()) meet_ranks();
+    return made;
+}
+
+}  // namespace calm::apps

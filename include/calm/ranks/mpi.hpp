@@ -1,0 +1,217 @@
+#pragma once
+// Ranks that are processes, on one machine or many, started by mpirun or srun. Empty where there is no <mpi.h>; links
+// MPI (the CMake target calm::mpi).
+
+#if __has_include(<mpi.h>)
+
+#define OMPI_SKIP_MPICXX 1  // the C++ bindings, which nobody has missed
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "calm/ranks/collective.hpp"
+
+namespace calm {
+
+// This process's end: one object as long as the process talks to others. It begins MPI and ends it, if nothing failed.
+// All calls come from the thread that made it. Bytes go from each rank straight to each other, so whoever gives no
+// answer is known by its number.
+class mpi_ranks final : public collective {
+public:
+    // Throws errc::distributed where MPI cannot begin.
+    mpi_ranks() : mpi_ranks(begun()) {}
+    ~mpi_ranks() override {
+        if (!failed_) MPI_Finalize();
+    }
+
+    // How many of the ranks are on this machine. All ask.
+    [[nodiscard]] static int beside() {
+        MPI_Comm here = MPI_COMM_NULL;
+        int count = 1;
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+        MPI_Comm_size(here, &count);
+        MPI_Comm_free(&here);
+        return count;
+    }
+
+    void fail(error const& why) noexcept override {
+        if (failed_) return;
+        failed_ = true;
+        told_ = static_cast<char>(why.code()) + std::string(why.what());
+        std::deque<MPI_Request> sending;
+        for (int r = 0; r < ranks(); ++r)
+            if (r != rank())
+                MPI_Isend(told_.data(), static_cast<int>(told_.size()), MPI_BYTE, r, failure_tag, MPI_COMM_WORLD,
+                          &sending.emplace_back());
+        // As long as a message of few bytes may take; who is gone gets none.
+        for (auto const end = clock::now() + std::chrono::milliseconds(200); clock::now() < end;) {
+            int done = 1;
+            for (auto& each : sending)
+                if (int one = 0; MPI_Test(&each, &one, MPI_STATUS_IGNORE) != MPI_SUCCESS || one == 0) done = 0;
+            if (done != 0) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }
+    // Ends all ranks at once; the launcher then exits with this status.
+    [[noreturn]] static void end_all(int status) {
+        MPI_Abort(MPI_COMM_WORLD, status);
+        std::abort();
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+    struct place {
+        int rank;
+        int ranks;
+    };
+    // Of a message, in one or several pieces.
+    struct piece {
+        int rank;
+        bool is_received;
+        std::size_t bytes;
+    };
+    static constexpr int failure_tag = 32767;                         // the greatest that every MPI has
+    static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
+
+    explicit mpi_ranks(place const& here) : collective(here.rank, here.ranks) {}
+
+    static place begun() {
+        int provided = 0;
+        place here{};
+        require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) == MPI_SUCCESS &&
+                    MPI_Comm_rank(MPI_COMM_WORLD, &here.rank) == MPI_SUCCESS &&
+                    MPI_Comm_size(MPI_COMM_WORLD, &here.ranks) == MPI_SUCCESS,
+                errc::distributed, "MPI cannot begin; was the program started by mpirun or srun of the same MPI?");
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        return here;
+    }
+
+    void swap(std::span<sent const> to, std::span<received const> from) override {
+        requests_.clear();
+        pieces_.clear();
+        tag_ = (tag_ + 1) % failure_tag;
+        for (int r = 0; r < ranks(); ++r)
+            if (r != rank())
+                post(r, from[static_cast<std::size_t>(r)].data(), from[static_cast<std::size_t>(r)].size(), true);
+        for (int r = 0; r < ranks(); ++r)
+            if (r != rank())
+                post(r, const_cast<std::byte*>(to[static_cast<std::size_t>(r)].data()),
+                     to[static_cast<std::size_t>(r)].size(), false);
+        wait();
+    }
+    // Begins to send or receive so many bytes; nothing is a message too.
+    void post(int r, std::byte* data, std::size_t bytes, bool receives) {
+        std::size_t done = 0;
+        do {
+            auto const part = std::min(piece_bytes, bytes - done);
+            auto const count = static_cast<int>(part);
+            auto& request = requests_.emplace_back(MPI_REQUEST_NULL);
+            pieces_.push_back({r, receives, part});
+            int const code = receives ? MPI_Irecv(data + done, count, MPI_BYTE, r, tag_, MPI_COMM_WORLD, &request)
+                                      : MPI_Isend(data + done, count, MPI_BYTE, r, tag_, MPI_COMM_WORLD, &request);
+            if (code != MPI_SUCCESS) fail_at(r, code);
+            done += part;
+        } while (done < bytes);
+    }
+    // For everything that was posted.
+    void wait() {
+        statuses_.resize(requests_.size());
+        auto const begun = clock::now();
+        auto const seconds = [&] { return std::chrono::duration<double>(clock::now() - begun).count(); };
+        bool told = false;
+        for (int done = 0;;) {
+            int const code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
+            if (code != MPI_SUCCESS) fail_by_status(code);
+            if (done != 0) break;
+            double const waited = seconds();
+            if (waited < 1e-3) {
+                std::this_thread::yield();
+                continue;
+            }
+            hear_of_failure();
+            if (waited > patience()) {
+                auto const missing = silent();
+                give_up();
+                fail_waiting(missing);
+            }
+            if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
+                told = true;
+                tell("asked to end while " + detail::ranks_text(silent()) + " gives no answer" + after_step());
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
+        }
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            int count = 0;
+            MPI_Get_count(&statuses_[i], MPI_BYTE, &count);
+            if (pieces_[i].is_received && static_cast<std::size_t>(count) != pieces_[i].bytes)
+                fail_unequal(pieces_[i].rank, pieces_[i].bytes, static_cast<std::size_t>(count));
+        }
+    }
+    // Of whom something is still to come.
+    std::vector<int> silent() {
+        std::vector<int> all;
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            int done = 1;
+            if (pieces_[i].is_received && requests_[i] != MPI_REQUEST_NULL)
+                MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
+            if (done == 0 && (all.empty() || all.back() != pieces_[i].rank)) all.push_back(pieces_[i].rank);
+        }
+        return all;
+    }
+    // Another rank that cannot go on says so in place of an answer.
+    void hear_of_failure() {
+        int there = 0;
+        MPI_Status status;
+        MPI_Iprobe(MPI_ANY_SOURCE, failure_tag, MPI_COMM_WORLD, &there, &status);
+        if (there == 0) return;
+        int count = 0;
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
+        MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        give_up();
+        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
+                  std::string_view(text).substr(1));
+    }
+    // From here on no message makes progress: what comes of those that have begun would go to places that will be gone,
+    // and of whom has stopped in the middle of one it cannot be waited for.
+    void give_up() {
+        failed_ = true;
+        for (std::size_t i = 0; i < pieces_.size(); ++i)
+            if (pieces_[i].is_received && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+    }
+    // A request failed: what came was too long, or the rank is gone.
+    [[noreturn]] void fail_by_status(int code) {
+        for (std::size_t i = 0; code == MPI_ERR_IN_STATUS && i < pieces_.size(); ++i)
+            if (statuses_[i].MPI_ERROR != MPI_SUCCESS && statuses_[i].MPI_ERROR != MPI_ERR_PENDING)
+                fail_at(pieces_[i].rank, statuses_[i].MPI_ERROR);
+        fail_at(rank(), code);
+    }
+    [[noreturn]] void fail_at(int r, int code) {
+        char text[MPI_MAX_ERROR_STRING] = {};
+        int length = 0;
+        MPI_Error_string(code, text, &length);
+        give_up();
+        throw error(errc::distributed, "expected an answer of rank " + std::to_string(r) + after_step() + ", found " +
+                                           std::string(text, static_cast<std::size_t>(length)));
+    }
+
+    int tag_ = 0;
+    std::vector<MPI_Request> requests_;
+    std::vector<MPI_Status> statuses_;
+    std::vector<piece> pieces_;  // of the same numbers
+    std::string told_;           // to others, of this rank's failure
+    bool failed_ = false;
+};
+
+}  // namespace calm
+
+#endif

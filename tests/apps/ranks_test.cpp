@@ -1,0 +1,184 @@
+// train by several ranks, as a user starts it: with mpirun.
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "run/ranks.hpp"
+
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+#include "support/skipped.hpp"
+
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace {
+
+// Why ranks cannot be tried here; empty where they can.
+std::string obstacle() {
+    if (!calm::apps::takes_ranks()) return "compiled without MPI";
+    return std::system("command -v mpirun >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
+}
+
+// Open MPI as root, with more ranks than cores, and where a container forbids to read another's memory.
+std::string mpirun(int ranks) {
+    return "timeout 100 env OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 "
+           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -n " +
+           std::to_string(ranks) + " ";
+}
+
+std::string const autoencoder =
+    "train autoencoder --config tiny --threads 1 --seed 3 --tokenizer tokenizer.model --batch 256 "
+    "--data stories:4000 --save-every 4 --evaluate-every 6 --accumulation ";
+std::string const calm_of =
+    "train calm --config tiny --threads 1 --seed 3 --data text.txt --batch 4 --block 64 --accumulation 4 "
+    "--save-every 3 ";
+
+class workshop {
+public:
+    workshop() {
+        auto const made =
+            shell("seq 1 4000 >text.txt; train tokenizer --vocabulary 300 --data text.txt --out tokenizer.model");
+        BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
+    }
+    ran shell(std::string const& line) const { return run_in(folder_, line); }
+    // Starts a job of ranks, does `then` once a file is there, and waits for its end: the status is the job's. `then`
+    // may say "$(rank N)" for the process of rank N.
+    ran disturbed(std::string const& job, std::string const& file, std::string const& then) const {
+        return shell("rank() { for p in $(pgrep -x train); do [ \"$(readlink /proc/$p/cwd)\" != \"$(pwd -P)\" ] || "
+                     "! tr '\\0' '\\n' </proc/$p/environ | grep -qx OMPI_COMM_WORLD_RANK=$1 || echo $p; done; }; " +
+                     job + " & job=$!; tries=0; until [ -e " + file +
+                     " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; " + then +
+                     "; began=$(date +%s); wait $job; status=$?; echo $(($(date +%s) - began)) >took; (exit $status)");
+    }
+    temporary_folder const& folder() const { return folder_; }
+
+    // A checkpoint and what was told are those of another run.
+    void same(std::string const& a, std::string const& b, std::string const& last) const {
+        for (auto const& file : {std::string("model.safetensors"), "checkpoints/" + last + "/training.safetensors",
+                                 std::string("config.json")})
+            BOOST_TEST((folder_.content(a + "/" + file) == folder_.content(b + "/" + file)), a << " " << file);
+        BOOST_TEST(told(a) == told(b), boost::test_tools::per_element());
+    }
+
+private:
+    // The lines of a log, without what differs from run to run.
+    std::vector<std::string> told(std::string const& run) const {
+        auto const log = folder_.content(run + "/metrics.jsonl");
+        std::vector<std::string> lines;
+        for (std::size_t at = 0; at < log.size(); at = log.find('\n', at) + 1) {
+            auto const line = log.substr(at, log.find('\n', at) - at);
+            auto const seconds = line.find("\"seconds\":");
+            auto const loss = line.find("\"loss\":");
+            lines.push_back(seconds == std::string::npos
+                                ? line
+                                : line.substr(0, seconds) + line.substr(loss, line.find("\"rate\"") - loss));
+        }
+        return lines;
+    }
+    temporary_folder folder_;
+};
+
+bool can_run() {
+    auto const why = obstacle();
+    if (!why.empty()) calm::test::skip(why);
+    return why.empty();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const well = [&](std::string const& line) {
+        auto const r = shop.shell(line);
+        BOOST_TEST(r.status == 0, r.err);
+        return r.err;
+    };
+    well(autoencoder + "4 --steps 8 --out one");
+    auto const said = well(mpirun(2) + autoencoder + "4 --steps 8 --out two");
+    shop.same("two", "one", "step-00000008");
+    // One rank speaks.
+    BOOST_TEST(said.find("wrote two") == said.rfind("wrote two"), said);
+    BOOST_TEST(has(said, "wrote two"), said);
+
+    well(calm_of + "--steps 6 --autoencoder one --out whole");
+    well(mpirun(2) + calm_of + "--steps 3 --autoencoder one --out parts");
+    well(mpirun(4) + calm_of + "--steps 6 --autoencoder one --out parts");
+    shop.same("parts", "whole", "step-00000006");
+
+    // Where nothing says how many micro-batches a step has, each rank has one; the run keeps them.
+    std::string const plan =
+        "train text --data stories:20000 --steps 3 --autoencoder-steps 3 --threads 1 --vocabulary 300 ";
+    well(mpirun(2) + plan + "--out text");
+    BOOST_TEST(
+        has(shop.folder().content("text/model/checkpoints/step-00000003/state.json"), "\"accumulation\": \"2\""));
+    BOOST_TEST(has(well(plan + "--out text"), "the model is trained"));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const whole = shop.shell(autoencoder + "4 --steps 40 --out whole");
+    BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
+    for (int const victim : {0, 1}) {
+        auto const out = "parts" + std::to_string(victim);
+        auto const killed =
+            shop.disturbed(mpirun(2) + autoencoder + "4 --steps 40 --out " + out, out + "/checkpoints/step-00000004",
+                           "kill -9 $(rank " + std::to_string(victim) + ")");
+        BOOST_TEST(killed.status == 137);
+        BOOST_TEST(has(killed.err, "rank " + std::to_string(victim)), killed.err);
+        auto const again = shop.shell(autoencoder + "4 --steps 40 --out " + out);
+        BOOST_TEST(again.status == 0, again.err);
+        BOOST_TEST(has(again.err, "goes on after step "), again.err);
+        shop.same(out, "whole", "step-00000040");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_named_and_ends_all_in_time) {
+    if (!can_run()) return;
+    workshop const shop;
+    for (int const victim : {0, 1}) {
+        auto const out = "hung" + std::to_string(victim);
+        auto const hung =
+            shop.disturbed(mpirun(2) + autoencoder + "4 --steps 100000 --timeout 2 --out " + out,
+                           out + "/checkpoints/step-00000004", "kill -STOP $(rank " + std::to_string(victim) + ")");
+        BOOST_TEST(hung.status == 9);
+        BOOST_TEST(std::stoi(shop.folder().content("took")) <= 12);
+        BOOST_TEST(has(hung.err, "rank " + std::to_string(victim) + " gave no answer for 2 s after step "), hung.err);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_signal_to_one_rank_ends_all_with_a_checkpoint) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const ended = shop.disturbed(mpirun(2) + autoencoder + "4 --steps 100000 --out run",
+                                      "run/checkpoints/step-00000004", "kill -TERM $(rank 1)");
+    BOOST_TEST(ended.status == 143, ended.err);
+    BOOST_TEST(has(ended.err, "stopped by a signal; wrote run"), ended.err);
+}
+
+BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const other = shop.shell(mpirun(2) + "sh -c 'exec " + autoencoder +
+                                  "4 --steps 8 --out run --rate 0.001$OMPI_COMM_WORLD_RANK'");
+    BOOST_TEST(other.status == 9);
+    BOOST_TEST(has(other.err, "train: rank 1: expected the text and the options of rank 0, which has 'rate "),
+               other.err);
+
+    auto const few = shop.shell(mpirun(2) + autoencoder + "1 --steps 8 --out run");
+    BOOST_TEST(few.status == 2);
+    BOOST_TEST(has(few.err, "expected a step of 2 times 1, 2, 4, ... micro-batches for 2 ranks, found 1"), few.err);
+
+    auto const wrong = shop.shell(mpirun(2) + "train autoencoder --config none");
+    BOOST_TEST(wrong.status == 2);
+    BOOST_TEST(has(wrong.err, "train autoencoder"), wrong.err);
+    BOOST_TEST(!has(wrong.err, "rank 1: "), wrong.err);
+}
