@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
                                      }
                                  }),
         error, [](error const& e) { return e.code() == errc::data; });
-    for (std::size_t n : {0, 1, 3}) BOOST_TEST(heard[n] == "rank 2: text.txt, line 3: is damaged");
+    for (std::size_t const n : {0U, 1U, 3U}) BOOST_TEST(heard[n] == "rank 2: text.txt, line 3: is damaged");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {

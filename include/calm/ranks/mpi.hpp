@@ -145,7 +145,7 @@ private:
             }
             if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
                 told = true;
-                tell("asked to end while " + detail::ranks_text(silent()) + " gives no answer" + after_step());
+                tell("asked to end, and no answer comes from " + detail::ranks_text(silent()) + after_step());
             }
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
         }

@@ -196,10 +196,10 @@ public:
         if constexpr (device_memory<Backend>)
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, here, there); });
         else if (shares_ != nullptr)
-            for (std::size_t which : {0, 1})
+            for (bool const second : {false, true})
                 shares_->gather_to_first(
-                    [&](std::size_t i) -> T const* { return which == 0 ? slots_[i].first : slots_[i].second; },
-                    [&](std::size_t i) { return copies_[2 * i + which].data(); });
+                    [&](std::size_t i) -> T const* { return second ? slots_[i].second : slots_[i].first; },
+                    [&](std::size_t i) { return copies_[2 * i + (second ? 1 : 0)].data(); });
     }
     // Gives back the memory of what tensors() gave, where those are copies.
     void forget_copies() { copies_ = {}; }
@@ -211,9 +211,9 @@ public:
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
         else if (shares_ != nullptr)
             for (std::size_t i = 0; i < slots_.size(); ++i)
-                for (std::size_t which : {0, 1})
-                    std::copy_n(copies_[2 * i + which].data() + shares_->own(i).begin, slots_[i].size,
-                                which == 0 ? slots_[i].first : slots_[i].second);
+                for (bool const second : {false, true})
+                    std::copy_n(copies_[2 * i + (second ? 1 : 0)].data() + shares_->own(i).begin, slots_[i].size,
+                                second ? slots_[i].second : slots_[i].first);
     }
 
     // Updates made so far, or asked for from a device: the bias corrections follow from it.
