@@ -1,10 +1,12 @@
-// Products, norms and layers on the device. The host's numbers come from the block kernels: nvcc has none of the cpu's.
+// Products, norms and layers on the device, beside plain loops in double and beside the block kernels on the host: nvcc
+// has none of the cpu's.
 #include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
 #include "on_device.hpp"
+#include "plain.hpp"
 
 using namespace calm::test;
 using calm::dyn;
@@ -15,12 +17,33 @@ namespace {
 
 using matrix = extents<dyn, dyn>;
 
+// What `products` asks for: c = a b + bias, a b^T, a^T b, and that plus a^T b^T.
+std::vector<float> plain_products(std::vector<float> const& x, std::vector<float> const& w,
+                                  std::vector<float> const& bias, index_t m, index_t n, index_t k) {
+    auto const M = static_cast<std::size_t>(m), N = static_cast<std::size_t>(n), depth = static_cast<std::size_t>(k);
+    auto const a = [&](std::size_t i, std::size_t j) { return double{x[i * depth + j]}; };
+    auto const at = [&](std::size_t i, std::size_t j) { return double{x[j * M + i]}; };
+    auto const b = [&](std::size_t i, std::size_t j) { return double{w[i * N + j]}; };
+    auto const bt = [&](std::size_t i, std::size_t j) { return double{w[j * depth + i]}; };
+    std::vector<float> all;
+    reals c(M * N);
+    auto const keep = [&] {
+        for (double const v : c) all.push_back(static_cast<float>(v));
+    };
+    for (std::size_t i = 0; i < c.size(); ++i) c[i] = bias[i % N];
+    add_product(c, M, N, depth, a, b), keep();
+    c.assign(c.size(), 0), add_product(c, M, N, depth, a, bt), keep();
+    c.assign(c.size(), 0), add_product(c, M, N, depth, at, b), keep();
+    add_product(c, M, N, depth, at, bt), keep();
+    return all;
+}
+
 // c = a b + bias, a b^T, a^T b and c += a^T b^T, all of which have m n results.
 void products(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
     auto const w = draws(k * n, 2);
     auto const bias = draws(n, 3);
-    compare<calm::blocks>("matmul", 1e-4, [&](auto& ctx) {
+    auto const got = compare<calm::blocks>("matmul", 1e-4, [&](auto& ctx) {
         auto const a = given(ctx, x, matrix(m, k));
         auto const at = given(ctx, x, matrix(k, m));
         auto const b = given(ctx, w, matrix(k, n));
@@ -36,14 +59,19 @@ void products(index_t m, index_t n, index_t k) {
         matmul(ctx, c, transposed(at), transposed(bt), calm::into::accumulate), keep();
         return all;
     });
+    check_near("matmul in double", got, plain_products(x, w, bias, m, n, k), 1e-4);
 }
 
-// y, dx and the gradients of all parameters of a layer.
-template <template <class> class Layer> void layer(char const* name, index_t rows, double bound) {
+// The truth of a layer: y of x and of all parameters one after another.
+using plain_layer = reals (*)(reals const& x, double const* parameters);
+
+// y, the parameters, dx and the gradients of all parameters of a layer, beside the truth where one is given.
+template <template <class> class Layer>
+void layer(char const* name, index_t rows, double bound, plain_layer truth = nullptr) {
     using sizes = Layer<calm::blocks>;
     auto const x = draws(rows * sizes::inputs, 1);
     auto const dy = draws(rows * sizes::outputs, 2);
-    compare<calm::blocks>(name, bound, [&]<class B>(calm::context<B>& ctx) {
+    auto const got = compare<calm::blocks>(name, bound, [&]<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         Layer<B> model;
@@ -56,6 +84,8 @@ template <template <class> class Layer> void layer(char const* name, index_t row
         extents<dyn, sizes::inputs> const in(rows);
         auto const s = model.forward(ctx, calm::matrix_view<float const, sizes::inputs, B>(given(ctx, x, in)));
         auto all = taken_back(ctx, s.y);
+        for (auto const& p : calm::parameters_of(model))
+            for (float const v : taken_back(ctx, p.value)) all.push_back(v);
         auto const dx = ctx.saved.template take<float>(in);
         extents<dyn, sizes::outputs> const out(rows);
         model.backward(ctx, s, calm::matrix_view<float const, sizes::outputs, B>(given(ctx, dy, out)), dx);
@@ -64,6 +94,16 @@ template <template <class> class Layer> void layer(char const* name, index_t row
             for (float const v : taken_back(ctx, p.grad)) all.push_back(v);
         return all;
     });
+    if (truth == nullptr) return;
+    auto const outputs = static_cast<std::ptrdiff_t>(dy.size()), inputs = static_cast<std::ptrdiff_t>(x.size());
+    auto const parameters = (static_cast<std::ptrdiff_t>(got.size()) - outputs - inputs) / 2;
+    reals all = widened(x);
+    all.insert(all.end(), got.begin() + outputs, got.begin() + outputs + parameters);
+    auto const f = [&](reals const& every) {
+        return truth({every.begin(), every.begin() + inputs}, every.data() + inputs);
+    };
+    check_near(name, reals(got.begin(), got.begin() + outputs), f(all), bound);
+    check_slopes(name, f, all, widened(dy), {got.begin() + outputs + parameters, got.end()}, bound);
 }
 
 template <class B> using rms = calm::rms_norm_layer<130, calm::space<B>>;
@@ -102,9 +142,9 @@ int main() {
         products(130, 259, 64);
         products(300, 40, 0);
         for (index_t const rows : {1, 70, 600}) {
-            layer<rms>("rms_norm", rows, 1e-4);
-            layer<layered>("layer_norm", rows, 1e-4);
-            layer<mlp>("swiglu", rows, 1e-4);
+            layer<rms>("rms_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_rms_norm(x, p, 130); });
+            layer<layered>("layer_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_layer_norm(x, p, 130); });
+            layer<mlp>("swiglu", rows, 1e-4, [](auto& x, auto* p) { return plain_swiglu(x, p, 40, 96); });
             layer<stack>("a chain", rows, 1e-4);
             embedding(rows);
         }

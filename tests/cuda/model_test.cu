@@ -1,9 +1,10 @@
 // One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
-// the host.
+// the host. Attention and the vocabulary's loss beside plain loops in double too.
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "on_device.hpp"
+#include "plain.hpp"
 #include "support/small.hpp"
 
 using namespace calm::test;
@@ -93,9 +94,36 @@ void autoregressive_step() {
         });
 }
 
+// What `cached_attention` asks for, each sequence read from its beginning.
+std::vector<float> plain_cached_attention() {
+    constexpr std::size_t D = 72, size = D / 2;
+    reals weights;
+    std::uint64_t seed = 100;
+    for (std::size_t const n : {D * D, size * D, size * D, D * D}) {
+        std::vector<float> drawn(n);
+        calm::normals(drawn.data(), static_cast<index_t>(n), calm::key{seed++, calm::stream::initialise, 0});
+        for (float const v : drawn) weights.push_back(0.3 * double{v});
+    }
+    reals read[2];
+    std::vector<float> all;
+    auto const go_on = [&](std::size_t length, std::vector<std::size_t> const& sequences) {
+        auto const x = widened(draws(static_cast<index_t>(length * sequences.size() * D), 7));
+        for (std::size_t i = 0; i < sequences.size(); ++i) {
+            auto& sequence = read[sequences[i]];
+            for (std::size_t j = 0; j < length * D; ++j) sequence.push_back(x[i * length * D + j]);
+            reals const y = plain_attention(sequence, weights.data(), D, 2, calm::rope_theta);
+            for (std::size_t j = y.size() - length * D; j < y.size(); ++j) all.push_back(static_cast<float>(y[j]));
+        }
+    };
+    go_on(70, {1});
+    go_on(3, {0, 1});
+    go_on(1, {1, 0});
+    return all;
+}
+
 // Positions one and several at a time behind what a cache holds, of sequences of different lengths.
 void cached_attention() {
-    compare<blocks>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
+    auto const got = compare<blocks>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t D = 72;
         calm::arena<B> values("values");
         calm::attention<D, 2, 1, calm::space<B>> model;
@@ -115,14 +143,49 @@ void cached_attention() {
         go_on(1, {1, 0});
         return all;
     });
+    check_near("attention with a cache, in double", got, plain_cached_attention(), 1e-4);
+}
+
+// What `vocabulary` asks for: the loss of every row, dx, dtable and the most likely token of every row.
+std::vector<float> plain_vocabulary(std::size_t D, std::size_t rows, std::size_t tokens) {
+    auto const x = widened(draws(static_cast<index_t>(rows * D), 1));
+    auto const table = widened(draws(static_cast<index_t>(tokens * D), 2));
+    std::vector<float> loss, best;
+    reals dx(x.size()), dtable(table.size());
+    for (std::size_t i = 0; i < rows; ++i) {
+        reals logits = plain_linear(
+            {x.begin() + static_cast<std::ptrdiff_t>(i * D), x.begin() + static_cast<std::ptrdiff_t>((i + 1) * D)},
+            table.data(), D, tokens);
+        std::size_t const target = i * 7919 % tokens;
+        std::size_t highest = 0;
+        double total = 0;
+        for (std::size_t v = 0; v < tokens; ++v) {
+            if (logits[v] > logits[highest]) highest = v;
+            total += std::exp(logits[v]);
+        }
+        loss.push_back(static_cast<float>(std::log(total) - logits[target]));
+        best.push_back(static_cast<float>(highest));
+        for (std::size_t v = 0; v < tokens; ++v) {
+            double const slope = 0.5 * (std::exp(logits[v]) / total - (v == target ? 1.0 : 0.0));
+            for (std::size_t j = 0; j < D; ++j) {
+                dx[i * D + j] += slope * table[v * D + j];
+                dtable[v * D + j] += slope * x[i * D + j];
+            }
+        }
+    }
+    std::vector<float> all = loss;
+    for (auto const* const part : {&dx, &dtable})
+        for (double const v : *part) all.push_back(static_cast<float>(v));
+    all.insert(all.end(), best.begin(), best.end());
+    return all;
 }
 
 // The vocabulary over several chunks and blocks of rows, and the argmax.
 void vocabulary() {
-    compare<blocks>("cross_entropy", 1e-4, []<class B>(calm::context<B>& ctx) {
-        constexpr index_t D = 4;
-        constexpr index_t rows = 258;
-        constexpr index_t tokens = 5000;
+    static constexpr index_t D = 4;
+    static constexpr index_t rows = 258;
+    static constexpr index_t tokens = 5000;
+    auto const got = compare<blocks>("cross_entropy", 1e-4, []<class B>(calm::context<B>& ctx) {
         extents<dyn, D> const shape(rows);
         extents<dyn, D> const table_shape(tokens);
         std::vector<token_id> ids;
@@ -144,6 +207,7 @@ void vocabulary() {
         for (token_id const v : taken_back(ctx, best)) all.push_back(static_cast<float>(v));
         return all;
     });
+    check_near("cross_entropy in double", got, plain_vocabulary(D, rows, tokens), 1e-4);
 }
 
 }  // namespace

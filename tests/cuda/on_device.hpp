@@ -67,8 +67,8 @@ std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Sh
 }
 
 // f(ctx) on the device, twice with the same bits, the emulated one's blocks and threads in another order, and on a host
-// executor, within the bound. f returns a vector.
-template <class Host, class F> void compare(char const* what, double bound, F const& f) {
+// executor, within the bound. f returns a vector; what the device's was.
+template <class Host, class F> auto compare(char const* what, double bound, F const& f) {
     context<device_backend> device(1);
     context<Host> host(1, 1);
     auto const got = f(device);
@@ -83,6 +83,7 @@ template <class Host, class F> void compare(char const* what, double bound, F co
     check(device.unsupported_products() == 0, "every product is one of cuBLASLt");
 #endif
     device.wait();
+    return got;
 }
 
 // f() is refused with this code.

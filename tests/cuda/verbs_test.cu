@@ -1,5 +1,6 @@
-// Element-wise trees, sums, rows and random numbers on the device, against the cpu's.
+// Element-wise trees, sums, rows and random numbers on the device, against the cpu's and against plain loops in double.
 #include "on_device.hpp"
+#include "plain.hpp"
 
 using namespace calm::test;
 using calm::dyn;
@@ -14,20 +15,33 @@ using matrix = extents<dyn, 37>;
 void elementwise(index_t n) {
     auto const x = draws(n, 1);
     auto const dy = draws(n, 2);
-    compare<calm::cpu>("evaluate", 2e-6, [&](auto& ctx) {
+    reals values, slopes, total{0};
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        double const v = x[i];
+        double const s = 1 / (1 + std::exp(-v));
+        values.push_back(v * s * std::tanh(v) + 1 / (3 + v * v) - std::fmax(v, 0.5));
+        slopes.push_back(double{dy[i]} * s * (1 - s) * std::exp(v) + double{dy[i]} * s * std::exp(v));
+        total[0] += v * v;
+    }
+    auto const evaluated = compare<calm::cpu>("evaluate", 2e-6, [&](auto& ctx) {
         auto const v = given(ctx, x, shape(n));
         auto const y = ctx.saved.template take<float>(shape(n));
         evaluate(ctx, y, silu(v) * tanh(v) + 1 / (3 + square(v)) - maximum(v, 0.5));
         return taken_back(ctx, y);
     });
-    compare<calm::cpu>("differentiate", 2e-6, [&](auto& ctx) {
+    check_near("evaluate in double", widened(evaluated), values, 2e-6);
+    auto const differentiated = compare<calm::cpu>("differentiate", 2e-6, [&](auto& ctx) {
         auto const v = given(ctx, x, shape(n));
         auto const dv = ctx.saved.template take<float>(shape(n));
         differentiate(ctx, sigmoid(wrt(v, dv)) * exp(accumulate(v, dv)), given(ctx, dy, shape(n)));
         return taken_back(ctx, dv);
     });
-    compare<calm::cpu>("sum", 1e-6,
-                       [&](auto& ctx) { return std::vector<double>{sum(ctx, square(given(ctx, x, shape(n))))}; });
+    check_near("differentiate in double", widened(differentiated), slopes, 2e-6);
+    check_near(
+        "sum in double",
+        compare<calm::cpu>("sum", 1e-6,
+                           [&](auto& ctx) { return std::vector<double>{sum(ctx, square(given(ctx, x, shape(n))))}; }),
+        total, 1e-6);
 }
 
 void rows(index_t R) {
@@ -37,7 +51,13 @@ void rows(index_t R) {
     auto x = draws(R * 37, 1);
     for (float& one : x) one = std::abs(one);  // nothing cancels, so that the bound is one of the sum
     auto const table = draws(V * 37, 2);
-    compare<calm::cpu>("add_row_sums", 1e-5, [&](auto& ctx) {
+    reals sums(37, 2.0);
+    for (std::size_t i = 0; i < x.size(); ++i) sums[i % 37] += double{x[i]};
+    auto more_rows = widened(table);  // and each once more for every row of that id
+    for (auto const id : ids)
+        for (std::size_t j = 0; j < 37; ++j)
+            more_rows[static_cast<std::size_t>(id) * 37 + j] += double{table[static_cast<std::size_t>(id) * 37 + j]};
+    auto const added = compare<calm::cpu>("add_row_sums", 1e-5, [&](auto& ctx) {
         auto const total = ctx.saved.template take<float>(extents<37>());
         fill(ctx, total, 2.0F);
         auto const v = given(ctx, x, matrix(R));
@@ -45,7 +65,8 @@ void rows(index_t R) {
         add_row_sums(ctx, total, calm::view<float const, matrix, backend>(v));
         return taken_back(ctx, total);
     });
-    compare<calm::cpu>("gather_rows, scatter_add_rows, copy", 1e-5, [&](auto& ctx) {
+    check_near("add_row_sums in double", widened(added), sums, 1e-5);
+    auto const scattered = compare<calm::cpu>("gather_rows, scatter_add_rows, copy", 1e-5, [&](auto& ctx) {
         auto const v = given(ctx, table, matrix(V));
         using backend = typename std::remove_const_t<decltype(v)>::backend;
         calm::vector_view<std::int32_t const, dyn, backend> const at = given(ctx, ids, shape(R));
@@ -56,6 +77,7 @@ void rows(index_t R) {
         scatter_add_rows(ctx, more, calm::view<float const, matrix, backend>(y), at);
         return taken_back(ctx, more);
     });
+    check_near("scatter_add_rows in double", widened(scattered), more_rows, 1e-5);
     // More ids than rows, and fewer: an id is the distinct one that stands at its place.
     for (index_t const n : {R, std::min(R, V / 2)})
         compare<calm::cpu>("numbered", 0, [&](auto& ctx) {
