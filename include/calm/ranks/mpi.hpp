@@ -156,12 +156,16 @@ private:
                 fail_unequal(pieces_[i].rank, pieces_[i].bytes, static_cast<std::size_t>(count));
         }
     }
-    // Of whom something is still to come.
+    // Of whom something is still to come, or else who has not taken what it is sent.
     std::vector<int> silent() {
+        auto const senders = unfinished(true);
+        return senders.empty() ? unfinished(false) : senders;
+    }
+    std::vector<int> unfinished(bool receives) {
         std::vector<int> all;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             int done = 1;
-            if (pieces_[i].is_received && requests_[i] != MPI_REQUEST_NULL)
+            if (pieces_[i].is_received == receives && requests_[i] != MPI_REQUEST_NULL)
                 MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
             if (done == 0 && (all.empty() || all.back() != pieces_[i].rank)) all.push_back(pieces_[i].rank);
         }
