@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(the_bf16_of_a_file_is_held_unchanged) {
                 [&]<class T>(std::string const& name, vector_view<T> const& values, stored_tensor const& tensor) {
                     if constexpr (std::is_same_v<T, bf16>) {
                         ++matrices;
-                        BOOST_TEST(std::memcmp(values.data(), tensor.bytes.data(), tensor.bytes.size()) == 0, name);
+                        BOOST_TEST((std::memcmp(values.data(), tensor.bytes.data(), tensor.bytes.size()) == 0), name);
                         BOOST_TEST(tensor.bytes.size() == 2 * static_cast<std::size_t>(values.size()), name);
                     } else {  // biases and gains
                         std::vector<float> want(tensor.count());

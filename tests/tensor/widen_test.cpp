@@ -48,7 +48,8 @@ BOOST_AUTO_TEST_CASE(a_product_by_bf16_is_the_product_by_the_same_numbers_as_flo
                                 {4, 259, 83},  {5, 40, 31},    {16, 70, 64},    {17, 33, 16},
                                 {24, 66, 300}, {25, 65, 2100}, {64, 96, 256},   {130, 259, 64},
                                 {0, 3, 2},     {3, 2, 0},      {1033, 33, 257}, {13, 1057, 513}};
-    for (auto const [m, n, k] : shapes) {
+    for (shape const& sizes : shapes) {
+        index_t const m = sizes.m, n = sizes.n, k = sizes.k;
         auto const a = drawn_matrix(m, k, 1);
         auto const at = drawn_matrix(k, m, 2);
         both_types const b(k, n, 3);
