@@ -81,6 +81,11 @@ public:
         changed_.notify_all();
     }
 
+    // The rank whose failure the others hear of, once all are through.
+    [[nodiscard]] std::optional<int> first_failed() const {
+        return failed_ ? std::optional(failed_->rank) : std::nullopt;
+    }
+
 private:
     struct member {
         std::uint64_t came = 0;  // exchanges that it came to
@@ -128,15 +133,11 @@ private:
 // that hangs is waited for, though the others have given up.
 inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
     detail::meeting where(ranks);
-    std::mutex first_of_all;
-    std::exception_ptr first;
+    std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
     auto const work = [&](int number) {
         detail::thread_rank self(where, number, ranks);
         auto const keep = [&](error const& why) {
-            {
-                std::scoped_lock const lock(first_of_all);
-                if (!first) first = std::current_exception();
-            }
+            thrown[static_cast<std::size_t>(number)] = std::current_exception();
             self.fail(why);
         };
         try {
@@ -150,7 +151,10 @@ inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks; ++r) threads.emplace_back(work, r);
     for (auto& each : threads) each.join();
-    if (first) std::rethrow_exception(first);
+    if (auto const first = where.first_failed(); first && thrown[static_cast<std::size_t>(*first)])
+        std::rethrow_exception(thrown[static_cast<std::size_t>(*first)]);
+    for (auto const& each : thrown)  // where f hid what the first of them threw
+        if (each) std::rethrow_exception(each);
 }
 
 }  // namespace calm
