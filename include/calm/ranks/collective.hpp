@@ -51,25 +51,25 @@ inline std::string ranks_text(std::span<int const> numbers) {
 // errc::distributed, or the error of the other, which names it. After that the ranks are of no more use.
 class collective {
 public:
-    // What goes to a rank, and the place of what comes from one.
-    using sent = std::span<std::byte const>;
-    using received = std::span<std::byte>;
+    using sent = std::span<std::byte const>;  // what goes to a rank
+    using received = std::span<std::byte>;    // the place of what comes from one
 
     virtual ~collective() = default;
     collective(collective const&) = delete;
     collective& operator=(collective const&) = delete;
 
-    [[nodiscard]] int rank() const { return rank_; }    // this one's number
-    [[nodiscard]] int ranks() const { return ranks_; }  // how many there are
-    [[nodiscard]] bool is_first() const { return rank_ == 0; }
+    [[nodiscard]] int rank() const { return rank_; }            // this one's number
+    [[nodiscard]] int ranks() const { return ranks_; }          // how many there are
+    [[nodiscard]] bool is_first() const { return rank_ == 0; }  // whether this is rank 0
 
     double timeout = 120;          // seconds that another rank is waited for at work
     bool at_work = false;          // before and after it, others are waited for as long as they take
     std::int64_t steps_done = -1;  // of the work, for sentences; -1: it has no steps
 
-    // Whether whoever started the ranks wants them to end. Where it does while this rank waits, `tell` hears once for
-    // whom: if that one has died, the launcher will end this one next. Both may be empty.
+    // Whether whoever started the ranks wants them to end; may be empty.
     std::function<bool()> asked_to_end;
+    // Where that is so while this rank waits, hears once for whom: if that one has died, the launcher will end this one
+    // next. May be empty.
     std::function<void(std::string const&)> tell;
 
     // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
@@ -161,6 +161,7 @@ public:
     virtual void fail(error const& why) noexcept = 0;
 
 protected:
+    // This one's number, and how many there are. Throws errc::usage for numbers that cannot be.
     collective(int rank, int ranks) : rank_(rank), ranks_(ranks) {
         require(ranks >= 1 && rank >= 0 && rank < ranks, errc::usage,
                 "calm::collective: expected a rank below the number of ranks, found ", rank, " of ", ranks);
@@ -171,6 +172,7 @@ protected:
 
     // Seconds that the others are waited for now.
     [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
+    // " after step 7" for a sentence, or nothing.
     [[nodiscard]] std::string after_step() const {
         return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
     }
@@ -182,6 +184,7 @@ protected:
                         " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
                         "command goes on after the last checkpoint, with any number of ranks");
     }
+    // Throws what another rank failed with.
     [[noreturn]] static void fail_with(int rank, errc code, std::string_view why) {
         throw error(code, "rank " + std::to_string(rank) + ": " + std::string(why));
     }

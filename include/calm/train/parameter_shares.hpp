@@ -28,8 +28,8 @@ template <class Space> class parameter_shares {
 public:
     // Some elements of a parameter.
     struct part {
-        index_t begin;
-        index_t end;
+        index_t begin;  // the first
+        index_t end;    // behind the last
     };
 
     // The ranks outlive it. So many elements of each share are on their way at once.
@@ -58,7 +58,7 @@ public:
     parameter_shares(parameter_shares const&) = delete;
     parameter_shares& operator=(parameter_shares const&) = delete;
 
-    [[nodiscard]] collective& ranks() const { return ranks_; }
+    [[nodiscard]] collective& ranks() const { return ranks_; }  // as they were given
     // Of parameter i, what belongs to this rank's share, perhaps nothing.
     [[nodiscard]] part own(std::size_t i) const {
         auto const& one = tensors_[i];
