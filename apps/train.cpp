@@ -14,7 +14,7 @@ namespace {
 // As an option of this process says what it has of the machine.
 template <class Options> Options on_this_rank(Options o) {
     o.threads = threads_of_rank(o.threads);
-    if (auto* const all = ranks(); all != nullptr) all->timeout = o.timeout;
+    if (auto* const all = ranks(); all != nullptr) all->timeout = static_cast<double>(o.timeout);
     return o;
 }
 

@@ -235,9 +235,9 @@ void add_upkeep(command& c, train_options& o) {
     c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
                                "steps to leave out at most for a loss or gradient that is not finite (0)", 0,
                                limits::steps);
-    c.number<double, double>("--timeout", o.timeout, "S",
-                             "of several ranks (docs/ranks.md): seconds that one waits for another as they train (120)",
-                             1, 86'400);
+    c.number<index_t, index_t>(
+        "--timeout", o.timeout, "S",
+        "of several ranks (docs/ranks.md): seconds that one waits for another as they train (120)", 1, 86'400);
     c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");
     c.only_as_flag("--fresh");
     c.flag("--override", o.take_changes, "go on with other settings than the run was started with");

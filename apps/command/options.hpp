@@ -70,7 +70,7 @@ struct train_options : execution_options {
     std::optional<index_t> save_every;
     index_t keep = 2;            // checkpoints, besides the best
     index_t skip_nonfinite = 0;  // steps that may be left out
-    double timeout = 120;        // seconds that a rank of several waits for another
+    index_t timeout = 120;       // seconds that a rank of several waits for another
     bool fresh = false;          // start over where a run is
     bool take_changes = false;   // go on with other settings than the run was started with
     bool dry_run = false;        // plan only
