@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -174,4 +175,77 @@ BOOST_AUTO_TEST_CASE(tails_of_chi_square_are_known_values) {
     BOOST_TEST(chi_square_tail(5.991464547107979, 2) == 0.05, boost::test_tools::tolerance(1e-9));
     BOOST_TEST(chi_square_tail(7.814727903251179, 3) == 0.05, boost::test_tools::tolerance(1e-9));
     BOOST_TEST(chi_square_tail(9.487729036781154, 4) == 0.05, boost::test_tools::tolerance(1e-9));
+}
+
+namespace {
+
+// What every end of a pool says: the choices by a point after all ends of `left` more draws, each of which is one of
+// `kinds` patches or one not seen before, with the draws of each end.
+void every_end(std::vector<token_id>& pool, std::int64_t left, std::int64_t n, double point,
+               std::vector<token_id>& chosen) {
+    if (left == 0) {
+        chosen.push_back(pool[calm::batch_choice(pool, 1, n, point)]);
+        return;
+    }
+    token_id const kinds = *std::max_element(pool.begin(), pool.end()) + 1;
+    for (token_id next = 0; next <= kinds; ++next) {
+        pool.push_back(next);
+        every_end(pool, left - 1, n, point, chosen);
+        pool.pop_back();
+    }
+}
+
+// Patches, each a token, numbered in the order of their first appearance.
+std::vector<token_id> random_pool(std::size_t draws, calm::random_sequence& random) {
+    std::vector<token_id> pool{0};
+    while (pool.size() < draws) {
+        token_id const kinds = *std::max_element(pool.begin(), pool.end()) + 1;
+        auto const next = static_cast<token_id>(random.below(5));
+        pool.push_back(next > 2 ? 0 : std::min(next, kinds));
+    }
+    return pool;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_forecast_is_sure_where_every_end_of_the_pool_agrees) {
+    calm::random_sequence random(calm::key{.seed = 31});
+    int sure = 0, open = 0;
+    for (int round = 0; round < 3000; ++round) {
+        auto pool = random_pool(1 + random.below(9), random);
+        std::int64_t const n = 1 + random.below(3), left = 1 + random.below(3);
+        double const point = (random.below(1000) + 0.5) / 1000;
+        std::vector<token_id> chosen;
+        every_end(pool, left, n, point, chosen);
+        bool const agree = std::all_of(chosen.begin(), chosen.end(), [&](token_id one) { return one == chosen[0]; });
+        auto const counts = calm::count_patches(pool, 1).counts;
+        auto const choice = calm::batch_forecast(counts, n, left, point).choice();
+        if (choice) BOOST_TEST((agree && static_cast<token_id>(*choice) == chosen[0]));
+        // It looks no further than the level n, and says nothing of pools that may not reach it.
+        if (agree && counts[static_cast<std::size_t>(chosen[0])] >= n) BOOST_TEST(choice.has_value());
+        ++(choice ? sure : open);
+    }
+    BOOST_TEST(sure > 500);
+    BOOST_TEST(open > 500);
+}
+
+BOOST_AUTO_TEST_CASE(a_forecast_knows_how_many_draws_it_takes_at_least) {
+    calm::random_sequence random(calm::key{.seed = 32});
+    for (int round = 0; round < 1000; ++round) {
+        auto const pool = random_pool(1 + random.below(9), random);
+        std::int64_t const n = 1 + random.below(3), left = 1 + random.below(20);
+        double const point = (random.below(1000) + 0.5) / 1000;
+        auto const counts = calm::count_patches(pool, 1).counts;
+        auto const least = calm::batch_forecast(counts, n, left, point).at_least();
+        // The shortest way is one patch again and again, of those so far or a new one.
+        std::int64_t shortest = left;
+        for (std::size_t i = 0; i <= counts.size(); ++i)
+            for (std::int64_t more = 0; more < shortest; ++more) {
+                auto after = counts;
+                if (i == after.size() && more > 0) after.push_back(0);
+                if (more > 0) after[i] += more;
+                if (calm::batch_forecast(after, n, left - more, point).choice()) shortest = more;
+            }
+        BOOST_TEST(least == shortest);
+    }
 }

@@ -338,8 +338,8 @@ BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
 }
 
 BOOST_AUTO_TEST_CASE(an_attempt_that_cannot_succeed_any_more_is_counted_whole) {
-    patch_sampling at_work(sampler::exact(temperature::of(1.0 / 3)), 1);
     random_sequence choice({.seed = 1});
+    patch_sampling at_work(sampler::exact(temperature::of(1.0 / 3)), 1, choice);
     BOOST_TEST(at_work.at_least() == 3);
     at_work.take(std::vector<token_id>{1, 2}, choice);
     BOOST_TEST(at_work.at_least() == 1);
@@ -390,28 +390,59 @@ BOOST_AUTO_TEST_CASE(a_capped_exact_rule_has_the_law_of_all_its_sequences) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(the_batch_sampler_draws_one_pool) {
-    std::vector<std::size_t> asked;
+BOOST_AUTO_TEST_CASE(the_batch_sampler_counts_one_pool) {
+    std::size_t asked = 0;
     toy source({0.7, 0.3}, 10);
     auto const draw = [&](std::span<token_id> out) {
-        asked.push_back(out.size() / 2);
+        asked += out.size() / 2;
         source(out);
     };
     random_sequence choice({.seed = 10, .stream = stream::choice});
     std::vector<token_id> patch(2);
     BOOST_TEST(sample_patch(sampler::batch(temperature::of(1.0)), draw, patch, choice).draws == 1);
-    BOOST_TEST(asked.back() == 1U);
+    BOOST_TEST(asked == 1U);
     auto const rule = sampler::batch(temperature::of(0.5), 400);
     std::int64_t ones = 0;
     constexpr int rounds = 2000;
     for (int i = 0; i < rounds; ++i) {
+        asked = 0;
         BOOST_REQUIRE(sample_patch(rule, draw, patch, choice).draws == 400);
+        BOOST_REQUIRE(asked <= 400U);
         ones += patch[1];
     }
-    BOOST_TEST(asked.size() == 1U + rounds);
-    BOOST_TEST(asked.back() == 400U);
     double const p = 0.09 / (0.49 + 0.09);  // the law; a pool of 400 is within 0.002 of it
     BOOST_TEST(std::abs(static_cast<double>(ones) / rounds - p) < 4 * std::sqrt(p * (1 - p) / rounds) + 0.002);
+}
+
+// Its answer is that of the whole pool, which it draws only where the pool's end can change something.
+BOOST_AUTO_TEST_CASE(the_batch_rule_stops_where_its_choice_is_sure) {
+    for (auto const& p : toys)
+        for (std::int64_t const n : {1, 2, 3, 50})
+            for (std::int64_t const N : {2, 31, 200}) {
+                auto rule = sampler::batch(temperature::of(1.0 / static_cast<double>(n)), N);
+                rule.most = N;  // at T = 1 too
+                double drawn = 0;
+                constexpr std::uint64_t patches = 40;
+                for (std::uint64_t patch = 0; patch < patches; ++patch) {
+                    toy whole(p, 1000 + patch), source(p, 1000 + patch);
+                    std::vector<token_id> pool(static_cast<std::size_t>(2 * N)), answer(2);
+                    whole(pool);
+                    random_sequence choice({.seed = 6, .stream = stream::choice}, patch << 32), same = choice;
+                    auto const want = batch_choice(pool, 2, n, same);
+                    auto const draw = [&](std::span<token_id> out) {
+                        drawn += static_cast<double>(out.size() / 2);
+                        source(out);
+                    };
+                    BOOST_REQUIRE(sample_patch(rule, draw, answer, choice).draws == N);
+                    BOOST_TEST(answer[1] == pool[2 * want + 1]);
+                    BOOST_TEST(choice.next() == same.next());
+                }
+                // Where all draws are equal, m of them are enough by a point below C(m, n) / (C(m, n) + C(N - m, n)):
+                // N / 2 on average, by symmetry.
+                if (p.size() == 1 && N == 200 && n == 2)
+                    BOOST_TEST(std::abs(drawn / patches - 100) < 4 * 60 / std::sqrt(patches) + 16);
+                BOOST_TEST(drawn <= static_cast<double>(N * patches));
+            }
 }
 
 BOOST_AUTO_TEST_CASE(the_noise_rule_takes_one_draw) {
@@ -432,12 +463,17 @@ BOOST_AUTO_TEST_CASE(noise_is_scaled_within_reason) {
 }
 
 BOOST_AUTO_TEST_CASE(rounds_grow_while_their_rows_are_few) {
-    BOOST_TEST(round_size(2, 0, 1) == 8);      // a few rows at the price of one
-    BOOST_TEST(round_size(2, 0, 16) == 2);     // shared by many
-    BOOST_TEST(round_size(200, 0, 1) == 200);  // a pool is one round
-    BOOST_TEST(round_size(1, 24, 1) == 24);    // as many again
-    BOOST_TEST(round_size(1, 24, 4) == 16);    // until the rows are 64
-    BOOST_TEST(round_size(1, 24, 64) == 6);    // a quarter more
-    BOOST_TEST(round_size(1, 5000, 1) == 64);
-    BOOST_TEST(round_size(500, 1000, 1) == 500);
+    constexpr auto adaptive = sampling_rule::adaptive;
+    constexpr auto batch = sampling_rule::batch;
+    BOOST_TEST(round_size(adaptive, 2, 0, 1) == 8);      // a few rows at the price of one
+    BOOST_TEST(round_size(adaptive, 2, 0, 16) == 2);     // shared by many
+    BOOST_TEST(round_size(adaptive, 200, 0, 1) == 200);  // no fewer than an attempt
+    BOOST_TEST(round_size(adaptive, 1, 24, 1) == 24);    // as many again
+    BOOST_TEST(round_size(adaptive, 1, 24, 4) == 16);    // until the rows are 64
+    BOOST_TEST(round_size(adaptive, 1, 24, 64) == 6);    // a quarter more
+    BOOST_TEST(round_size(adaptive, 1, 5000, 1) == 64);
+    BOOST_TEST(round_size(adaptive, 500, 1000, 1) == 500);
+    BOOST_TEST(round_size(batch, 90, 0, 1) == 90);  // what it needs to be sure
+    BOOST_TEST(round_size(batch, 3, 90, 1) == 16);  // and a few rows, not as many again
+    BOOST_TEST(round_size(batch, 3, 90, 16) == 3);
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -90,13 +91,88 @@ inline patch_counts count_patches(std::span<token_id const> pool, std::size_t K)
     return distinct;
 }
 
-// The batch rule of T = 1/n on a pool (N, K): the index, in the pool, of the patch it chooses. Draws two words from
-// `random`, whatever the pool.
-inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
-                                random_sequence& random) {
+// The batch rule of T = 1/n on a pool (N, K): the index, in the pool, of the patch on which `point` of [0, 1) falls.
+inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n, double point) {
     auto const distinct = count_patches(pool, K);
     auto const odds = batch_odds(distinct.counts, n);
-    return distinct.first[detail::pick(odds, detail::uniform53(random))];
+    return distinct.first[detail::pick(odds, point)];
 }
+// The same by two words of `random`, whatever the pool.
+inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
+                                random_sequence& random) {
+    return batch_choice(pool, K, n, detail::uniform53(random));
+}
+
+// What the draws so far say of the choice by a point that the batch rule will make when `left` more have come: where a
+// patch stands among all moves only as far as those draws can move it.
+class batch_forecast {
+public:
+    // Of the counts of the distinct patches in the order of their first appearance. O(draws, with those to come).
+    batch_forecast(std::span<std::int64_t const> counts, std::int64_t n, std::int64_t left, double point) :
+        counts_(counts.begin(), counts.end()), left_(left), point_(point) {
+        counts_.push_back(0);  // whatever comes first among those to come
+        auto const all = std::accumulate(counts_.begin(), counts_.end(), left);
+        weight_.assign(static_cast<std::size_t>(all) + 1, all < n ? 0.0 : 1.0);
+        for (auto c = all; c > 0; --c)
+            weight(c - 1) = weight(c) * static_cast<double>(std::max<std::int64_t>(0, c - n)) / static_cast<double>(c);
+        before_.resize(counts_.size());
+        after_.resize(counts_.size());
+        for (std::size_t i = 1; i < counts_.size(); ++i) before_[i] = with(before_[i - 1], counts_[i - 1]);
+        for (std::size_t i = counts_.size() - 1; i > 0; --i) after_[i - 1] = with(after_[i], counts_[i]);
+    }
+
+    // Which of the distinct patches it is, where nothing can change that.
+    [[nodiscard]] std::optional<std::size_t> choice() const {
+        for (std::size_t i = 0; i + 1 < counts_.size(); ++i)
+            if (is_sure(i, 0)) return i;
+        return std::nullopt;
+    }
+
+    // How many of the draws to come it takes at least before there is a choice that nothing can change.
+    [[nodiscard]] std::int64_t at_least() const {
+        std::int64_t least = left_;
+        for (std::size_t i = 0; i < counts_.size(); ++i) {
+            std::int64_t low = -1, high = least;  // is_sure is false and, but for high = left, true there
+            while (high - low > 1) {
+                std::int64_t const middle = low + (high - low) / 2;
+                (is_sure(i, middle) ? high : low) = middle;
+            }
+            least = high;
+        }
+        return least;
+    }
+
+private:
+    struct others {
+        double weight = 0;      // together
+        std::int64_t most = 0;  // the largest of their counts
+    };
+    // Relative, C(count, n).
+    double& weight(std::int64_t count) { return weight_[static_cast<std::size_t>(count)]; }
+    [[nodiscard]] double weight(std::int64_t count) const { return weight_[static_cast<std::size_t>(count)]; }
+    [[nodiscard]] others with(others const& some, std::int64_t count) const {
+        return {some.weight + weight(count), std::max(some.most, count)};
+    }
+    // What others weigh at most after so many draws: C(count, n) is convex, so one of them gets all.
+    [[nodiscard]] double at_most(others const& some, std::int64_t draws) const {
+        return some.weight + (weight(some.most + draws) - weight(some.most));
+    }
+    // Whether patch i is chosen once `more` of the draws to come are it, whatever the others are.
+    [[nodiscard]] bool is_sure(std::size_t i, std::int64_t more) const {
+        constexpr double rounding = 1e-9;  // of the sums here and there
+        double const own = weight(counts_[i] + more), before = before_[i].weight;
+        double const most_before = i == 0 ? 0.0 : at_most(before_[i], left_ - more);
+        double const most_after = at_most(after_[i], left_ - more);
+        return own > 0 &&
+               (most_before == 0 || most_before / (most_before + own + after_[i].weight) < point_ - rounding) &&
+               (before + own) / (before + own + most_after) > point_ + rounding;
+    }
+
+    std::vector<std::int64_t> counts_;
+    std::int64_t left_;
+    double point_;
+    std::vector<double> weight_;          // by count
+    std::vector<others> before_, after_;  // each patch
+};
 
 }  // namespace calm

@@ -41,11 +41,10 @@ public:
         teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
-            active_.push_back(
-                {r,
-                 patch_sampling(rule, K),
-                 random_sequence({key.seed, stream::choice, key.step}, static_cast<std::uint64_t>(first * draws_apart)),
-                 {}});
+            random_sequence choice({key.seed, stream::choice, key.step},
+                                   static_cast<std::uint64_t>(first * draws_apart));
+            patch_sampling const at_work(rule, K, choice);
+            active_.push_back({r, at_work, choice, {}});
         }
     }
 
@@ -80,13 +79,16 @@ private:
     [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
 
     [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
-        std::int64_t least = 0, most = 0, made = 0;
+        bool const batch = rule_.rule == sampling_rule::batch;  // may leave after few draws: others go on without it
+        std::int64_t least = batch ? largest : 0, most = 0, made = 0;
         for (auto const& one : active_) {
-            least = std::max(least, one.at_work.at_least());
+            std::int64_t const needed = one.at_work.at_least();
+            least = batch ? std::min(least, needed) : std::max(least, needed);
             most = std::max(most, one.at_work.at_most());
             made = std::max(made, one.at_work.result().draws);
         }
-        std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(least, made, count());
+        std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(rule_.rule, least, made, count());
+        if (round == 0 && most - n < n / 4) n = most;  // a few at the end would cost a round of their own
         n = std::min({n, most, largest});
         return n > attempt_ ? n - n % attempt_ : n;
     }

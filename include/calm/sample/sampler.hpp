@@ -106,28 +106,34 @@ private:
 
 // What a sampler did for one patch.
 struct sampled {
-    std::int64_t draws = 0;  // counted: n for every attempt of the exact rule, though fewer can settle it
-    bool capped = false;     // the exact rule gave up and the batch rule answered
+    // Counted: n for every attempt of the exact rule and N of the batch rule, though fewer can settle it.
+    std::int64_t draws = 0;
+    bool capped = false;  // the exact rule gave up and the batch rule answered
 };
 
 // A rule at work on one patch: it takes draws in rounds of any size until it has decided.
 class patch_sampling {
 public:
-    // Of patches of K tokens, with no draw yet.
-    patch_sampling(sampler const& rule, std::size_t K) : rule_(rule), K_(K) {}
+    // Of patches of K tokens, with no draw yet. The batch rule's one choice comes from `choice` now.
+    patch_sampling(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
+        if (rule_.rule != sampling_rule::batch) return;
+        point_ = detail::uniform53(choice);
+        look_at_ = batch_forecast({}, rule_.n, rule_.most, point_).at_least();
+    }
 
     // Draws that it can still use: at least so many are needed, at most so many. 0 once it has decided.
     [[nodiscard]] std::int64_t at_least() const {
         if (decided_) return 0;
-        if (rule_.rule == sampling_rule::batch) return rule_.most - done_.draws;
+        if (rule_.rule == sampling_rule::batch) return std::min(rule_.most, look_at_) - done_.draws;
         return std::min(rule_.most - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
     }
     // Also the room that is left before the batch rule answers.
     [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
 
     // Patches (count, K) drawn at T = 1, in the order of their numbers. Those after the decision are neither looked at
-    // nor counted. Own choices come from `choice`, always the same ones for the same draws. Before the batch rule
-    // counts all draws, complete(draws so far, (draws, K)) may fill in what was not decoded of them.
+    // nor counted. Own choices come from `choice`, always the same ones for the same draws. Before the draws are
+    // counted, complete(draws so far, (draws, K)) may fill in what was not decoded of them. The batch rule decides as
+    // soon as no draw can change what it would choose of all.
     template <std::invocable<std::span<token_id>> Complete>
     void take(std::span<token_id const> draws, random_sequence& choice, Complete const& complete) {
         for (; !decided_ && !draws.empty(); draws = draws.subspan(K_)) {
@@ -139,8 +145,13 @@ public:
             else if (done_.draws == rule_.most) {
                 done_.capped = rule_.rule == sampling_rule::exact;
                 complete(std::span(pool_));
-                decide(batch_choice(pool_, K_, rule_.n, choice));
+                decide(batch_choice(pool_, K_, rule_.n,
+                                    rule_.rule == sampling_rule::batch ? point_ : detail::uniform53(choice)));
             }
+        }
+        if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= look_at_) {
+            complete(std::span(pool_));
+            look_ahead();
         }
     }
     // The same where all draws are whole.
@@ -178,6 +189,17 @@ private:
         proving_ = rule_.rest > 0.0 ? 1 : 0;
         return proving_ == 0;
     }
+    // Of the batch rule: decides where all draws to come change nothing, or says when to look again. Never before there
+    // are an eighth more draws: they are counted anew each time.
+    void look_ahead() {
+        auto const distinct = count_patches(pool_, K_);
+        batch_forecast const forecast(distinct.counts, rule_.n, rule_.most - done_.draws, point_);
+        look_at_ = done_.draws + std::max(forecast.at_least(), done_.draws / 8 + 1);
+        auto const sure = forecast.choice();
+        if (!sure) return;
+        done_.draws = rule_.most;
+        decide(distinct.first[*sure]);
+    }
     [[nodiscard]] bool equals_attempt(std::size_t draw) const {
         auto const patch = [&](std::size_t at) { return pool_.begin() + static_cast<std::ptrdiff_t>(at * K_); };
         return std::equal(patch(draw), patch(draw + 1), patch(attempt_));
@@ -201,16 +223,20 @@ private:
     std::int64_t equal_ = 0;   // draws of the attempt
     bool all_equal_ = true;
     std::int64_t proving_ = 0;  // number of the coming coin flip of P^rest, 0 before
+    double point_ = 0;          // of the batch rule: what it chooses by
+    std::int64_t look_at_ = 0;  // and the draws at which it may be sure, before all are there
 };
 
 // How many draws of each to ask for next, for `wanting` patches that need at_least draws each, of which they made
 // `drawn`. A machine multiplies a few rows at nearly the price of one, and a row among many at half of that: rounds
 // double until they are of 64 rows, and then grow by a quarter of what was drawn, which bounds what is drawn in vain.
+// The batch rule knows when it can be sure, so it is asked for no more than that, or for a few rows.
 // From these numbers alone: rounds do not depend on the machine.
-inline std::int64_t round_size(std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
+inline std::int64_t round_size(sampling_rule rule, std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
     constexpr std::int64_t few = 8;
     constexpr std::int64_t many = 64;
     std::int64_t const among = std::max<std::int64_t>(1, wanting);
+    if (rule == sampling_rule::batch) return std::max(at_least, many / 4 / among);
     return std::max({at_least, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
 }
 
@@ -223,10 +249,11 @@ concept patch_source = std::invocable<Draw&, std::span<token_id>>;
 template <patch_source Draw>
 sampled sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
                      std::int64_t round = 0) {
-    patch_sampling at_work(rule, patch.size());
+    patch_sampling at_work(rule, patch.size(), choice);
     std::vector<token_id> fresh;
     while (!at_work.decided()) {
-        std::int64_t const wanted = round > 0 ? round : round_size(at_work.at_least(), at_work.result().draws, 1);
+        std::int64_t const wanted =
+            round > 0 ? round : round_size(rule.rule, at_work.at_least(), at_work.result().draws, 1);
         fresh.resize(static_cast<std::size_t>(std::min(wanted, at_work.at_most())) * patch.size());
         draw(std::span<token_id>(fresh));
         at_work.take(fresh, choice);

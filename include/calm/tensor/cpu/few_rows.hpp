@@ -13,6 +13,10 @@
 
 namespace calm::detail {
 
+// Rows of B that all rows of A go through at once: 16 of them stay in the first cache, and the next 16 are on their
+// way.
+inline constexpr index_t rows_of_b_at_once = 16;
+
 // Elements of C that are added up at once: as many as the registers hold.
 inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
 
@@ -29,12 +33,15 @@ template <int Rows, class T, class W>
     unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
     unrolled<columns>([&](auto c)
                           __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
+    // The first rows of A call for those of B that come next.
+    index_t const ahead = i == 0 && p.m > 4 && j + rows_of_b_at_once + columns <= p.n ? rows_of_b_at_once * p.ldb : 0;
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
     auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
         V x[Rows]{};
         unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
         unrolled<columns>([&](auto c) __attribute__((always_inline)) {
+            __builtin_prefetch(b[c] + l + ahead);
             V const y = widened<V>(b[c] + l, count);
             unrolled<Rows>([&](auto r) __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
         });
@@ -73,11 +80,11 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
     for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows>(p, i, j);
 }
 
-// C = start + A B^T, 16 rows of B at a time, which all rows of A then find in the cache.
+// C = start + A B^T, some rows of B at a time, which all rows of A then find in the cache.
 template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     constexpr int most = tile_sums == 16 ? 4 : 2;
-    for (index_t begin = 0; begin < p.n; begin += 16) {
-        index_t const end = std::min(p.n, begin + 16);
+    for (index_t begin = 0; begin < p.n; begin += rows_of_b_at_once) {
+        index_t const end = std::min(p.n, begin + rows_of_b_at_once);
         index_t i = 0;
         for (; i + most <= p.m; i += most) strip_of_few_rows<most>(p, i, begin, end);
         if constexpr (most > 2)
