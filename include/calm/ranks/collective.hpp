@@ -114,17 +114,7 @@ public:
     // one number more than there are ranks. `own` may lie in its place in `all`.
     template <class T> void all_gather(std::span<T const> own, std::span<T> all, std::span<std::size_t const> starts) {
         static_assert(std::is_trivially_copyable_v<T>);
-        auto const place = [&](int r) {
-            auto const begin = starts[static_cast<std::size_t>(r)];
-            return all.subspan(begin, starts[static_cast<std::size_t>(r) + 1] - begin);
-        };
-        require(own.size() == place(rank_).size(), errc::usage, "calm::collective: expected ", place(rank_).size(),
-                " elements of this rank, found ", own.size());
-        if (own.data() != place(rank_).data()) std::copy(own.begin(), own.end(), place(rank_).begin());
-        std::vector<sent> const to(static_cast<std::size_t>(ranks_), std::as_bytes(own));
-        std::vector<received> places;
-        for (int r = 0; r < ranks_; ++r) places.push_back(r == rank_ ? received{} : std::as_writable_bytes(place(r)));
-        exchange(to, places);
+        gather_bytes(std::as_bytes(own), std::as_writable_bytes(all), starts, sizeof(T));
     }
     // The same where all have equally many.
     template <class T> void all_gather(std::span<T const> own, std::span<T> all) {
@@ -197,6 +187,20 @@ protected:
     }
 
 private:
+    // all_gather() of elements of so many bytes.
+    void gather_bytes(sent own, received all, std::span<std::size_t const> starts, std::size_t element) {
+        std::vector<sent> const to(static_cast<std::size_t>(ranks_), own);
+        std::vector<received> places;
+        for (std::size_t r = 0; r < to.size(); ++r)
+            places.push_back(all.subspan(starts[r] * element, (starts[r + 1] - starts[r]) * element));
+        auto& mine = places[static_cast<std::size_t>(rank_)];
+        require(own.size() == mine.size(), errc::usage, "calm::collective: expected ", mine.size() / element,
+                " elements of this rank, found ", own.size() / element);
+        if (own.data() != mine.data()) std::copy(own.begin(), own.end(), mine.begin());
+        mine = {};
+        exchange(to, places);
+    }
+
     int rank_;
     int ranks_;
     std::uint64_t bytes_sent_ = 0;

@@ -4,7 +4,8 @@
 // run. A run that stopped goes on where it was: bit for bit, if steps limit it and model, text and state are as they
 // were. Several ranks that train together (calm/ranks.hpp), each with a model, a source and a context of its own that
 // are alike, give the bits of one: the micro-batches of a step are shared out, 1, 2, 4, ... to each rank. Callbacks are
-// called on all of them, `checkpoint` on rank 0 alone; what `stop` says is the same on all.
+// called on all of them, `checkpoint` on rank 0 alone; what `stop` says is the same on all. `ranks` is this rank's end,
+// or null where there is one; a call without it compiles nothing of ranks.
 
 #include <concepts>
 #include <cstddef>
@@ -69,10 +70,10 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 // Trains an autoencoder with memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md). The
 // source is asked for whole patches. Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and
 // step before any weight changes, and what the source and the callbacks throw.
-template <autoencoder_configuration C, class Space, token_source Source>
+template <autoencoder_configuration C, class Space, token_source Source,
+          std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
-                       autoencoder_recipe const& recipe, training_callbacks const& tell = {},
-                       collective* ranks = nullptr) {
+                       autoencoder_recipe const& recipe, training_callbacks const& tell = {}, Ranks ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
@@ -80,29 +81,28 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](progress&, auto const& losses) {
         auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
-        if (!ctx.rehearsing()) {
-            source(tokens.ids());
-            if (recipe.random_patches > 0)
-                detail::put_random_patches(ctx.random(stream::random_patches).by_value(), tokens.ids(), K,
-                                           model.vocabulary(), recipe.random_patches,
-                                           static_cast<index_t>(first.by_value()));
-        }
+        if (!ctx.rehearsing() && recipe.random_patches > 0)
+            detail::put_random_patches(ctx.random(stream::random_patches).by_value(), tokens.ids(), K,
+                                       model.vocabulary(), recipe.random_patches,
+                                       static_cast<index_t>(first.by_value()));
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), recipe.objective.dropout, first);
         model.loss_and_gradient(ctx, losses, batch, recipe.objective, share);
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
-    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro,
-                  {ranks, [&](progress const&) { source(tokens.ids()); }});
+    detail::train(
+        ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro,
+        [&](progress const&) { source(tokens.ids()); }, ranks);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
 // for whole blocks. Throws as train_autoencoder.
-template <model_configuration auto C, class Space, token_source Source>
+template <model_configuration auto C, class Space, token_source Source,
+          std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
                 calm_recipe<typename calm_model<C, Space>::objective> const& recipe,
-                training_callbacks const& tell = {}, collective* ranks = nullptr) {
+                training_callbacks const& tell = {}, Ranks ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
@@ -114,7 +114,6 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
     auto const micro = [&](progress& now, auto const& losses) {
-        if (!ctx.rehearsing()) source(tokens.ids());
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
         auto const first = ctx.number_in_step(sequences * (patches - 1));
@@ -124,18 +123,20 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     double const work =
         flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
         static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(ctx, parameters_of(model), recipe, tell, {recipe.sequences * recipe.block_tokens, work},
-                  detail::bytes_of_parameters(parameters_of(model.ae_model)), micro,
-                  {ranks, [&](progress const&) { source(tokens.ids()); }});
+    detail::train(
+        ctx, parameters_of(model), recipe, tell, {recipe.sequences * recipe.block_tokens, work},
+        detail::bytes_of_parameters(parameters_of(model.ae_model)), micro,
+        [&](progress const&) { source(tokens.ids()); }, ranks);
 }
 
 // Trains an autoregressive model with memory for values and gradients, token level or first patch level (Autoregressive
 // model in docs/mathematics.md). The source is asked for sequences of P tokens, of K P in the first phase, in which
 // neighbouring blocks go on where they follow one another in a text. Throws as train_autoencoder.
-template <autoregressive_configuration C, class Space, token_source Source>
+template <autoregressive_configuration C, class Space, token_source Source,
+          std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,
                           autoregressive_recipe const& given, training_callbacks const& tell = {},
-                          collective* ranks = nullptr) {
+                          Ranks ranks = nullptr) {
     auto recipe = given;
     index_t const P = recipe.block_tokens, K = recipe.level.patch;
     require(P >= 2, errc::usage, "training: expected blocks of at least 2 tokens, found ", P);
@@ -154,7 +155,6 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
     };
     auto const micro = [&](progress& now, auto const& losses) {
-        if (!ctx.rehearsing()) source(place_of(now));
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
         model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share);
@@ -162,8 +162,9 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     };
     index_t const step = recipe.sequences * P;
     double const work = flops::train_autoregressive(C.llama, model.vocabulary(), P) * static_cast<double>(step);
-    detail::train(ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro,
-                  {ranks, [&](progress const& now) { source(place_of(now)); }});
+    detail::train(
+        ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro,
+        [&](progress const& now) { source(place_of(now)); }, ranks);
 }
 
 }  // namespace calm

@@ -14,7 +14,7 @@
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/train/adamw.hpp"
-#include "calm/train/parameter_shares.hpp"
+#include "calm/train/shared_work.hpp"
 
 namespace calm {
 
@@ -52,19 +52,19 @@ public:
     // setting that cannot be.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
-    // The same of a model's parameters. With the shares of several ranks, whose memory is the host's, it updates that
-    // of this rank and has moments for no more; all ranks call what it has in the same order. `shares` outlives it.
+    // The same of a model's parameters. Of several ranks, whose memory is the host's, it updates this one's share and
+    // has moments for no more; all ranks call what it has in the same order. `work` outlives it.
     explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
-                   parameter_shares<Space>* shares = nullptr) :
+                   shared_work* work = nullptr) :
         settings_(settings),
-        shares_(shares) {
+        work_(work) {
         check(settings);
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             auto const& p = parameters[i];
             require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage,
                     "calm::adamw: expected memory for value and gradient of ", p.name,
                     ", found none; call calm::allocate with an arena for each first");
-            auto const [begin, end] = shares != nullptr ? shares->own(i) : part{0, p.value.size()};
+            auto const [begin, end] = work != nullptr ? work->own(i) : shared_work::part{0, p.value.size()};
             auto const moment = [&, size = end - begin] {
                 auto const zeros = moments_.template take<T>(extents<dyn>(size));
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
@@ -73,7 +73,7 @@ public:
             T* const first = moment();
             T* const second = moment();
             slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays});
-            marks_.push_back({p.name, p.received_gradient, p.value.size()});
+            marks_.push_back({p.name, p.received_gradient, p.grad.data(), p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
         auto const count = static_cast<index_t>(ranges_.size());
@@ -94,7 +94,7 @@ public:
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
         if (ctx.rehearsing()) return 0;
-        if (shares_ != nullptr) return std::sqrt(sum_of_all_squares(ctx));
+        if (work_ != nullptr) return std::sqrt(sum_of_all_squares(ctx));
         detail::run_gradient_norm(ctx, memory_, {});
         return std::sqrt(fetch(ctx, memory_.sums));
     }
@@ -163,9 +163,8 @@ public:
 
     // Forgets the gradients that were added since the last update: they are zero again.
     void discard() {
-        if (shares_ != nullptr) shares_->clear_gradients();
-        for (auto const& slot : slots_)
-            detail::memory_of<Backend>::clear(slot.gradient, static_cast<std::size_t>(slot.size) * sizeof(T));
+        for (auto const& mark : marks_)
+            detail::memory_of<Backend>::clear(mark.gradient, static_cast<std::size_t>(mark.size) * sizeof(T));
         forget_marks();
     }
 
@@ -195,11 +194,16 @@ public:
     void bring_moments(context<Backend> const& ctx) {
         if constexpr (device_memory<Backend>)
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, here, there); });
-        else if (shares_ != nullptr)
-            for (bool const second : {false, true})
-                shares_->gather_to_first(
-                    [&](std::size_t i) -> T const* { return second ? slots_[i].second : slots_[i].first; },
-                    [&](std::size_t i) { return copies_[2 * i + (second ? 1 : 0)].data(); });
+        else if (work_ != nullptr)
+            for (std::size_t const second : {0U, 1U}) {
+                std::vector<void const*> own;
+                std::vector<void*> all;
+                for (auto const& slot : slots_) {
+                    all.push_back(copies_[2 * own.size() + second].data());
+                    own.push_back(second == 1 ? slot.second : slot.first);
+                }
+                work_->gather_to_first(own, all);
+            }
     }
     // Gives back the memory of what tensors() gave, where those are copies.
     void forget_copies() { copies_ = {}; }
@@ -209,10 +213,10 @@ public:
         updates_ = updates;
         if constexpr (device_memory<Backend>)
             for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
-        else if (shares_ != nullptr)
+        else if (work_ != nullptr)
             for (std::size_t i = 0; i < slots_.size(); ++i)
                 for (bool const second : {false, true})
-                    std::copy_n(copies_[2 * i + (second ? 1 : 0)].data() + shares_->own(i).begin, slots_[i].size,
+                    std::copy_n(copies_[2 * i + (second ? 1 : 0)].data() + work_->own(i).begin, slots_[i].size,
                                 second ? slots_[i].second : slots_[i].first);
     }
 
@@ -223,9 +227,7 @@ public:
     [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
 private:
-    using part = typename parameter_shares<Space>::part;
-
-    [[nodiscard]] bool has_copies() const { return device_memory<Backend> || shares_ != nullptr; }
+    [[nodiscard]] bool has_copies() const { return device_memory<Backend> || work_ != nullptr; }
 
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
@@ -273,7 +275,7 @@ private:
     // The next update, on the host.
     step_outcome update(context<Backend> const& ctx, double rate, double loss) {
         tell(ctx, rate, loss);
-        if (shares_ != nullptr)
+        if (work_ != nullptr)
             detail::conclude(memory_, sum_of_all_squares(ctx), nullptr);
         else
             detail::run_gradient_norm(ctx, memory_, {.updates = true});
@@ -285,11 +287,11 @@ private:
     // Of all ranks' gradients, the same on each.
     double sum_of_all_squares(context<Backend> const& ctx) {
         detail::run_gradient_norm(ctx, memory_, {});
-        return shares_->sum_of_squares({memory_.sums + 1, static_cast<std::size_t>(memory_.count)});
+        return work_->sum_of_squares({memory_.sums + 1, static_cast<std::size_t>(memory_.count)});
     }
     // The number of the first parameter whose gradient is not finite in the last sums, or the number of all.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
-        if (shares_ != nullptr) return shares_->first_bad();
+        if (work_ != nullptr) return work_->first_bad();
         std::vector<double> room;
         auto const sums = on_host(ctx, view_of_sums(), room);
         for (std::size_t r = 0; r < ranges_.size(); ++r)
@@ -340,15 +342,16 @@ private:
         put(ctx, memory_.told, told);
     }
 
-    // Of a parameter, beside its slot.
+    // Of a parameter, beside its slot, which of several ranks is that of a share.
     struct own_mark {
         std::string name;
         bool* received;  // a gradient since the last update
-        index_t size;    // of all of it
+        T* gradient;     // all of it
+        index_t size;    // the same
     };
 
     adamw_settings settings_;
-    parameter_shares<Space>* shares_;  // of several ranks, or null
+    shared_work* work_;  // of several ranks, or null
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;  // in the order of visit
     std::vector<own_mark> marks_;               // the same

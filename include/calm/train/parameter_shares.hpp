@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -16,22 +18,20 @@
 #include "calm/ranks/collective.hpp"
 #include "calm/train/adamw.hpp"
 #include "calm/train/block/ranges.hpp"
+#include "calm/train/recipe.hpp"
+#include "calm/train/shared_work.hpp"
+#include "calm/train/throughput.hpp"
+#include "calm/train/training_callbacks.hpp"
 
 namespace calm {
 
 // All parameters as one row of elements, in the order of visit, cut into a share for each rank. It keeps the addresses
 // of the parameters, as the optimizer does, and is for executors whose memory is the host's.
-template <class Space> class parameter_shares {
+template <class Space> class parameter_shares final : public shared_work {
     using T = typename Space::compute;
     using Master = typename Space::master;
 
 public:
-    // Some elements of a parameter.
-    struct part {
-        index_t begin;  // the first
-        index_t end;    // behind the last
-    };
-
     // The ranks outlive it. So many elements of each share are on their way at once.
     parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks, index_t piece) :
         ranks_(ranks), piece_(piece) {
@@ -55,21 +55,44 @@ public:
     parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks) :
         parameter_shares(parameters, ranks,
                          std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain)) {}
-    parameter_shares(parameter_shares const&) = delete;
-    parameter_shares& operator=(parameter_shares const&) = delete;
+    ~parameter_shares() override { ranks_.at_work = false; }
 
-    [[nodiscard]] collective& ranks() const { return ranks_; }  // as they were given
-    // Of parameter i, what belongs to this rank's share, perhaps nothing.
-    [[nodiscard]] part own(std::size_t i) const {
+    [[nodiscard]] int rank() const override { return ranks_.rank(); }
+    [[nodiscard]] int count() const override { return ranks_.ranks(); }
+    [[nodiscard]] index_t micro_batches(index_t of_a_step) const override {
+        index_t const each = of_a_step / count();
+        require(count() == 1 || (each * count() == of_a_step && std::has_single_bit(static_cast<std::uint64_t>(each))),
+                errc::usage, "training: expected a step of ", count(), " times 1, 2, 4, ... micro-batches for ",
+                count(), " ranks, found ", of_a_step, " (--accumulation)");
+        return each;
+    }
+
+    void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& r,
+                        index_t tokens) override {
+        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
+        require_alike({seed, word(state.step), word(state.updates), word(state.skipped), word(state.first_phase_steps),
+                       word(r.steps), word(r.accumulation), word(r.seconds), word(r.rate), word(r.warmup),
+                       word(tokens)});
+        ranks_.at_work = true;
+    }
+    double agree_on_time(index_t steps_done) override {
+        ranks_.steps_done = steps_done;
+        return ranks_.broadcast(steady_seconds());
+    }
+    void add_up(std::span<std::byte> losses) override {
+        auto const size = losses.size() / static_cast<std::size_t>(count());
+        ranks_.all_gather(std::span<std::byte const>(losses.subspan(static_cast<std::size_t>(rank()) * size, size)),
+                          losses);
+        sum_gradients();
+    }
+    [[nodiscard]] part own(std::size_t i) const override {
         auto const& one = tensors_[i];
         auto const within = [&](index_t at) { return std::clamp<index_t>(at - one.place, 0, one.size); };
         return {within(cut_of(ranks_.rank())), within(cut_of(ranks_.rank() + 1))};
     }
-    // Bytes of what is on its way to and from others.
-    [[nodiscard]] std::size_t buffer_bytes() const { return (sent_.size() + received_.size()) * sizeof(T); }
+    [[nodiscard]] std::size_t buffer_bytes() const override { return (sent_.size() + received_.size()) * sizeof(T); }
 
-    // Each rank has gradients of its own micro-batches. Then its share has the sums of all, in the tree of the ranks'
-    // numbers, and elsewhere they are zero.
+    // add_up() of the gradients.
     void sum_gradients() {
         in_pieces([&](auto const& pieces) {
             std::vector<std::span<T>> parts;
@@ -90,32 +113,24 @@ public:
             });
         });
     }
-    // Each rank has updated its share of the values; then all have all of them.
-    void gather_values() {
+    void gather_values() override {
         gather<Master>(
             true, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
             [&](std::size_t i) { return tensors_[i].value; });
     }
-    // The sum of the squares of all gradients, from those of this rank's ranges, in order: detail::sum_by_halves over
-    // all ranges.
-    double sum_of_squares(std::span<double const> own_ranges) {
+    double sum_of_squares(std::span<double const> own_ranges) override {
         ranks_.all_gather(own_ranges, std::span(sums_), first_range_);
         return detail::sum_by_halves(sums_.data(), 0, sums_.size());
     }
-    // After it, the number of the first parameter with a gradient that is not finite, or the number of all.
-    [[nodiscard]] std::size_t first_bad() const {
+    [[nodiscard]] std::size_t first_bad() const override {
         for (std::size_t r = 0; r < sums_.size(); ++r)
             if (!std::isfinite(sums_[r])) return static_cast<std::size_t>(ranges_[r].slot);
         return tensors_.size();
     }
-    // Rank 0 gets what each rank has of something beside the parameters: of parameter i, own(i) of it lies at
-    // `from(i)`, and at rank 0 there is place for all of it at `to(i)`.
-    template <class From, class To> void gather_to_first(From const& from, To const& to) {
-        gather<Master>(false, from, to);
-    }
-    // Gradients are zero, on all shares.
-    void clear_gradients() const {
-        for (auto const& one : tensors_) std::fill_n(one.gradient, one.size, T{});
+    void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
+        gather<Master>(
+            false, [&](std::size_t i) { return static_cast<Master const*>(from[i]); },
+            [&](std::size_t i) { return static_cast<Master*>(to[i]); });
     }
     // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
     void require_alike(std::vector<std::uint64_t> const& numbers) {
@@ -233,5 +248,22 @@ private:
     std::vector<T> sent_;       // (R, piece)
     std::vector<T> received_;
 };
+
+namespace detail {
+
+// This rank's part of a run, or null: there is one rank. Throws errc::usage for several on a device.
+template <class Space>
+std::unique_ptr<shared_work> part_of(std::vector<any_parameter<Space>> const& parameters, collective* ranks) {
+    if (ranks == nullptr || ranks->ranks() == 1) return nullptr;
+    require(host_memory<typename Space::backend>, errc::usage,
+            "training: expected one rank on a device, found several: ranks train on the cpu");
+    return std::make_unique<parameter_shares<Space>>(parameters, *ranks);
+}
+// Of whoever has no ranks: nothing of the above is compiled.
+template <class Space> std::unique_ptr<shared_work> part_of(std::vector<any_parameter<Space>> const&, std::nullptr_t) {
+    return nullptr;
+}
+
+}  // namespace detail
 
 }  // namespace calm

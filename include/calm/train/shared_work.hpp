@@ -1,71 +1,66 @@
 #pragma once
 // What a rank of several does of a run of training.
 
-#include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
+#include <span>
 
-#include "calm/ranks/collective.hpp"
-#include "calm/train/parameter_shares.hpp"
-#include "calm/train/recipe.hpp"
-#include "calm/train/training_callbacks.hpp"
+#include "calm/tensor/extents.hpp"
 
-namespace calm::detail {
+namespace calm {
 
-// Several ranks that do a run together. Each does a part of a step's micro-batches, which is a subtree of the tree that
-// their gradients add up in, and updates a part of the parameters; the bits are those of one rank.
-struct shared_work {
-    collective* ranks = nullptr;                          // this rank's end, or null: there is one
-    std::function<void(progress const&)> pass_over = {};  // takes from the text a micro-batch that another rank does
+struct training_recipe;
+struct training_state;
 
-    [[nodiscard]] int count() const { return ranks != nullptr ? ranks->ranks() : 1; }
-    [[nodiscard]] int rank() const { return ranks != nullptr ? ranks->rank() : 0; }
-    // The micro-batches of a step that a rank does. Throws errc::usage where they are no subtree.
-    [[nodiscard]] index_t micro_batches(index_t of_a_step) const {
-        index_t const each = of_a_step / count();
-        require(count() == 1 || (each * count() == of_a_step && std::has_single_bit(static_cast<std::uint64_t>(each))),
-                errc::usage, "training: expected a step of ", count(), " times 1, 2, 4, ... micro-batches for ",
-                count(), " ranks, found ", of_a_step, " (--accumulation)");
-        return each;
-    }
-};
-
-// The ranks are at work as long as it lives.
-class working {
+// One rank's part of a run: of each step some micro-batches, which are a subtree of the tree that their gradients add
+// up in, and the update of a share of the parameters, whose moments it keeps. The bits are those of one rank. All ranks
+// call the same verbs in the same order, and any of them throws where another rank failed. The steps of a run
+// (training.hpp) and the optimizer know ranks by this alone, a null pointer where there is one; parameter_shares.hpp
+// makes it of a collective, and is compiled for whoever has one.
+class shared_work {
 public:
-    explicit working(collective* ranks) : ranks_(ranks) {
-        if (ranks_ != nullptr) ranks_->at_work = true;
-    }
-    ~working() {
-        if (ranks_ != nullptr) ranks_->at_work = false;
-    }
-    working(working const&) = delete;
-    working& operator=(working const&) = delete;
+    // Some elements of a parameter.
+    struct part {
+        index_t begin;
+        index_t end;
+    };
 
-private:
-    collective* ranks_;
+    shared_work() = default;
+    virtual ~shared_work() = default;
+    shared_work(shared_work const&) = delete;
+    shared_work& operator=(shared_work const&) = delete;
+
+    [[nodiscard]] virtual int rank() const = 0;
+    [[nodiscard]] virtual int count() const = 0;
+    // The micro-batches of a step that a rank does. Throws errc::usage where they are no subtree.
+    [[nodiscard]] virtual index_t micro_batches(index_t of_a_step) const = 0;
+
+    // From here on, and as long as it lives, the ranks are at work and do the same. Throws errc::distributed where they
+    // do not begin with the same values and these same numbers.
+    virtual void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
+                                index_t tokens) = 0;
+    // Seconds of rank 0's clock, for all: what follows from them is the same on all ranks. Sentences then say that so
+    // many steps are done.
+    virtual double agree_on_time(index_t steps_done) = 0;
+    // Each rank has gradients of its own micro-batches, and in `losses`, which has R equal parts, theirs. Then its
+    // share has the sums of all gradients, in the tree of the ranks' numbers; elsewhere they are zero; and it has all
+    // losses.
+    virtual void add_up(std::span<std::byte> losses) = 0;
+    // Each rank has updated its share of the values; then all have all of them.
+    virtual void gather_values() = 0;
+    // Bytes of what is on its way to and from others.
+    [[nodiscard]] virtual std::size_t buffer_bytes() const = 0;
+
+    // Of parameter i, what belongs to this rank's share, perhaps nothing.
+    [[nodiscard]] virtual part own(std::size_t i) const = 0;
+    // The sum of the squares of all gradients, from those of this rank's ranges, in order: detail::sum_by_halves over
+    // all ranges.
+    virtual double sum_of_squares(std::span<double const> own_ranges) = 0;
+    // After it, the number of the first parameter with a gradient that is not finite, or the number of all.
+    [[nodiscard]] virtual std::size_t first_bad() const = 0;
+    // Rank 0 gets what each rank has of something beside the parameters, in elements of their size: of parameter i,
+    // own(i) of it lies at from[i], and at rank 0 there is place for all of it at to[i].
+    virtual void gather_to_first(std::span<void const* const> from, std::span<void* const> to) = 0;
 };
 
-// The shares of several ranks, or null. Throws errc::usage on a device.
-template <class Space>
-std::unique_ptr<parameter_shares<Space>> shares_of(std::vector<any_parameter<Space>> const& parameters,
-                                                   shared_work const& work) {
-    if (work.count() == 1) return nullptr;
-    require(host_memory<typename Space::backend>, errc::usage,
-            "training: expected one rank on a device, found several: ranks train on the cpu");
-    return std::make_unique<parameter_shares<Space>>(parameters, *work.ranks);
-}
-
-// The numbers of a run that its ranks begin with alike.
-inline std::vector<std::uint64_t> words_of(std::uint64_t seed, training_state const& state, training_recipe const& r,
-                                           index_t tokens) {
-    auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
-    return {
-        seed,          word(state.step),     word(state.updates), word(state.skipped), word(state.first_phase_steps),
-        word(r.steps), word(r.accumulation), word(r.seconds),     word(r.rate),        word(r.warmup),
-        word(tokens)};
-}
-
-}  // namespace calm::detail
+}  // namespace calm

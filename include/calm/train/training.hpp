@@ -9,7 +9,6 @@
 #include <functional>
 #include <iterator>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "calm/model/limits.hpp"
 #include "calm/train/gradient_tree.hpp"
 #include "calm/train/optimizer.hpp"
+#include "calm/train/parameter_shares.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/shared_work.hpp"
 #include "calm/train/throughput.hpp"
@@ -62,25 +62,27 @@ struct loss_of_step {
     }
 };
 
-// Runs steps of `micro(now, losses)`, which adds the gradients of ctx.micro_batch of the step and leaves its losses;
-// the gradients of several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of
-// a space.
+// Runs steps of micro-batches. `take(now)` takes the next one from the text, also where another rank does it; it may be
+// empty. `micro(now, losses)` adds the gradients of ctx.micro_batch of the step and leaves its losses; the gradients of
+// several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of a space.
 template <class Space> class training {
 public:
     using Backend = typename Space::backend;
+    using taking = std::function<void(progress const&)>;
     using micro_batch_step = std::function<void(progress&, losses_view<Backend> const&)>;
 
     // What it refers to outlives it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
              training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro,
-             shared_work const& work = {}) :
+             taking const& take, shared_work* work) :
         ctx_(ctx),
-        recipe_(r), tell_(tell), size_(size), work_(work), own_micro_batches_(work.micro_batches(r.accumulation)),
-        weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes),
-        micro_(micro), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
-                              r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
-        shares_(shares_of<Space>(parameters, work)), optimizer_(parameters, r.optimizer, shares_.get()),
-        tree_(parameters, own_micro_batches_), tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
+        recipe_(r), tell_(tell), size_(size), work_(work),
+        own_micro_batches_(several() ? work->micro_batches(r.accumulation) : r.accumulation),
+        weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes), micro_(micro),
+        take_(take), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
+                            r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
+        optimizer_(parameters, r.optimizer, work), tree_(parameters, own_micro_batches_),
+        tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {}
 
     void run() {
@@ -89,8 +91,9 @@ public:
         memory_ = planned.total();
         if (tell_.start) tell_.start(planned);
         resume();
-        if (several()) begin_together();
-        working const together(work_.ranks);
+        // What all ranks do from here on is the same, if these are.
+        if (several()) work_->begin_together(ctx_.seed, state_, recipe_, size_.tokens);
+        agree_on_time();
         used_ = state_.seconds;
         throughput speed(several() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
         done_ = share_done(recipe_, state_.step, used_);
@@ -115,15 +118,12 @@ public:
     }
 
 private:
-    [[nodiscard]] bool several() const { return shares_ != nullptr; }
-    // What all ranks do from here on is the same, if these are.
-    void begin_together() {
-        shares_->require_alike(words_of(ctx_.seed, state_, recipe_, size_.tokens));
-        work_.ranks->steps_done = state_.step;
-        agree_on_time();
+    [[nodiscard]] bool several() const { return work_ != nullptr; }
+    [[nodiscard]] int rank() const { return several() ? work_->rank() : 0; }
+    // The time by which several ranks go is rank 0's: what follows from it is the same on all.
+    void agree_on_time() {
+        if (several()) clock_ = work_->agree_on_time(state_.step);
     }
-    // The time by which the run goes is rank 0's: what follows from it is the same on all ranks.
-    void agree_on_time() { clock_ = work_.ranks->broadcast(steady_seconds()); }
 
     void rehearse() {
         ctx_.step = 0;
@@ -151,7 +151,7 @@ private:
     [[nodiscard]] memory_plan plan() const {
         return {{{"values", weights_ + frozen_bytes_},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
-                                   (several() ? shares_->buffer_bytes() : 0)},
+                                   (several() ? work_->buffer_bytes() : 0)},
                  {"moments", several() ? optimizer_.moments().peak() : 2 * weights_},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.scratch.name(), ctx_.scratch.peak()}}};
@@ -187,35 +187,27 @@ private:
         auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
-        index_t const first = ctx_.rehearsing() ? 0 : work_.rank() * own_micro_batches_;
+        index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
+            if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
-            if (number < 0 || number >= own_micro_batches_) {
-                work_.pass_over(now);
-                continue;
-            }
+            if (number < 0 || number >= own_micro_batches_) continue;
             micro_(now, {losses + ctx_.micro_batch, extents<1>()});
             tree_.add(ctx_, number);
         }
         ctx_.micro_batch = 0;
-        if (several() && !ctx_.rehearsing()) add_up(losses + first, losses);
+        std::span const of_step(losses, static_cast<std::size_t>(recipe_.accumulation));
+        if (several() && !ctx_.rehearsing()) work_->add_up(std::as_writable_bytes(of_step));
         now.rate = rate;
         if constexpr (device_memory<Backend>) {
             for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
             optimizer_.step(ctx_, rate, vector_view<double const, 1, Backend>(loss_.data(), extents<1>()));
         } else {
-            add_losses(now, std::span(losses, static_cast<std::size_t>(recipe_.accumulation)));
+            add_losses(now, of_step);
             now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
         }
-        if (several() && !ctx_.rehearsing()) shares_->gather_values();
+        if (several() && !ctx_.rehearsing()) work_->gather_values();
         return now;
-    }
-    // Each rank has gradients and losses of its micro-batches; then it has the sum of all for its share, and all
-    // losses.
-    void add_up(autoencoder_losses const* own, autoencoder_losses* all) {
-        work_.ranks->all_gather(std::span(own, static_cast<std::size_t>(own_micro_batches_)),
-                                std::span(all, static_cast<std::size_t>(recipe_.accumulation)));
-        shares_->sum_gradients();
     }
     // Of all micro-batches of a step.
     static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
@@ -257,10 +249,7 @@ private:
         now.memory = memory_;
         state_.step = number + 1;
         state_.updates = optimizer_.updates();
-        if (several()) {
-            work_.ranks->steps_done = state_.step;
-            agree_on_time();
-        }
+        agree_on_time();
         now.tokens = tokens();
         asked_.push_back(now);
     }
@@ -315,7 +304,8 @@ private:
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
         now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(size_.flops / work_.count(), speed.seconds_per_step(), recipe_.machine_peak);
+        now.share_of_peak = share_of_peak(size_.flops / (several() ? work_->count() : 1), speed.seconds_per_step(),
+                                          recipe_.machine_peak);
         now.seconds = used_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
                                               recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
@@ -335,18 +325,16 @@ private:
         if (measured && tell_.evaluate) tell_.evaluate(now);
         bool const due = !last && is_due(recipe_.save_every, now, done_before);
         if (due && tell_.save) tell_.save(now);
-        if (several() && (measured || due)) agree_on_time();
+        if (measured || due) agree_on_time();
         if (last || due || measured) {
             state_.seconds = used_ + speed.elapsed();
             if (tell_.checkpoint || several()) bring_moments();
-            if (tell_.checkpoint && work_.rank() == 0)
+            if (tell_.checkpoint && rank() == 0)
                 tell_.checkpoint(state_, last  ? state_after::end
                                          : due ? state_after::interval
                                                : state_after::evaluation);
-            if (several()) {
-                forget_moments();
-                agree_on_time();
-            }
+            if (several()) forget_moments();
+            agree_on_time();
         }
         return last;
     }
@@ -355,13 +343,13 @@ private:
     training_recipe const& recipe_;
     training_callbacks const& tell_;
     step_size size_;
-    shared_work work_;
+    shared_work* work_;          // of several ranks, or null
     index_t own_micro_batches_;  // of a step's
     std::size_t weights_;        // bytes
     std::size_t frozen_bytes_;
     micro_batch_step const& micro_;
-    std::array<schedule, 2> rates_;                    // of the only or second phase, of the first
-    std::unique_ptr<parameter_shares<Space>> shares_;  // of several ranks, or null
+    taking const& take_;
+    std::array<schedule, 2> rates_;  // of the only or second phase, of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
     training_state state_;
@@ -376,12 +364,14 @@ private:
     std::vector<autoencoder_losses> losses_found_;              // room for what a device has
 };
 
-// A whole run.
-template <class Space>
+// A whole run, of several ranks or of one.
+template <class Space, class Ranks = std::nullptr_t>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
-           typename training<Space>::micro_batch_step const& micro, shared_work const& work = {}) {
-    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, work).run();
+           typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
+           Ranks ranks = nullptr) {
+    auto const work = part_of(parameters, ranks);
+    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();
 }
 
 }  // namespace calm::detail
