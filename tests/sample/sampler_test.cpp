@@ -441,7 +441,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_stops_where_its_choice_is_sure) {
                 // N / 2 on average, by symmetry.
                 if (p.size() == 1 && N == 200 && n == 2)
                     BOOST_TEST(std::abs(drawn / patches - 100) < 4 * 60 / std::sqrt(patches) + 16);
-                BOOST_TEST(drawn <= static_cast<double>(N * patches));
+                BOOST_TEST(drawn <= static_cast<double>(N) * patches);
             }
 }
 
