@@ -21,8 +21,8 @@ class shared_work {
 public:
     // Some elements of a parameter.
     struct part {
-        index_t begin;
-        index_t end;
+        index_t begin;  // the first of them
+        index_t end;    // one past the last
     };
 
     shared_work() = default;
@@ -30,7 +30,9 @@ public:
     shared_work(shared_work const&) = delete;
     shared_work& operator=(shared_work const&) = delete;
 
+    // This rank's number, in [0, count()).
     [[nodiscard]] virtual int rank() const = 0;
+    // How many ranks there are.
     [[nodiscard]] virtual int count() const = 0;
     // The micro-batches of a step that a rank does. Throws errc::usage where they are no subtree.
     [[nodiscard]] virtual index_t micro_batches(index_t of_a_step) const = 0;
