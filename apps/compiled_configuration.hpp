@@ -161,6 +161,7 @@ public:
         }
         resident<model_type> own(words.vocabulary_size(), held_for::use);
         load_calm(ctx, stored, own.model);
+        draw_as(own.model.generator, o.head);
         auto const counts = counts_beside(stored);
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                                 settings, static_cast<objective>(head_objective_of(d)));
@@ -175,6 +176,7 @@ public:
         auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size(), held_for::use);
         load_calm(ctx, stored, own.model);
+        draw_as(own.model.generator, o.head);
         return write(ctx, o, stored, words, own.model, generation_settings_of(o));
     }
 

@@ -72,6 +72,17 @@ template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work 
     return all;
 }
 
+// A network draws samples as options say, where it takes steps to one.
+template <class Network> void draw_as(Network& network, head_numbers const& numbers) {
+    if constexpr (requires { network.sampling; }) {
+        auto values = field_values::of(network.sampling);
+        for (auto& one : values)
+            if (auto const asked = numbers.find(std::string(one.field.option)); asked != numbers.end())
+                one.value = asked->second.value_or(one.value);
+        network.sampling = values.template as<decltype(network.sampling)>();
+    }
+}
+
 // A configuration's name and defaults, and what its work is made of.
 class compiled_model {
 protected:

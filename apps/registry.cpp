@@ -209,7 +209,13 @@ entry const& autoregressive_named(std::string const& name) {
     return named(name, true);
 }
 
-std::vector<std::string> head_problems(entry const& one, std::map<std::string, std::optional<double>> const& numbers) {
+std::string head_problem(head_field const& field, double value, std::string const& owner) {
+    if (field_value{field, value}.is_allowed()) return "";
+    return "--head-" + std::string(field.option) + ": expected from " + detail::six_digits(field.least) + " to " +
+           detail::six_digits(field.most) + " for the head of " + owner + ", found " + detail::six_digits(value);
+}
+
+std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers) {
     std::vector<std::string> problems;
     auto const& head = *one.calm().head.facts;
     for (auto const& [option, value] : numbers) {
@@ -218,10 +224,8 @@ std::vector<std::string> head_problems(entry const& one, std::map<std::string, s
         if (number == nullptr)
             problems.push_back("--head-" + option + ": the head of " + one.name + ", " + std::string(head.name) +
                                ", has no such number");
-        else if (!field_value{number->field, *value}.is_allowed())
-            problems.push_back("--head-" + option + ": expected from " + detail::six_digits(number->field.least) +
-                               " to " + detail::six_digits(number->field.most) + " for the head of " + one.name +
-                               ", found " + detail::six_digits(*value));
+        else if (auto const problem = head_problem(number->field, *value, one.name); !problem.empty())
+            problems.push_back(problem);
     }
     return problems;
 }

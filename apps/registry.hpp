@@ -79,7 +79,9 @@ entry const& configuration_of(stored_model const& model);
 
 // What stands against numbers of --head-OPTION: that the head of a CALM's configuration does not have one, or not of
 // this value. A sentence each.
-std::vector<std::string> head_problems(entry const& one, std::map<std::string, std::optional<double>> const& numbers);
+std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers);
+// What stands against the value of such a number, of the head of somebody; empty where nothing does.
+std::string head_problem(head_field const& field, double value, std::string const& owner);
 
 // A complete unit for apps/configs/ that registers the sizes of a stored model under a name. An autoencoder's leaves
 // the language model as large as a configuration is by default.

@@ -329,18 +329,18 @@ double most_of(head_field const& field) {
     return field.without_ends ? std::nextafter(field.most, field.least) : field.most;
 }
 
-// The numbers of the objectives of all heads, --head-OPTION each; that of the configuration has some of them.
-void add_head_numbers(command& c, std::map<std::string, std::optional<double>>& head,
-                      std::string const& configuration) {
+// Numbers of all heads, --head-OPTION each: of their objectives, or of how they sample.
+void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*of) {
     for (auto const* const known : known_heads())
-        for (auto const& number : known->objective) {
+        for (auto const& number : known->*of) {
             auto const& field = number.field;
             auto const [place, is_new] = head.try_emplace(std::string(field.option));
             if (!is_new) continue;
             std::string owners;
             for (auto const* const other : known_heads())
-                if (other->objective.find_option(field.option) != nullptr)
-                    owners += (owners.empty() ? "of " : ", ") + std::string(other->name);
+                if (auto const* const theirs = (other->*of).find_option(field.option))
+                    owners += (owners.empty() ? "of " : ", ") + std::string(other->name) +
+                              (of == &head_facts::sampling ? " (" + calm::text_of(*theirs) + ")" : "");
             std::string const option = "--head-" + place->first, help = owners + ": " + std::string(field.what);
             if (number.whole)
                 c.number<std::optional<double>, index_t>(option, place->second, "N", help,
@@ -350,11 +350,36 @@ void add_head_numbers(command& c, std::map<std::string, std::optional<double>>& 
                 c.number<std::optional<double>, double>(option, place->second, "X", help, least_of(field),
                                                         most_of(field));
         }
+}
+
+// Those of an objective, of which the head of the configuration has some.
+void add_objective(command& c, head_numbers& head, std::string const& configuration) {
+    add_head_numbers(c, head, &head_facts::objective);
     c.check([&] {
         if (configuration.empty()) return;
         auto const& named = configuration_named(configuration);
         if (named.is_autoregressive()) return;  // complained of already
         for (auto const& problem : head_problems(named, head)) c.problem(problem);
+    });
+}
+
+// Those of how samples are drawn, each of which the head of one of the models has at least.
+void add_sampling(command& c, head_numbers& head, std::function<std::vector<std::string>()> models) {
+    add_head_numbers(c, head, &head_facts::sampling);
+    c.check_whole([&, models = std::move(models)] {
+        for (auto const& [option, value] : head) {
+            if (!value) continue;
+            bool has_owner = false;
+            for (auto const& model : models()) {
+                auto const* const facts = head_of(model);
+                auto const* const number = facts == nullptr ? nullptr : facts->sampling.find_option(option);
+                if (number == nullptr) continue;
+                has_owner = true;
+                if (auto const problem = head_problem(number->field, *value, model); !problem.empty())
+                    c.problem(problem);
+            }
+            if (!has_owner) c.problem("--head-" + option + ": the model has no head with such a number");
+        }
     });
 }
 
@@ -496,7 +521,7 @@ void declare(command& c, train_calm_command& o) {
     c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
     require_file(c, "--autoencoder", o.autoencoder, true);
     add_language_model(c, o);
-    add_head_numbers(c, o.head, o.configuration);
+    add_objective(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
     add_measures(c, o);
     recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
@@ -529,7 +554,7 @@ void declare(command& c, text_options& o) {
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);
-    add_head_numbers(c, choices.head, choices.configuration);
+    add_objective(c, choices.head, choices.configuration);
     add_upkeep(c, o);
     add_sample_prompt(c, o);
     c.footer("What is not set is planned; --dry-run prints the plan with its reasons.");
@@ -550,6 +575,7 @@ void declare(command& c, evaluate_options& o) {
     add_mode(c, o.data);
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
+    add_sampling(c, o.head, [&o] { return o.models; });
     add_weights(c, o.weights);
     add_execution(c, o);
 }
@@ -660,6 +686,7 @@ void declare(command& c, generate_options& o) {
     });
     add_sampler(
         c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+    add_sampling(c, o.head, [&o] { return std::vector{o.model}; });
     c.number<index_t, index_t>("--top-k", o.top_k, "N",
                                "of an autoregressive model: the N likeliest tokens alone (all)", 1, limits::vocabulary);
     c.number<double, double>("--top-p", o.top_p, "X",

@@ -62,7 +62,7 @@ struct train_options : execution_options {
     std::string rate_option = "--rate";  // where it is set, for sentences
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;
-    std::map<std::string, std::optional<double>> head;  // --head-OPTION: what the head's objective is to have
+    head_numbers head;  // of its objective
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
     std::optional<patch_level> level;
@@ -96,6 +96,7 @@ struct evaluate_options : execution_options {
     std::string temperature = "1";
     std::string sampler;  // or empty: as suits the model
     index_t pool = 200;   // of adaptive and batch
+    head_numbers head;    // of how it samples
     held_weights weights = held_weights::f32;
 };
 
@@ -146,6 +147,7 @@ struct generate_options : execution_options {
     index_t samples = 200;  // pool of adaptive and batch
     index_t top_k = 0;      // of an autoregressive model; 0: all
     double top_p = 1;       // of an autoregressive model
+    head_numbers head;      // of how it samples
     index_t max_tokens = 200;
     index_t at_once = 16;  // texts
     bool pad_left = true;

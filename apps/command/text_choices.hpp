@@ -20,6 +20,9 @@ inline constexpr double rate = 10;                       // above it weight deca
 inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 specials
 }  // namespace ends
 
+// --head-OPTION: what numbers of a head are to be, where they are set.
+using head_numbers = std::map<std::string, std::optional<double>>;
+
 // What is not chosen is empty.
 struct text_choices {
     std::string configuration;
@@ -38,8 +41,8 @@ struct text_choices {
     std::optional<index_t> block;  // tokens
     std::optional<double> rate;
     std::optional<index_t> warmup;
-    std::optional<rate_schedule> schedule;              // of both
-    std::map<std::string, std::optional<double>> head;  // --head-OPTION
+    std::optional<rate_schedule> schedule;  // of both
+    head_numbers head;                      // of the objective
 };
 
 // A number that is chosen: its option, and what that takes.

@@ -40,6 +40,17 @@ std::string standard_input() {
     return all_of(std::cin, "standard input");
 }
 
+// Of a directory that holds a model; who opens it says what is wrong where it cannot be read.
+std::optional<model_description> description_in(std::string const& directory) {
+    auto const path = detail::in_directory(directory, config_file);
+    if (directory.empty() || !detail::is_there(path)) return std::nullopt;
+    try {
+        return read_config_json(path);
+    } catch (error const&) {
+        return std::nullopt;
+    }
+}
+
 }  // namespace
 
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool) {
@@ -59,13 +70,13 @@ token_sampler token_sampler_of(std::string const& name, std::string const& tempe
 }
 
 bool is_autoregressive(std::string const& directory) {
-    auto const path = detail::in_directory(directory, config_file);
-    if (directory.empty() || !detail::is_there(path)) return false;
-    try {
-        return read_config_json(path).kind == model_kind::autoregressive;
-    } catch (error const&) {
-        return false;  // who opens the model says what is wrong
-    }
+    auto const found = description_in(directory);
+    return found && found->kind == model_kind::autoregressive;
+}
+
+head_facts const* head_of(std::string const& directory) {
+    auto const found = description_in(directory);
+    return found && found->kind == model_kind::calm ? found->head.facts : nullptr;
 }
 
 std::ifstream opened_prompts(std::string const& path) {

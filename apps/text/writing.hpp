@@ -20,6 +20,8 @@ token_sampler token_sampler_of(std::string const& name, std::string const& tempe
 
 // Whether a directory says that it holds an autoregressive model; false where that cannot be read.
 bool is_autoregressive(std::string const& directory);
+// What the head of a CALM is; nullptr of other models, and where the directory holds none.
+head_facts const* head_of(std::string const& directory);
 
 // A file of prompts, open: a regular one, a pipe or a terminal. Throws errc::storage for what cannot be read, or may
 // never end (a device).

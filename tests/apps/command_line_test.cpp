@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include "calm/io/config_json.hpp"
 #include "command/command_line.hpp"
 #include "registry.hpp"
 #include "run/training_run.hpp"
@@ -259,6 +260,33 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     BOOST_TEST(has(refused({"--sampler", "batch", "--temperature", "0.7"}), "1/1 (1) or 1/2 (0.5)"));
     BOOST_TEST(has(refused({"--sampler", "exact", "--temperature", "1.5"}), "at most 1"));
     BOOST_TEST(has(refused({"--prompts", folder.path("none.txt")}), "--prompts: there is no"));
+}
+
+BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
+    temporary_folder const folder;
+    auto const model_with = [&](std::string const& head) {
+        auto description = model_description::of(model_kind::calm, head);
+        description.vocab_size = description.hidden_size = description.intermediate_size =
+            description.num_hidden_layers = description.num_attention_heads = description.num_key_value_heads = 8;
+        std::filesystem::create_directory(folder.path(head));
+        write_config_json(folder.path(head + "/config.json"), description);
+        return folder.path(head);
+    };
+    auto const flow = model_with("flow"), diffusion = model_with("diffusion"), energy = model_with("energy");
+    auto const g = read(read_generate, {"--model", flow, "--head-steps", "4", "--head-order", "1"});
+    BOOST_REQUIRE(g.has_value());
+    BOOST_TEST(g->head.at("steps").value() == 4);
+    BOOST_TEST(g->head.at("order").value() == 1);
+    auto const e =
+        read(read_evaluate, {"--model", energy, "--model", flow, "--data", "stories:9", "--head-steps", "4"});
+    BOOST_REQUIRE(e.has_value());
+    BOOST_TEST(e->head.at("steps").value() == 4);
+    BOOST_TEST(!e->head.at("order").has_value());
+    BOOST_TEST(read(read_generate, {"--model", diffusion, "--head-steps", "4"}).has_value());
+    for (auto const& words : {std::vector<std::string>{"--model", energy, "--head-steps", "4"},
+                              {"--model", diffusion, "--head-order", "1"}})
+        BOOST_TEST(has(refusal(read_generate, words), words[2] + ": the model has no head with such a number"));
+    BOOST_TEST(has(refusal(read_generate, {"--model", flow, "--head-order", "3"}), "a whole number from 1 to 2"));
 }
 
 BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {

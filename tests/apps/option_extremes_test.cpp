@@ -39,6 +39,11 @@ public:
         llama.vocab_size = llama.hidden_size = llama.intermediate_size = llama.num_hidden_layers =
             llama.num_attention_heads = llama.num_key_value_heads = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);
+        std::filesystem::create_directory(folder.path("flow"));  // takes every number of how a head samples
+        auto flow = calm::model_description::of(calm::model_kind::calm, "flow");
+        flow.vocab_size = flow.hidden_size = flow.intermediate_size = flow.num_hidden_layers =
+            flow.num_attention_heads = flow.num_key_value_heads = 8;
+        calm::write_config_json(folder.path("flow/config.json"), flow);
         needed_["text"] = "--minutes 1 --out new" + std::string(text);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);
         needed_["autoencoder"] = "--tokenizer words --out new --config " + configuration() + text;
@@ -75,7 +80,8 @@ public:
         for (std::string rest = needed_.at(command) + " "; !rest.empty(); rest.erase(0, rest.find(' ') + 1)) {
             auto word = rest.substr(0, rest.find(' '));
             if (word.starts_with("--")) last = word;
-            bool const path = word == "words" || word == "model" || word == "llama" || word == "new";
+            if (last == "--model" && word != last && option.starts_with("--head-")) word = "flow";
+            bool const path = word == "words" || word == "model" || word == "llama" || word == "flow" || word == "new";
             // An option of a pair gives way to the one that is tried.
             bool const other = last == option ||
                                ((option == "--tokens" || option == "--teraflops") && last == "--minutes") ||
@@ -145,8 +151,9 @@ BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
                 BOOST_TEST(has(said, "found '" + value + "'"), who << " " << value << ": '" << said << "'");
             };
             // A number that the configuration's head does not have is refused whatever it is.
+            bool const trains = command.word == "calm" || command.word == "text";
             bool const of_another_head =
-                option.name.starts_with("--head-") &&
+                trains && option.name.starts_with("--head-") &&
                 calm_named(workshop::configuration()).calm().head.facts->objective.find_option(option.name.substr(7)) ==
                     nullptr;
             auto const taken = [&](std::string const& value) {

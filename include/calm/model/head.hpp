@@ -26,7 +26,7 @@ struct head_field {
     bool without_ends = false;  // neither of the two is allowed itself
     bool required = false;      // a config.json has to have it
     bool published = true;      // a key of config.json; else of our object in it
-    std::string_view option{};  // of train calm, behind --head-; sizes have none
+    std::string_view option{};  // of programs, behind --head-; sizes have none
 
     friend constexpr bool operator==(head_field const&, head_field const&) = default;
 };
@@ -82,6 +82,14 @@ concept generative_head = std::default_initializable<Head> && std::equality_comp
     { Head::architecture } -> std::convertible_to<std::string_view>;
     { head.flops(head_surroundings{}) } -> std::same_as<head_flops>;
     Head::visit_fields(head, visitor);
+};
+
+// A head that takes several steps to a sample: its `sampling` is an aggregate of their numbers, with visit_fields as an
+// objective has it; its network has a member `sampling` of it.
+template <class Head>
+concept stepwise_head = generative_head<Head> && std::default_initializable<typename Head::sampling> &&
+    requires(typename Head::sampling const& sampling, detail::some_visitor const& visitor) {
+    Head::sampling::visit_fields(sampling, visitor);
 };
 
 // A head that drafts tokens: its network is made for a vocabulary, and its verbs read the frozen autoencoder, the loss
@@ -160,6 +168,7 @@ struct head_facts {
     std::string_view type;          // what C++ calls it
     field_values sizes;             // with their defaults
     field_values objective;         // with their defaults
+    field_values sampling;          // with their defaults; empty where a sample takes no steps
     // Of a head of those sizes.
     head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
 };
@@ -171,6 +180,12 @@ template <class Head> constexpr std::string_view type_name_of() {
     else
         return Head::name;
 }
+template <class Head> field_values sampling_of() {
+    if constexpr (stepwise_head<Head>)
+        return field_values::of(typename Head::sampling{});
+    else
+        return {};
+}
 }  // namespace detail
 
 // Those of a head; one object a head.
@@ -181,6 +196,7 @@ template <generative_head Head> head_facts const& head_facts_of() {
         detail::type_name_of<Head>(),
         field_values::of(Head{}),
         field_values::of(typename Head::objective{}),
+        detail::sampling_of<Head>(),
         [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); }};
     return facts;
 }

@@ -156,6 +156,12 @@ struct diffusion_sampling {
     [[nodiscard]] diffusion_step step(index_t i) const {
         return {i > 0 ? diffusion_signal(trained_step(i - 1)) : 1.0, diffusion_signal(trained_step(i))};
     }
+    // Names every number.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(
+            head_field{.key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            self.steps);
+    }
 };
 
 template <model_configuration auto C, class Space> struct diffusion_head;
@@ -168,6 +174,7 @@ struct diffusion {
     static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
     static constexpr std::string_view type = "calm::diffusion";               // what C++ calls it
     using objective = paired_objective;                                       // N
+    using sampling = diffusion_sampling;                                      // steps
     // The network.
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 

@@ -15,16 +15,26 @@
 
 namespace calm {
 
-// How a path is followed: by its velocity where a step begins, or half a step later.
-enum class path_rule { euler, midpoint };
-
-// How samples follow their paths.
+// How samples follow their paths: by the velocity where a step begins, Euler's rule, or half a step later, the midpoint
+// rule.
 struct flow_sampling {
-    index_t steps = 10;                    // equal ones, at least 1
-    path_rule rule = path_rule::midpoint;  // of every step
+    index_t steps = 10;  // equal ones, 1 to 1000
+    index_t order = 2;   // of the rule: 1 Euler's, 2 the midpoint rule
 
     // Of the network.
-    [[nodiscard]] constexpr index_t evaluations() const { return rule == path_rule::midpoint ? 2 * steps : steps; }
+    [[nodiscard]] constexpr index_t evaluations() const { return order * steps; }
+    // Names every number.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        visitor(
+            head_field{.key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            self.steps);
+        visitor(head_field{.key = "order",
+                           .what = "evaluations a step: 1 Euler's rule, 2 the midpoint rule",
+                           .least = 1,
+                           .most = 2,
+                           .option = "order"},
+                self.order);
+    }
 };
 
 template <model_configuration auto C, class Space> struct flow_head;
@@ -37,6 +47,7 @@ struct flow {
     static constexpr std::string_view architecture = "FlowTransformer";  // in files
     static constexpr std::string_view type = "calm::flow";               // what C++ calls it
     using objective = paired_objective;                                  // N
+    using sampling = flow_sampling;                                      // steps and their rule
     // The network.
     template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;
 
@@ -89,10 +100,12 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     }
 
     // z (R N, L), where paths begin, becomes where they end, under hidden states (R, D). Throws errc::usage for no
-    // steps.
+    // steps or another order.
     void follow(context<Backend>& ctx, latents const& z, hidden_view const& hidden) const {
         require(sampling.steps >= 1, errc::usage, "calm::flow_head: expected at least one step of a path, found ",
                 sampling.steps);
+        require(sampling.order == 1 || sampling.order == 2, errc::usage,
+                "calm::flow_head: expected order 1, Euler's rule, or 2, the midpoint rule, found ", sampling.order);
         arena_scope const scope(ctx.saved);
         auto const prepared = net.prepare(ctx, hidden);
         auto const middle = ctx.saved.template take<T>(z.extents());
@@ -105,7 +118,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         for (index_t i = 0; i < sampling.steps; ++i) {
             // Times are fp32, as published: their rounding decides the step that the network sees.
             auto const time = static_cast<float>(static_cast<double>(i) / static_cast<double>(sampling.steps));
-            if (sampling.rule == path_rule::midpoint) {
+            if (sampling.order == 2) {
                 move(middle, z, z, time, 0.5 * dt);
                 move(z, z, middle, time + static_cast<float>(0.5 * dt), dt);
             } else {
