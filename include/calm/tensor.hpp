@@ -21,6 +21,7 @@
 #include "calm/tensor/row_ids.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
+#include "calm/tensor/tensor_like.hpp"
 #include "calm/tensor/total.hpp"
 #include "calm/tensor/tree.hpp"
 #include "calm/tensor/view.hpp"

@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
             draw(x, 1, 2, 1);
             draw(w, 2);
             typename on::context ctx(1, 2);
-            rms_norm<T, dyn, backend>(ctx, y, r, x, w, 1e-6);
+            rms_norm(ctx, y, r, x, w, 1e-6);
             double worst = 0;
             for (index_t i = 0; i < n; ++i) {
                 double mean = 0;

@@ -112,85 +112,98 @@ template <class E> void require_shape_of(char const* gradient, E const& found, c
             expected, ", found ", found);
 }
 
-}  // namespace detail
-
-// The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
-// If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
-// scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
-// that do not fit. Unless the targets are known to be good, it waits for a device.
+// The verbs below, of views.
 template <class T, class W, index_t D, class Backend>
-void cross_entropy(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
-                   matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
-                   matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
-                   std::type_identity_t<row_ids<Backend>> const& targets, double scale) {
-
+void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
+                           matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
+                           matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
+                           row_ids<Backend> const& targets, double scale) {
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
     index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
     if (targets.size() != each * x.extent(0))
-        detail::require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
-    detail::require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
+        require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
+    require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
     if (backward) {
-        detail::require_shape_of("dx", dx.extents(), "x", x.extents());
-        if (dtable.data() != nullptr)
-            detail::require_shape_of("dtable", dtable.extents(), "the table", table.extents());
+        require_shape_of("dx", dx.extents(), "x", x.extents());
+        if (dtable.data() != nullptr) require_shape_of("dtable", dtable.extents(), "the table", table.extents());
     }
-    detail::check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
+    check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
     arena_scope const scope(ctx.scratch);
-    auto const at_once = backward ? detail::logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
-                                  : detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
+                                  : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
     // Backward needs those of all chunks, one behind the other.
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(backward ? vocabulary : width, block));
-    auto const sums = ctx.scratch.template take<detail::running_sum<T>>(extents<dyn>(block));
+    auto const sums = ctx.scratch.template take<running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
-        detail::row_targets const of_rows{targets.data() + r0 * each, each};
+        row_targets const of_rows{targets.data() + r0 * each, each};
         auto const part_of = [&](index_t v0) {
-            return detail::vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n,
-                                              std::min(width, vocabulary - v0), v0};
+            return vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n, std::min(width, vocabulary - v0),
+                                      v0};
         };
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
-            matmul(ctx, detail::logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
-            detail::run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
+            matmul(ctx, logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
+            run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
         }
         if (!backward) continue;
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
             auto const e = rows(table, v0, z.width);
-            detail::run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
-            matmul(ctx, rows(dx, r0, n), detail::logits_of<Backend>(z), e,
-                   v0 == 0 ? into::overwrite : into::accumulate);
+            run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
+            matmul(ctx, rows(dx, r0, n), logits_of<Backend>(z), e, v0 == 0 ? into::overwrite : into::accumulate);
             if (dtable.data() != nullptr)
-                matmul(ctx, rows(dtable, v0, z.width), transposed(detail::logits_of<Backend>(z)), xr, into::accumulate);
+                matmul(ctx, rows(dtable, v0, z.width), transposed(logits_of<Backend>(z)), xr, into::accumulate);
         }
     }
 }
 
-// tokens (R) = argmax of x E^T, the lowest index where several are largest. Memory: one block of rows by one chunk.
-// Throws errc::usage for sizes that do not fit.
 template <class T, class W, index_t D, class Backend>
-void argmax_token(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                  matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table) {
-
+void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                          matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table) {
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
-    detail::require_one_per_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
+    require_one_per_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
     arena_scope const scope(ctx.scratch);
-    auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
     auto const best = ctx.scratch.template take<T>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            detail::vocabulary_part<T> const z{logits.data(), n, std::min(width, vocabulary - v0), v0};
-            matmul(ctx, detail::logits_of<Backend>(z), rows(x, r0, n), transposed(rows(table, v0, z.width)));
-            detail::run_best_of_chunk(ctx, tokens.data() + r0, best.data(), z);
+            vocabulary_part<T> const z{logits.data(), n, std::min(width, vocabulary - v0), v0};
+            matmul(ctx, logits_of<Backend>(z), rows(x, r0, n), transposed(rows(table, v0, z.width)));
+            run_best_of_chunk(ctx, tokens.data() + r0, best.data(), z);
         }
     }
+}
+
+}  // namespace detail
+
+// The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
+// If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
+// scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
+// that do not fit. Unless the targets are known to be good, it waits for a device.
+template <tensor_like X, tensor_like Table>
+void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& loss, detail::rows_like<X> const& dx,
+                   detail::rows_like<X> const& dtable, X const& x, Table const& table,
+                   std::type_identity_t<row_ids<detail::backend_of<X>>> const& targets, double scale) {
+    detail::cross_entropy_of_rows<detail::scalar_of<X>, detail::scalar_of<Table>, detail::columns_of<X>,
+                                  detail::backend_of<X>>(ctx, loss, dx, dtable, detail::as_view(x),
+                                                         detail::as_view(table), targets, scale);
+}
+
+// tokens (R) = argmax of x E^T, the lowest index where several are largest. Memory: one block of rows by one chunk.
+// Throws errc::usage for sizes that do not fit.
+template <tensor_like X, tensor_like Table>
+void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
+                  Table const& table) {
+    detail::argmax_token_of_rows<detail::scalar_of<X>, detail::scalar_of<Table>, detail::columns_of<X>,
+                                 detail::backend_of<X>>(ctx, tokens, detail::as_view(x), detail::as_view(table));
 }
 
 }  // namespace calm

@@ -110,7 +110,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         s.embedded = embed_tokens.forward(ctx, tokens.distinct);
         s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);
         auto const every = ctx.saved.template take<T>(extents<dyn, D>(patches * K));  // (R K, D)
-        gather_rows(ctx, every, matrix_view<T const, D, Backend>(s.token_layers.y), tokens.places);
+        gather_rows(ctx, every, s.token_layers.y, tokens.places);
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         s.patch_layers = encoder_patch_layers.forward(ctx, s.squeezed.y);
         s.norm = encoder_norm.forward(ctx, s.patch_layers.y);
@@ -149,7 +149,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                        const_latents const& z) const {
         arena_scope const scope(ctx.saved);
-        argmax_token(ctx, tokens, matrix_view<T const, D, Backend>(decode(ctx, z).y), embed_tokens.weight.read());
+        argmax_token(ctx, tokens, decode(ctx, z).y, embed_tokens.weight.read());
         mark_not_finite(ctx, tokens, z, nullptr);
     }
 
@@ -172,9 +172,9 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
             auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
             auto const found = ctx.saved.template take<token_id>(count);
             auto const named = bring_ids(ctx, std::span<row_id const>(places), all.extent(0));
-            gather_rows(ctx, x, matrix_view<T const, D, Backend>(all), named);
+            gather_rows(ctx, x, all, named);
             decode_tokens_apart(ctx, s, x);
-            argmax_token(ctx, found, matrix_view<T const, D, Backend>(s.y), embed_tokens.weight.read());
+            argmax_token(ctx, found, s.y, embed_tokens.weight.read());
             mark_not_finite(ctx, found, z, named.data());
             auto const decoded_here = on_host(ctx, found, room);
             detail::require_tokens(decoded_here);
@@ -248,8 +248,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         auto const rows_of_loss = ctx.scratch.template take<T>(extents<dyn>(patches * K));
         auto const dy = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
         double const ce_weight = weight * static_cast<double>(K) / (count * static_cast<double>(K));
-        cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), matrix_view<T const, D, Backend>(d.y),
-                      embed_tokens.weight.read(), b.labels, ce_weight);
+        cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), d.y, embed_tokens.weight.read(), b.labels,
+                      ce_weight);
         auto const cross_entropy_sum = new_total(ctx), kl_sum = new_total(ctx), std_sum = new_total(ctx);
         add_sum(ctx, cross_entropy_sum, rows_of_loss);
         add_clamped_kl(ctx, kl_sum, e.mean, e.log_std, objective.kl_clamp);
@@ -318,8 +318,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         auto const dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         auto const dw = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
         fill(ctx, dx, T{});
-        scatter_add_rows(ctx, dx, matrix_view<T const, D, Backend>(reshape(wide, extents<dyn, D>(patches * K))),
-                         s.tokens.places);
+        scatter_add_rows(ctx, dx, reshape(wide, extents<dyn, D>(patches * K)), s.tokens.places);
         encoder_token_layers.backward(ctx, s.token_layers, dx, dw);
         embed_tokens.backward(ctx, s.embedded, dw);
     }

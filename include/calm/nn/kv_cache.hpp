@@ -80,7 +80,7 @@ template <index_t Width, class Space = space<>> struct kv_cache {
                 rows_read const& key, rows_read const& value) {
         index_t const count = key.extent(0) / std::max<index_t>(1, sequences.size());
         for (auto const& of : sequences.here) make_room(ctx, of.length, count);
-        append_positions(ctx, keys.view(), values, key, value, sequences);
+        append_positions(ctx, keys, values, key, value, sequences);
         for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
     }
 
@@ -94,8 +94,7 @@ private:
 
     void grow(context<Backend> const& ctx, index_t positions) {
         tensor<T, shape, Backend> more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
-        move_positions(ctx, more_keys.view(), more_values, keys, values,
-                       *std::max_element(lengths.begin(), lengths.end()));
+        move_positions(ctx, more_keys, more_values, keys, values, *std::max_element(lengths.begin(), lengths.end()));
         keys = std::move(more_keys);
         values = std::move(more_values);
     }

@@ -15,78 +15,122 @@
 
 namespace calm {
 
-// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
-// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient.
-template <class T, index_t Width, class Backend>
-void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, index_t head_size, index_t period,
-            index_t first, double theta, double direction = 1) {
-    detail::run_rotate(ctx, x.data(),
-                       detail::rotation{x.extent(0), x.extent(1), head_size, period, first, theta, direction});
-}
-
-// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
-template <class T, index_t Width, class Backend>
-void rotate(context<Backend>& ctx, matrix_view<T, Width, Backend> const& x, index_t head_size,
-            on_both_sides<cached_sequence, Backend> const& sequences, double theta) {
-    index_t const fresh = x.extent(0) / std::max<index_t>(1, sequences.size());
-    detail::run_rotate(ctx, x.data(), detail::rotation{x.extent(0), x.extent(1), head_size, fresh, 0, theta, 1},
-                       sequences);
-}
-
 namespace detail {
 
-template <index_t D, index_t KvWidth>
-attention_shape shape_of_attention(index_t rows, index_t positions, index_t head_size) {
+inline void require_heads(char const* verb, index_t width, index_t head_size) {
+    require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
+            " numbers, found rows of ", width);
+}
+
+inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, index_t period, index_t first,
+                            double theta, double direction) {
+    require_heads("calm::rotate", rows[1], head_size);
+    require(head_size % 2 == 0, errc::usage, "calm::rotate: expected heads of an even size, found ", head_size);
+    require(period > 0 || rows[0] == 0, errc::usage, "calm::rotate: expected a period of at least 1, found ", period);
+    return {rows[0], rows[1], head_size, period, first, theta, direction};
+}
+
+// Of rows q (R, D) that read keys (R, kv_width), where R are whole sequences.
+inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv_width, index_t positions,
+                                          index_t head_size) {
+    index_t const rows = q[0], width = q[1];
+    require_heads("calm::attention", width, head_size);
+    require_heads("calm::attention", kv_width, head_size);
+    require(kv_width > 0 && width % kv_width == 0, errc::usage, "calm::attention: expected ", width / head_size,
+            " heads to share the heads of keys evenly, found ", kv_width / head_size);
     require(positions > 0 && rows % positions == 0, errc::usage,
             "calm::attention: expected rows of whole sequences of ", positions, " positions, found ", rows, " rows");
-    return {rows / positions, positions, positions,     D / head_size, KvWidth / head_size,
-            head_size,        D,         positions * D, KvWidth,       positions * KvWidth};
+    return {rows / positions, positions, positions,         width / head_size, kv_width / head_size,
+            head_size,        width,     positions * width, kv_width,          positions * kv_width};
+}
+
+// What attention reads, (R, D) and (R, kv_width), and what it keeps of every row and head.
+inline void require_shapes_of_attention(char const* verb, attention_shape const& a, extents<dyn, dyn> const& q,
+                                        extents<dyn, dyn> const& k, extents<dyn, dyn> const& v, index_t lse) {
+    index_t const rows = a.sequences * a.queries;
+    require_shape(verb, "q", q, {rows, a.q_row});
+    require_shape(verb, "k", k, {rows, a.kv_row});
+    require_shape(verb, "v", v, {rows, a.kv_row});
+    require_size(verb, "lse", lse, rows * a.heads);
 }
 
 }  // namespace detail
 
+// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
+// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient. Throws errc::usage for
+// heads that are odd or not whole, and for no period.
+template <tensor_like X>
+void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first, double theta,
+            double direction = 1) {
+    auto const turned = detail::written_rows(x);
+    detail::run_rotate(ctx, turned.data(),
+                       detail::rotation_of(turned.extents(), head_size, period, first, theta, direction));
+}
+
+// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
+template <tensor_like X>
+void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
+            on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
+    auto const turned = detail::written_rows(x);
+    index_t const fresh = detail::rows_of_each("calm::rotate", turned.extent(0), sequences.size());
+    detail::run_rotate(ctx, turned.data(), detail::rotation_of(turned.extents(), head_size, fresh, 0, theta, 1),
+                       sequences);
+}
+
 // y (R, D) = softmax(q k^T / sqrt(head_size)) v of every sequence of P positions and every head, position p attending
 // to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. Throws errc::usage
-// where rows are no whole sequences.
-template <class T, index_t D, index_t KvWidth, class Lse, class Backend>
-void causal_attention(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, view<T, Lse, Backend> const& lse,
-                      std::type_identity_t<matrix_view<T const, D, Backend>> const& q,
-                      matrix_view<T, KvWidth, Backend> const& k, matrix_view<T, KvWidth, Backend> const& v,
-                      index_t positions, index_t head_size) {
-    detail::run_attention(ctx, detail::shape_of_attention<D, KvWidth>(y.extent(0), positions, head_size), y.data(),
-                          lse.data(), static_cast<T const*>(q.data()), static_cast<T const*>(k.data()),
-                          static_cast<T const*>(v.data()));
+// where rows are no whole sequences or heads, or shapes do not fit.
+template <tensor_like Y, tensor_like K>
+void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_read<Y> const& q,
+                      K const& k, detail::rows_read<K> const& v, index_t positions, index_t head_size) {
+    auto const out = detail::written_rows(y);
+    detail::rows_read<K> const keys = detail::as_view(k);
+    auto const kept = detail::as_view(lse);
+    auto const a = detail::shape_of_attention(out.extents(), keys.extent(1), positions, head_size);
+    detail::require_shapes_of_attention("calm::causal_attention", a, q.extents(), keys.extents(), v.extents(),
+                                        kept.size());
+    detail::run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
 }
 
 // From dy (R, D) of what the above computed: dq (R, D), dk and dv (R, KvWidth) are overwritten.
-template <class T, index_t D, index_t KvWidth, class Lse, class Backend>
-void causal_attention_back(context<Backend>& ctx, matrix_view<T, D, Backend> const& dq,
-                           matrix_view<T, KvWidth, Backend> const& dk, matrix_view<T, KvWidth, Backend> const& dv,
-                           std::type_identity_t<matrix_view<T const, D, Backend>> const& dy,
-                           std::type_identity_t<matrix_view<T const, D, Backend>> const& y,
-                           view<T, Lse, Backend> const& lse,
-                           std::type_identity_t<matrix_view<T const, D, Backend>> const& q,
-                           matrix_view<T, KvWidth, Backend> const& k, matrix_view<T, KvWidth, Backend> const& v,
-                           index_t positions, index_t head_size) {
-    detail::run_attention_back(ctx, detail::shape_of_attention<D, KvWidth>(dq.extent(0), positions, head_size),
-                               dq.data(), dk.data(), dv.data(), dy.data(), y.data(), lse.data(), q.data(), k.data(),
-                               v.data());
+template <tensor_like DQ, tensor_like DK>
+void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk, detail::rows_like<DK> const& dv,
+                           detail::rows_read<DQ> const& dy, detail::rows_read<DQ> const& y, tensor_like auto const& lse,
+                           detail::rows_read<DQ> const& q, detail::rows_read<DK> const& k,
+                           detail::rows_read<DK> const& v, index_t positions, index_t head_size) {
+    char const* const verb = "calm::causal_attention_back";
+    auto const out = detail::written_rows(dq);
+    auto const dkeys = detail::written_rows(dk);
+    auto const kept = detail::as_view(lse);
+    auto const a = detail::shape_of_attention(out.extents(), dkeys.extent(1), positions, head_size);
+    detail::require_shapes_of_attention(verb, a, q.extents(), k.extents(), v.extents(), kept.size());
+    detail::require_shape(verb, "dk", dkeys.extents(), k.extents());
+    detail::require_shape(verb, "dv", dv.extents(), k.extents());
+    detail::require_shape(verb, "dy", dy.extents(), out.extents());
+    detail::require_shape(verb, "y", y.extents(), out.extents());
+    detail::run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
+                               k.data(), v.data());
 }
 
 // y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all:
-// those of its sequence so far, and its own T behind them. lse (S T heads) keeps the logarithms of the sums.
-template <class T, index_t D, index_t KvWidth, class Backend>
-void cached_attention(context<Backend>& ctx, matrix_view<T, D, Backend> const& y,
-                      vector_view<T, dyn, Backend> const& lse,
-                      std::type_identity_t<matrix_view<T const, D, Backend>> const& q,
-                      view<T, extents<dyn, dyn, KvWidth>, Backend> const& keys,
-                      view<T, extents<dyn, dyn, KvWidth>, Backend> const& values,
-                      on_both_sides<cached_sequence, Backend> const& sequences, index_t head_size) {
-    index_t const count = sequences.size();
-    index_t const fresh = count > 0 ? y.extent(0) / count : 0;
-    detail::attention_shape const a{count,     fresh, 0,         D / head_size, KvWidth / head_size,
-                                    head_size, D,     fresh * D, KvWidth,       keys.extent(1) * KvWidth};
-    detail::run_cached_attention(ctx, a, sequences, y.data(), lse.data(), q.data(), keys.data(), values.data());
+// those of its sequence so far, and its own T behind them. lse (S T heads) keeps the logarithms of the sums. Throws
+// errc::usage as above, and where a sequence has not the positions.
+template <tensor_like Y, tensor_like K>
+void cached_attention(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& lse,
+                      detail::rows_read<Y> const& q, K const& keys, detail::positions_read<K> const& values,
+                      on_both_sides<cached_sequence, detail::backend_of<Y>> const& sequences, index_t head_size) {
+    char const* const verb = "calm::cached_attention";
+    auto const out = detail::written_rows(y);
+    detail::positions_read<K> const all_keys = detail::as_view(keys);
+    index_t const fresh = detail::rows_of_each(verb, out.extent(0), sequences.size());
+    auto a = detail::shape_of_attention(out.extents(), all_keys.extent(2), std::max<index_t>(1, fresh), head_size);
+    detail::require_shape(verb, "q", q.extents(), out.extents());
+    detail::require_size(verb, "lse", lse.size(), out.extent(0) * a.heads);
+    detail::require_shape(verb, "values", values.extents(), all_keys.extents());
+    detail::require_room(verb, all_keys.extents(), sequences.here, fresh);
+    a.keys = 0;  // each sequence has its own
+    a.kv_sequence = all_keys.extent(1) * a.kv_row;
+    detail::run_cached_attention(ctx, a, sequences, out.data(), lse.data(), q.data(), all_keys.data(), values.data());
 }
 
 }  // namespace calm

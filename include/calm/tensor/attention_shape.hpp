@@ -2,6 +2,7 @@
 // What attention is asked to compute, for every executor: pointers, sizes and strides, no configurations.
 
 #include <cmath>
+#include <span>
 
 #include "calm/tensor/extents.hpp"
 
@@ -16,6 +17,17 @@ struct cached_sequence {
 }  // namespace calm
 
 namespace calm::detail {
+
+// Throws errc::usage unless memory (B, room, width) has those sequences, with room for `fresh` more positions of each.
+inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
+                         std::span<cached_sequence const> sequences, index_t fresh) {
+    for (auto const& of : sequences) {
+        require(of.sequence >= 0 && of.sequence < memory[0], errc::usage, verb, ": expected a sequence of ", memory[0],
+                ", found number ", of.sequence);
+        require(of.length >= 0 && of.length <= memory[1] - fresh, errc::usage, verb, ": expected room for ",
+                of.length + fresh, " positions of a sequence, found room for ", memory[1]);
+    }
+}
 
 // T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head
 // h / (heads / kv_heads). Strides are in elements: between rows, and between sequences.

@@ -140,15 +140,6 @@ auto make_variable(view<T, E, B> const& x, view<T2, E2, B> const& dx, bool accum
     return expression<tree::variable<std::remove_const_t<T>>, decltype(shape), B>({x.data(), dx.data(), accumulates},
                                                                                   shape);
 }
-template <class T, class E, class B> view<T, E, B> as_view(tensor<T, E, B>& x) {
-    return x.view();
-}
-template <class T, class E, class B> view<T const, E, B> as_view(tensor<T, E, B> const& x) {
-    return x.view();
-}
-template <class T, class E, class B> view<T, E, B> as_view(view<T, E, B> const& x) {
-    return x;
-}
 
 template <class> inline constexpr bool is_context = false;
 template <class Backend> inline constexpr bool is_context<context<Backend>> = true;

@@ -1,8 +1,6 @@
 #pragma once
 // Normalisation of rows, forward and backward. Statistics are kept, not the normalised rows.
 
-#include <type_traits>
-
 #include "calm/tensor/block/norm.hpp"
 #include "calm/tensor/cpu/norm.hpp"
 #include "calm/tensor/expr.hpp"
@@ -10,49 +8,69 @@
 namespace calm {
 
 namespace detail {
-// Operands that follow from the destination's type: tensors and views of them convert.
-template <class T, index_t D, class Backend> using rows_read = std::type_identity_t<matrix_view<T const, D, Backend>>;
-template <class T, class Backend> using row_numbers = std::type_identity_t<vector_view<T, dyn, Backend>>;
-template <class T, index_t D, class Backend> using row_written = std::type_identity_t<view<T, extents<D>, Backend>>;
-template <class T, index_t D, class Backend> using row_read = row_written<T const, D, Backend>;
+
+// What goes into a norm: x like the destination (R, D), the gain w (D) and r (R), a number a row.
+template <class Matrix, class Row, class Numbers>
+void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Matrix const& x, Row const& w,
+                            Numbers const& r) {
+    require_shape(verb, "x", x.extents(), shape);
+    require_size(verb, "w", w.size(), shape[1]);
+    require_size(verb, "r", r.size(), shape[0]);
+}
+
 }  // namespace detail
 
-// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. Zhang and Sennrich 2019.
-template <class T, index_t D, class Backend>
-void rms_norm(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, detail::row_numbers<T, Backend> const& r,
-              detail::rows_read<T, D, Backend> const& x, detail::row_read<T, D, Backend> const& w, double eps) {
-    evaluate(ctx, y, x * kept(r, 1.0 / sqrt(row_mean_square(x) + eps)) * w);
+// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. Zhang and Sennrich 2019. Throws
+// errc::usage, as all of these do, where shapes do not fit.
+template <tensor_like Y>
+void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
+              detail::row_read<Y> const& w, double eps) {
+    auto const out = detail::written_rows(y);
+    detail::require_shapes_of_norm("calm::rms_norm", out.extents(), x, w, r);
+    evaluate(ctx, out, x * kept(r, 1.0 / sqrt(row_mean_square(x) + eps)) * w);
 }
 
 // From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.
-template <class T, index_t D, class Backend>
-void rms_norm_back(context<Backend>& ctx, matrix_view<T, D, Backend> const& dx,
-                   detail::row_written<T, D, Backend> const& dw, detail::rows_read<T, D, Backend> const& dy,
-                   detail::rows_read<T, D, Backend> const& x, detail::row_read<T, D, Backend> const& w,
-                   detail::row_numbers<T const, Backend> const& r) {
-    detail::run_rms_norm_back(ctx, dx.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), x.extent(0),
-                              x.extent(1));
+template <tensor_like DX>
+void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
+                   detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
+                   detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::rms_norm_back", out.extents(), x, w, r);
+    detail::require_shape("calm::rms_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
+    detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
+                              out.extent(1));
 }
 
 // y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, w and b (D); mean (R) and r (R), the reciprocal roots, are
 // kept. Ba, Kiros and Hinton 2016.
-template <class T, index_t D, class Backend>
-void layer_norm(context<Backend>& ctx, matrix_view<T, D, Backend> const& y, detail::row_numbers<T, Backend> const& mean,
-                detail::row_numbers<T, Backend> const& r, detail::rows_read<T, D, Backend> const& x,
-                detail::row_read<T, D, Backend> const& w, detail::row_read<T, D, Backend> const& b, double eps) {
-    detail::run_layer_norm(ctx, y.data(), mean.data(), r.data(), x.data(), w.data(), b.data(), x.extent(0), x.extent(1),
-                           eps);
+template <tensor_like Y>
+void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
+                detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,
+                detail::row_read<Y> const& b, double eps) {
+    auto const out = detail::written_rows(y);
+    detail::require_shapes_of_norm("calm::layer_norm", out.extents(), x, w, r);
+    detail::require_size("calm::layer_norm", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm", "b", b.size(), out.extent(1));
+    detail::run_layer_norm(ctx, out.data(), mean.data(), r.data(), x.data(), w.data(), b.data(), out.extent(0),
+                           out.extent(1), eps);
 }
 
 // From dy (R, D): dx (R, D) is overwritten, dw and db (D) accumulate.
-template <class T, index_t D, class Backend>
-void layer_norm_back(context<Backend>& ctx, matrix_view<T, D, Backend> const& dx,
-                     detail::row_written<T, D, Backend> const& dw, detail::row_written<T, D, Backend> const& db,
-                     detail::rows_read<T, D, Backend> const& dy, detail::rows_read<T, D, Backend> const& x,
-                     detail::row_read<T, D, Backend> const& w, detail::row_numbers<T const, Backend> const& mean,
-                     detail::row_numbers<T const, Backend> const& r) {
-    detail::run_layer_norm_back(ctx, dx.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
-                                r.data(), x.extent(0), x.extent(1));
+template <tensor_like DX>
+void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
+                     detail::row_like<DX> const& db, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                     detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
+                     detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
+    detail::require_shape("calm::layer_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
+    detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
+    detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
+                                r.data(), out.extent(0), out.extent(1));
 }
 
 }  // namespace calm

@@ -7,7 +7,7 @@
 
 #include "calm/tensor/row_ops.hpp"
 #include "calm/tensor/row_tree.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/tensor_like.hpp"
 
 namespace calm {
 
@@ -36,22 +36,16 @@ namespace detail {
 
 template <class Tree, class E, class B> inline constexpr bool is_expression<expression<Tree, E, B>> = true;
 
-template <class T> struct operand_kind {
-    static constexpr bool tensor_like = false;
-    static constexpr bool is_expression = false;
-};
+template <class T> struct operand_kind { static constexpr bool is_expression = false; };
 template <class T, class E, class B> struct operand_kind<tensor<T, E, B>> {
-    static constexpr bool tensor_like = true;
     static constexpr bool is_expression = false;
     static constexpr bool owns = true;
 };
 template <class T, class E, class B> struct operand_kind<view<T, E, B>> {
-    static constexpr bool tensor_like = true;
     static constexpr bool is_expression = false;
     static constexpr bool owns = false;
 };
 template <class Tree, class E, class B> struct operand_kind<expression<Tree, E, B>> {
-    static constexpr bool tensor_like = false;
     static constexpr bool is_expression = true;
 };
 
@@ -61,7 +55,7 @@ template <class T> using kind_of = operand_kind<std::remove_cvref_t<T>>;
 
 // What operators take beside numbers: tensors, views and expressions.
 template <class T>
-concept tensor_operand = detail::kind_of<T>::tensor_like || detail::kind_of<T>::is_expression;
+concept tensor_operand = tensor_like<T> || detail::kind_of<T>::is_expression;
 
 namespace detail {
 

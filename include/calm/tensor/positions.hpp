@@ -1,14 +1,11 @@
 #pragma once
 // Positions of the sequences of a cache: new ones behind those that they have, and all in larger memory.
 
-#include <algorithm>
-#include <type_traits>
-
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/rows.hpp"
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/tensor_like.hpp"
 
 namespace calm {
 
@@ -77,38 +74,42 @@ template <class T> void run_move(context<cpu> const& ctx, move_kernel<T> const& 
 }  // namespace detail
 
 // Puts new keys and values (S count, Width) behind the positions of S sequences, named once each, in memory
-// (B, room, Width). Throws errc::usage where a sequence has no room for them.
-template <class T, index_t Width, class Backend>
-void append_positions(context<Backend> const& ctx, view<T, extents<dyn, dyn, Width>, Backend> const& keys,
-                      std::type_identity_t<view<T, extents<dyn, dyn, Width>, Backend>> const& values,
-                      std::type_identity_t<matrix_view<T const, Width, Backend>> const& new_keys,
-                      std::type_identity_t<matrix_view<T const, Width, Backend>> const& new_values,
-                      on_both_sides<cached_sequence, Backend> const& sequences) {
-    index_t const count = new_keys.extent(0) / std::max<index_t>(1, sequences.size());
-    for (auto const& of : sequences.here)
-        require(of.length + count <= keys.extent(1), errc::usage, "calm::append_positions: expected room for ",
-                of.length + count, " positions of a sequence, found room for ", keys.extent(1));
+// (B, room, Width). Throws errc::usage where a sequence is not there or has no room for them, or shapes do not fit.
+template <tensor_like K>
+void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positions_like<K> const& values,
+                      detail::rows_read<K> const& new_keys, detail::rows_read<K> const& new_values,
+                      on_both_sides<cached_sequence, detail::backend_of<K>> const& sequences) {
+    char const* const verb = "calm::append_positions";
+    detail::positions_like<K> const all = detail::as_view(keys);
+    index_t const count = detail::rows_of_each(verb, new_keys.extent(0), sequences.size());
+    detail::require_shape(verb, "values", values.extents(), all.extents());
+    detail::require_size(verb, "rows", new_keys.extent(1), all.extent(2));
+    detail::require_shape(verb, "new values", new_values.extents(), new_keys.extents());
+    detail::require_room(verb, all.extents(), sequences.here, count);
     detail::run_append(ctx,
-                       detail::append_kernel<T>{keys.data(), values.data(), new_keys.data(), new_values.data(),
-                                                sequences.there, count, keys.extent(1), Width},
+                       detail::append_kernel<detail::scalar_of<K>>{all.data(), values.data(), new_keys.data(),
+                                                                   new_values.data(), sequences.there, count,
+                                                                   all.extent(1), all.extent(2)},
                        sequences);
 }
 
 // Puts the first `filled` positions of every sequence, keys and values (B, room, Width), into larger memory (B, more,
-// Width), in one launch. Throws errc::usage where either has not so many.
-template <class T, index_t Width, class Backend>
-void move_positions(context<Backend> const& ctx, view<T, extents<dyn, dyn, Width>, Backend> const& more_keys,
-                    std::type_identity_t<view<T, extents<dyn, dyn, Width>, Backend>> const& more_values,
-                    std::type_identity_t<view<T const, extents<dyn, dyn, Width>, Backend>> const& keys,
-                    std::type_identity_t<view<T const, extents<dyn, dyn, Width>, Backend>> const& values,
-                    index_t filled) {
-    require(filled <= keys.extent(1) && filled <= more_keys.extent(1), errc::usage,
-            "calm::move_positions: expected room for ", filled, " positions of a sequence, found ", keys.extent(1),
-            " and ", more_keys.extent(1));
+// Width), in one launch. Throws errc::usage where either has not so many, or shapes do not fit.
+template <tensor_like K>
+void move_positions(detail::context_of<K> const& ctx, K&& more_keys, detail::positions_like<K> const& more_values,
+                    detail::positions_read<K> const& keys, detail::positions_read<K> const& values, index_t filled) {
+    char const* const verb = "calm::move_positions";
+    detail::positions_like<K> const all = detail::as_view(more_keys);
+    detail::require_shape(verb, "the larger values", more_values.extents(), all.extents());
+    detail::require_shape(verb, "keys", keys.extents(), {all.extent(0), keys.extent(1), all.extent(2)});
+    detail::require_shape(verb, "values", values.extents(), keys.extents());
+    require(filled >= 0 && filled <= keys.extent(1) && filled <= all.extent(1), errc::usage, verb,
+            ": expected room for ", filled, " positions of a sequence, found ", keys.extent(1), " and ", all.extent(1));
     detail::run_move(ctx,
-                     detail::move_kernel<T>{more_keys.data(), more_values.data(), keys.data(), values.data(), filled,
-                                            keys.extent(1), more_keys.extent(1), Width},
-                     keys.extent(0));
+                     detail::move_kernel<detail::scalar_of<K>>{all.data(), more_values.data(), keys.data(),
+                                                               values.data(), filled, keys.extent(1), all.extent(1),
+                                                               all.extent(2)},
+                     all.extent(0));
 }
 
 }  // namespace calm

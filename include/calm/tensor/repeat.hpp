@@ -2,10 +2,10 @@
 // Rows that stand for several: what is computed once for N neighbouring rows, beside what each of them has.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "calm/tensor/block/repeat.hpp"
 #include "calm/tensor/rows.hpp"
+#include "calm/tensor/tensor_like.hpp"
 
 namespace calm {
 
@@ -28,29 +28,24 @@ void run_sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t co
     });
 }
 
-// N of `many` = N `few` rows.
-inline index_t repeats(char const* verb, index_t many, index_t few) {
-    require(few > 0 ? many % few == 0 : many == 0, errc::usage, verb, ": expected a whole number of rows for each of ",
-            few, ", found ", many);
-    return few > 0 ? many / few : 0;
-}
-
 }  // namespace detail
 
-// x (R N, D) = y (R, D), every row N times. Throws errc::usage where there is no such N.
-template <class T, index_t D, class Backend>
-void repeat_rows(context<Backend> const& ctx, matrix_view<T, D, Backend> const& x,
-                 std::type_identity_t<matrix_view<T const, D, Backend>> const& y) {
-    index_t const each = detail::repeats("calm::repeat_rows", x.extent(0), y.extent(0));
-    detail::run_repeat_rows(ctx, x.data(), y.data(), y.extent(0), each, D);
+// x (R N, D) = y (R, D), every row N times. Throws errc::usage where there is no such N, or widths differ.
+template <tensor_like X> void repeat_rows(detail::context_of<X> const& ctx, X&& x, detail::rows_read<X> const& y) {
+    auto const out = detail::written_rows(x);
+    index_t const each = detail::rows_of_each("calm::repeat_rows", out.extent(0), y.extent(0));
+    detail::require_size("calm::repeat_rows", "rows", y.extent(1), out.extent(1));
+    detail::run_repeat_rows(ctx, out.data(), y.data(), y.extent(0), each, y.extent(1));
 }
 
-// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage where there is no such N.
-template <class T, index_t D, class Backend>
-void sum_repeated_rows(context<Backend> const& ctx, matrix_view<T, D, Backend> const& y,
-                       std::type_identity_t<matrix_view<T const, D, Backend>> const& x) {
-    index_t const each = detail::repeats("calm::sum_repeated_rows", x.extent(0), y.extent(0));
-    detail::run_sum_repeated_rows(ctx, y.data(), x.data(), y.extent(0), each, D);
+// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage where there is no such N, or
+// widths differ.
+template <tensor_like Y>
+void sum_repeated_rows(detail::context_of<Y> const& ctx, Y&& y, detail::rows_read<Y> const& x) {
+    auto const out = detail::written_rows(y);
+    index_t const each = detail::rows_of_each("calm::sum_repeated_rows", x.extent(0), out.extent(0));
+    detail::require_size("calm::sum_repeated_rows", "rows", x.extent(1), out.extent(1));
+    detail::run_sum_repeated_rows(ctx, out.data(), x.data(), out.extent(0), each, out.extent(1));
 }
 
 }  // namespace calm

@@ -11,6 +11,7 @@
 #include "calm/tensor/elementwise.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/row_ids.hpp"
+#include "calm/tensor/tensor_like.hpp"
 
 namespace calm {
 
@@ -152,38 +153,41 @@ void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     detail::run_fill(ctx, x.data(), x.size(), value);
 }
 
-// total (D) += sum over the rows of x (R, D).
-template <class T, index_t R, index_t D, class Backend>
-void add_row_sums(context<Backend>& ctx, view<T, extents<D>, Backend> const& total,
-                  view<T const, extents<R, D>, Backend> const& x) {
-    detail::run_add_row_sums(ctx, total.data(), x.data(), x.extent(0), x.extent(1));
+// total (D) += sum over the rows of x (R, D). Throws errc::usage for a total of another size.
+template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
+    detail::rows_read<X> const summed = detail::as_view(x);
+    detail::require_size("calm::add_row_sums", "a total", total.size(), summed.extent(1));
+    detail::run_add_row_sums(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
 }
 
 // y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
 // another shape; unless the ids are known to be good, it waits for a device. On the cpu a table of bf16 gives float.
-template <class T, class W, index_t D, class Backend>
-void gather_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& y,
-                 view<W const, extents<dyn, D>, Backend> const& table,
-                 std::type_identity_t<row_ids<Backend>> const& ids) {
-    static_assert(
-        std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float> && std::is_same_v<Backend, cpu>),
-        "calm::gather_rows: expected rows of the table's type, or float of a table of bf16 on the cpu: nothing "
-        "else is widened");
-    index_t const width = table.extent(1);
-    detail::check_rows("calm::gather_rows", y.extents(), width, ids.size());
-    detail::check_ids(ctx, ids, table.extent(0));
-    detail::run_gather_rows(ctx, y.data(), table.data(), ids.data(), ids.size(), width);
+template <tensor_like Y, tensor_like Table>
+void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
+                 std::type_identity_t<row_ids<detail::backend_of<Y>>> const& ids) {
+    using T = detail::scalar_of<Y>;
+    using W = detail::scalar_of<Table>;
+    static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float> &&
+                                           std::is_same_v<detail::backend_of<Y>, cpu>),
+                  "calm::gather_rows: expected rows of the table's type, or float of a table of bf16 on the cpu: "
+                  "nothing else is widened");
+    auto const out = detail::written_rows(y);
+    detail::rows_like<Y, W const> const from = detail::as_view(table);
+    index_t const width = from.extent(1);
+    detail::check_rows("calm::gather_rows", out.extents(), width, ids.size());
+    detail::check_ids(ctx, ids, from.extent(0));
+    detail::run_gather_rows(ctx, out.data(), from.data(), ids.data(), ids.size(), width);
 }
 
 // dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order. The ids must be in 0 .. V - 1: they are not checked
 // again. Throws errc::usage for a dy of another shape.
-template <class T, index_t D, class Backend>
-void scatter_add_rows(context<Backend>& ctx, view<T, extents<dyn, D>, Backend> const& dtable,
-                      view<T const, extents<dyn, D>, Backend> const& dy,
-                      std::type_identity_t<row_ids<Backend>> const& ids) {
-    index_t const width = dtable.extent(1);
+template <tensor_like Table>
+void scatter_add_rows(detail::context_of<Table>& ctx, Table&& dtable, detail::rows_read<Table> const& dy,
+                      std::type_identity_t<row_ids<detail::backend_of<Table>>> const& ids) {
+    auto const out = detail::written_rows(dtable);
+    index_t const width = out.extent(1);
     detail::check_rows("calm::scatter_add_rows", dy.extents(), width, ids.size());
-    detail::run_scatter_add_rows(ctx, dtable.data(), dy.data(), ids.data(), ids.size(), width, dtable.extent(0));
+    detail::run_scatter_add_rows(ctx, out.data(), dy.data(), ids.data(), ids.size(), width, out.extent(0));
 }
 
 namespace detail {

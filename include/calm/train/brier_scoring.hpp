@@ -119,8 +119,7 @@ private:
         auto const read = model_.backbone_input(ctx_, std::span<token_id const>(inputs));
         auto const all = model_.transformer.forward(ctx_, read, P_ - 1).y;
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
-        gather_rows(ctx_, hidden, matrix_view<T const, Model::D, Backend>(all),
-                    bring_ids(ctx_, std::span<row_id const>(rows), all.extent(0)));
+        gather_rows(ctx_, hidden, all, bring_ids(ctx_, std::span<row_id const>(rows), all.extent(0)));
         std::vector<token_id> labels;
         std::vector<noise_place> places;
         for (row_id const row : rows) {

@@ -108,7 +108,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         sum_repeated_rows(ctx, dshared, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(a), s.norm.y, into::accumulate);
-        add_row_sums(ctx, w0.bias.gradient(), matrix_view<T const, D, Backend>(dshared));
+        add_row_sums(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
         matmul(ctx, b, a, columns<0, D>(w0.weight.value));
         in_ln.backward(ctx, s.norm, b, dx);
