@@ -4,7 +4,7 @@
 
 namespace {
 
-template <calm::model_configuration auto C> struct guessing_head;
+template <calm::model_configuration auto C, class Space> struct guessing_head;
 
 // Its sizes; its names on command lines and in files; what a recipe may set of its loss.
 struct guess {
@@ -19,7 +19,7 @@ struct guess {
                     self.samples);
         }
     };
-    template <calm::model_configuration auto C, class Space> using layer = guessing_head<C>;
+    template <calm::model_configuration auto C, class Space> using layer = guessing_head<C, Space>;
 
     [[nodiscard]] constexpr calm::head_flops flops(calm::head_surroundings const& at) const {
         double const all = calm::flops::product(1, at.D, inner_size) + calm::flops::product(1, inner_size, at.L);
@@ -31,28 +31,32 @@ struct guess {
     friend constexpr bool operator==(guess const&, guess const&) = default;
 };
 
-template <calm::model_configuration auto C> struct guessing_head {
+template <calm::model_configuration auto C, class Space> struct guessing_head {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
     static constexpr calm::index_t D = C.hidden_size, L = C.autoencoder.latent_size, H = C.head.inner_size;
-    template <calm::index_t Width> using rows_of = calm::matrix_view<float const, Width>;  // (R, Width)
+    template <calm::index_t Width> using rows_of = calm::matrix_view<T const, Width, Backend>;  // (R, Width)
+    template <calm::index_t In, calm::index_t Out> using linear = calm::linear<In, Out, calm::with_bias::yes, Space>;
 
-    calm::chain<calm::linear<D, H>, calm::silu_layer<H>, calm::linear<H, L>> network;
+    calm::chain<linear<D, H>, calm::silu_layer<H, Space>, linear<H, L>> network;
 
     // total += the sum of |guess - mean|^2 over R positions; gradients of scale times it, those of hidden where they
     // are wanted.
-    void loss_and_gradient(calm::context<>& ctx, calm::total_view<> const& total, rows_of<D> const& hidden,
-                           rows_of<L> const& mean, rows_of<L> const&, calm::matrix_view<float, D> const& dhidden,
-                           guess::objective, calm::draw_number, double scale) {
+    void loss_and_gradient(calm::context<Backend>& ctx, calm::total_view<Backend> const& total,
+                           rows_of<D> const& hidden, rows_of<L> const& mean, rows_of<L> const&,
+                           calm::matrix_view<T, D, Backend> const& dhidden, guess::objective, calm::draw_number,
+                           double scale) {
         calm::arena_scope const saved(ctx.saved), scratch(ctx.scratch);
         auto const g = network.forward(ctx, hidden);
         if (dhidden.data() != nullptr) {
-            auto const dg = ctx.scratch.take<float>(g.y.extents());
+            auto const dg = ctx.scratch.template take<T>(g.y.extents());
             differentiate_sum(ctx, square(wrt(g.y, dg) - mean), scale);
             network.backward(ctx, g, dg, dhidden);
         }
         add_sum(ctx, total, square(g.y - mean));
     }
     // z (R N, L): N samples of each of R positions; the noise of a row has its place.
-    void sample(calm::context<>& ctx, calm::matrix_view<float, L> const& z, rows_of<D> const& hidden,
+    void sample(calm::context<Backend>& ctx, calm::matrix_view<T, L, Backend> const& z, rows_of<D> const& hidden,
                 std::span<calm::noise_place const> places, double noise_scale = 1) const {
         calm::arena_scope const saved(ctx.saved);
         auto const y = network.forward(ctx, hidden).y;

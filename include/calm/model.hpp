@@ -8,6 +8,7 @@
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/head.hpp"
+#include "calm/model/head_network.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/model/llama.hpp"

@@ -8,6 +8,7 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
+#include "calm/model/head_network.hpp"
 #include "calm/model/heads/at_once.hpp"
 #include "calm/model/heads/energy.hpp"
 
@@ -32,6 +33,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     using token_ids = row_ids<Backend>;                          // flat
     using hidden_view = matrix_view<T, D, Backend>;              // (R, D)
     using cache = typename backbone_type::cache;                 // of B sequences, its positions are patches
+    static_assert(head_network<head_type, head, autoencoder_type, Space, D, L>,
+                  "calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit for its "
+                  "objective and in this space, see calm::head_network");
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone
@@ -122,8 +126,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // loss = the mean loss of the next patch over all R positions, and weight times its gradient is added to the
     // parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
-    // decides the noise. Energy score in docs/mathematics.md, for the energy head. Nothing waits. Uses ctx.saved and
-    // gives it back.
+    // decides the noise. docs/mathematics.md has the loss of every head. Nothing waits. Uses ctx.saved and gives it
+    // back.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
                            draw_number first = 0, double weight = 1) {
         loss_and_gradient_of(ctx, loss, b,

@@ -73,7 +73,7 @@ concept head_objective = std::default_initializable<Objective> &&
 //   architecture                the first of `architectures` in files
 //   type                        what C++ calls it, "calm::energy"; if left out, its name
 //   objective                   the settings of its loss
-//   layer<C, Space>             its network, see head_network
+//   layer<C, Space>             its network, a head_network (model/head_network.hpp)
 //   flops(surroundings)         of its products
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&

@@ -1,0 +1,65 @@
+#pragma once
+// What calm_model asks of a head's network: its losses, its samples, its parameters.
+
+#include <span>
+
+#include "calm/model/head.hpp"
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/draw_number.hpp"
+#include "calm/tensor/noise_place.hpp"
+#include "calm/tensor/row_ids.hpp"
+#include "calm/tensor/total.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Operands of a network between hidden states of D numbers and latents of L.
+template <class Space, index_t D, index_t L> struct head_operands {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    context<Backend>& ctx;
+    total_view<Backend> const& total;
+    matrix_view<T const, D, Backend> const& hidden;
+    matrix_view<T const, L, Backend> const& posterior;  // its means, or logarithms of its deviations
+    matrix_view<T, D, Backend> const& dhidden;
+    matrix_view<T, L, Backend> const& z;
+    row_ids<Backend> const& labels;
+    std::span<noise_place const> places;
+    draw_number first;
+    double scale;
+};
+
+struct any_visitor {
+    template <class Part> void operator()(char const*, Part&) const {}
+};
+
+}  // namespace detail
+
+// The network of a Head in a Space, between hidden states of D numbers and latents of L:
+//   loss_and_gradient(ctx, total, hidden, mean, log_std, dhidden, objective, first, scale)
+//                               adds the losses of R positions to total, and gradients of scale times their sum
+//   sample(ctx, z, hidden, places, noise_scale)
+//                               draws N latents of each of R hidden states, with noise at its places
+//   visit(visitor)              names its parameters, as a layer's does
+// docs/extending.md says more of them. The network of a drafting_head is made for a vocabulary, and both verbs are
+// given the Autoencoder behind the context and the total; the loss, behind that, the tokens of the next patches.
+template <class Network, class Head, class Autoencoder, class Space, index_t D, index_t L>
+concept head_network = requires(Network& network, Network const& constant, Autoencoder const& ae,
+                                detail::head_operands<Space, D, L> const& x, typename Head::objective const& o,
+                                detail::any_visitor& visitor) {
+    network.visit(visitor);
+    requires drafting_head<Head> || requires {
+        Network{};
+        network.loss_and_gradient(x.ctx, x.total, x.hidden, x.posterior, x.posterior, x.dhidden, o, x.first, x.scale);
+        constant.sample(x.ctx, x.z, x.hidden, x.places, x.scale);
+    };
+    requires !drafting_head<Head> || requires(index_t vocabulary) {
+        Network(vocabulary);
+        network.loss_and_gradient(x.ctx, x.total, ae, x.labels, x.hidden, x.posterior, x.posterior, x.dhidden, o,
+                                  x.first, x.scale);
+        constant.sample(x.ctx, ae, x.z, x.hidden, x.places, x.scale);
+    };
+};
+
+}  // namespace calm

@@ -1,0 +1,16 @@
+// expect: calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit
+#include "calm/model/calm.hpp"
+
+#ifdef CALM_SHOULD_FAIL
+template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
+    void sample() const {}  // what calm_model asks for has operands
+};
+#else
+template <auto C, class Space> struct network : calm::energy::layer<C, Space> {};
+#endif
+
+struct chosen : calm::energy {
+    template <calm::model_configuration auto C, class Space> using layer = network<C, Space>;
+};
+
+calm::calm_model<calm::configuration<chosen>{}> model;
