@@ -82,6 +82,23 @@ BOOST_AUTO_TEST_CASE(pairs_of_all_training_tokens_are_counted) {
             BOOST_REQUIRE(table.probability(b, a) == whole.probability(b, a));
 }
 
+// More than 2^24 tokens; pairs of the last document stand nowhere else.
+BOOST_AUTO_TEST_CASE(pairs_of_a_large_corpus_are_counted_to_the_last_document) {
+    tokenizer const words;
+    constexpr std::size_t documents = 17'000, size = 1000;
+    static_assert(documents * size > std::size_t{1} << 24U);
+    corpus text(words.specials());
+    text.open().reserve(documents * size + 6);
+    std::vector<token_id> const same(size, 5);
+    for (std::size_t i = 0; i < documents; ++i) text.add(same);
+    text.add(std::vector<token_id>{65, 66, 65, 67, 65, 67});
+    auto const table = bigrams_of(text, words, {.K = 4, .seed = 3});
+    BOOST_TEST(table.probability(66, 65) == 1.0 / 3);
+    BOOST_TEST(table.probability(67, 65) == 2.0 / 3);
+    BOOST_TEST(table.probability(5, 5) == 0.999);
+    BOOST_TEST(table.probability(words.specials().eos, 5) == 0.001);
+}
+
 BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));
