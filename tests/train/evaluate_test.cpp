@@ -380,10 +380,20 @@ BOOST_AUTO_TEST_CASE(the_autoencoder_is_right_where_it_is_and_pad_does_not_count
     BOOST_TEST(!alone.brier);
     BOOST_TEST(alone.token_accuracy.value() == e.token_accuracy);
     BOOST_TEST(to_json(alone).find("\"positions\":null") != std::string::npos);
-    // More patches than one chunk holds, and noise by the number of the patch.
+    // More patches than one chunk holds: the mean of patches that are scored one at a time, each with the noise of its
+    // number.
     auto const many = random_blocks(100);
     auto const all = evaluate_autoencoder(ctx, ae, many, special.pad, 3);
-    BOOST_TEST((all.token_accuracy_posterior >= 0.0 && all.token_accuracy_posterior <= 1.0));
+    double with_noise = 0, loss = 0;
+    for (std::size_t p = 0; p < 100 * P; ++p) {
+        autoencoder_scoring by_itself(ctx, ae, special.pad, 3);
+        by_itself.add(static_cast<index_t>(p), std::span(many).subspan(p * static_cast<std::size_t>(K), K));
+        auto const patch = by_itself.result();
+        with_noise += patch.token_accuracy_posterior / (100 * P);
+        loss += patch.cross_entropy / (100 * P);
+    }
+    BOOST_TEST(all.token_accuracy_posterior == with_noise, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(all.cross_entropy == loss, boost::test_tools::tolerance(1e-6));
     auto const first = std::span<token_id const>(many).first(512 * static_cast<std::size_t>(K));
     BOOST_TEST(evaluate_autoencoder(ctx, ae, first, special.pad, 3).cross_entropy != all.cross_entropy);
 }
