@@ -1,7 +1,9 @@
-// Heads beside the energy head on the device: losses, gradients and samples, beside the same kernels on the host.
+// Heads beside the energy head on the device: losses, gradients and samples, beside the same kernels on the host; the
+// margin head's loss and gradients also beside plain loops in double.
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "on_device.hpp"
+#include "plain.hpp"
 #include "support/small.hpp"
 
 using namespace calm::test;
@@ -71,6 +73,77 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
     });
 }
 
+constexpr index_t rows_in_double = 2, samples_in_double = 3;
+
+// The loss of the margin head (Margin head in docs/mathematics.md) at hidden states (R, D), behind which stand weights
+// (D, D), bias (D), weights (L, D) and bias (L) of its guess: samples x (R N, L) are held fixed, targets are y (R N,
+// L). Where x has normals yet, they become the samples around the guess first.
+double plain_margin(reals const& all, reals& x, reals const& y, bool are_normals) {
+    std::size_t constexpr D = with_margin.hidden_size, L = with_margin.autoencoder.latent_size, R = rows_in_double,
+                          N = samples_in_double;
+    double const* const first = all.data() + R * D;
+    double const* const second = first + D * D + D;
+    reals inner = plain_linear({all.begin(), all.begin() + R * D}, first, D, D);
+    for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = std::fmax(0.0, inner[i] + first[D * D + i % D]);
+    reals guess = plain_linear(inner, second, D, L);
+    for (std::size_t i = 0; i < guess.size(); ++i) guess[i] += second[L * D + i % L];
+    double loss = 0;
+    for (std::size_t n = 0; n < R * N; ++n) {
+        double of_target = 0, of_sample = 0;
+        for (std::size_t l = 0; l < L; ++l) {
+            double const f = guess[n / N * L + l];
+            double& sample = x[n * L + l];
+            if (are_normals) sample += f;
+            of_target += (f - y[n * L + l]) * (f - y[n * L + l]);
+            of_sample += (f - sample) * (f - sample);
+        }
+        loss += (std::fmax(0.0, of_target - of_sample + 1) + 0.1 * of_target / double{L}) / double{N};
+    }
+    return loss;
+}
+
+// Loss, parameters, and the gradients of hidden states and parameters, with given noise.
+void margin_in_double() {
+    constexpr index_t R = rows_in_double, N = samples_in_double, D = with_margin.hidden_size,
+                      L = with_margin.autoencoder.latent_size;
+    auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
+    auto const targets = draws(R * N * L, 4), samples = draws(R * N * L, 5);
+    auto const got = compare<blocks>("margin, given noise", 1e-4, [&]<class B>(calm::context<B>& ctx) {
+        calm::arena<B> values("values");
+        calm::arena<B> gradients("gradients");
+        calm::margin_head<with_margin, calm::space<B>> model;
+        allocate(model, values, &gradients);
+        fill_with_normals(ctx, model);
+        calm::matrix_view<float const, D, B> const h = given(ctx, hidden, extents<dyn, D>(R));
+        calm::matrix_view<float const, L, B> const m = given(ctx, mean, extents<dyn, L>(R));
+        calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
+        calm::paired_noise<float, L, B> const noise{
+            given(ctx, targets, extents<dyn, L>(R * N)), given(ctx, samples, extents<dyn, L>(R * N)), {}};
+        auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
+        std::vector<float> all{static_cast<float>(total_of(
+            ctx, [&](auto const& total) { model.loss_and_gradient(ctx, total, h, m, s, dhidden, noise, 1.0); }))};
+        auto const keep = [&](auto const& x) {
+            for (float const v : taken_back(ctx, x)) all.push_back(v);
+        };
+        for (auto const& p : calm::parameters_of(model)) keep(p.value);
+        keep(dhidden);
+        for (auto const& p : calm::parameters_of(model)) keep(p.grad);
+        return all;
+    });
+    auto const parameters = 1 + D * D + D + L * D + L;
+    reals all = widened(hidden);
+    all.insert(all.end(), got.begin() + 1, got.begin() + parameters);
+    reals x = widened(samples), y = widened(targets);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+        std::size_t const at = i / std::size_t{N * L} * std::size_t{L} + i % std::size_t{L};
+        y[i] = mean[at] + std::exp(double{log_std[at]}) * y[i];
+    }
+    check_near("margin in double", reals{got[0]}, reals{plain_margin(all, x, y, true)}, 1e-5);
+    check_slopes(
+        "margin's gradient", [&](reals const& every) { return reals{plain_margin(every, x, y, false)}; }, all, {1.0},
+        {got.begin() + parameters, got.end()}, 1e-4);
+}
+
 // The same of a head that drafts tokens.
 template <auto C> void drafting(char const* what) {
     constexpr index_t R = 70, N = 3, V = 13, D = C.hidden_size, L = C.autoencoder.latent_size;
@@ -117,6 +190,7 @@ int main() {
         head<with_flow>("flow", [](auto& model) { model.sampling.steps = 4; });
         head<with_diffusion>("diffusion", [](auto& model) { model.sampling.steps = 3; });
         head<with_margin>("margin", [](auto&) {});
+        margin_in_double();
         drafting<with_drafts>("drafted");
         drafting<with_plain_drafts>("drafted, tokens apart, the autoencoder's table");
     });
