@@ -84,6 +84,29 @@ struct unset {
     }
 };
 
+// A thread reads what another writes to shared memory, in the next phase, or without a barrier in the same one.
+struct exchanging {
+    static constexpr int threads = 32;
+    struct shared {
+        float x[threads];
+    };
+    float* out;
+    bool barrier;
+    template <class Block> void operator()(Block& b, shared& s, index_t) const {
+        auto const write = [&](int t) { s.x[t] = static_cast<float>(t); };
+        auto const read = [&](int t) { out[t] = s.x[threads - 1 - t]; };
+        if (barrier) {
+            b.phase(write);
+            b.phase(read);
+        } else {
+            b.phase([&](int t) {
+                write(t);
+                read(t);
+            });
+        }
+    }
+};
+
 // Looks at shared memory before what is copied there has come.
 struct too_early {
     static constexpr int threads = 32;
@@ -310,6 +333,31 @@ BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
         BOOST_TEST(std::isnan(got[t]));
         BOOST_TEST(got[32 + t] == static_cast<float>(t));
     }
+}
+
+// What a neighbour has not written yet is no number, and it is another neighbour in another order.
+BOOST_AUTO_TEST_CASE(a_missing_barrier_shows_in_every_order) {
+    auto const missing = [](thread_order order, bool barrier) {
+        context<emulated> ctx(0, 1);
+        ctx.order = order;
+        line x;
+        launch(ctx, 1, exchanging{x.data(), barrier});
+        auto const got = on_the_host(ctx, x);
+        std::vector<bool> all;
+        for (std::size_t t = 0; t < 32; ++t) {
+            all.push_back(std::isnan(got[t]));
+            if (!all.back()) BOOST_TEST(got[t] == static_cast<float>(31 - t));
+        }
+        return all;
+    };
+    std::vector<std::vector<bool>> found;
+    for (auto const order : {thread_order::ascending, thread_order::descending, thread_order::permuted}) {
+        auto const with = missing(order, true);
+        BOOST_TEST(std::count(with.begin(), with.end(), true) == 0);
+        found.push_back(missing(order, false));
+        BOOST_TEST(std::count(found.back().begin(), found.back().end(), true) == 16);  // of each pair the first to run
+    }
+    BOOST_CHECK((found[0] != found[1] && found[0] != found[2]));
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_depend_on_each_other_show_in_another_order) {
