@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/expr.hpp"
 #include "support/typed.hpp"
 
@@ -24,6 +25,19 @@ template <class T> struct placed_numbers {
     alignas(64) std::array<T, 64> all{};
     T* at;
     explicit placed_numbers(std::size_t apart) : at(all.data() + apart) {}
+};
+
+// y = 3 x + 1 of numbers that are stored in 16 bits and computed in 32.
+struct stored_in_16_bits {
+    static constexpr int threads = detail::element_threads;
+    struct shared {};
+    bf16 const* x;
+    bf16* y;
+    index_t n;
+    template <class Block> void operator()(Block& b, shared&, index_t block) const {
+        detail::for_elements<float>(b, block, n,
+                                    [&]<class V>(index_t i) { store(y + i, load<V>(x + i) * 3.0F + 1.0F); });
+    }
 };
 
 }  // namespace
@@ -60,6 +74,32 @@ BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
     tree::unary<op::squared, tree::input<brief>> const squares{{stored.data()}};
     auto const v = squares.forward<V>(0).value;
     for (int l = 0; l < 8; ++l) BOOST_TEST(v.lane[l] == static_cast<float>(l * l));
+}
+
+// On a device, in groups and behind the last one, at any alignment: what plain conversions give.
+BOOST_AUTO_TEST_CASE(kernels_of_a_device_compute_what_is_stored_in_16_bits) {
+    using squared = tree::unary<op::squared, tree::input<bf16>>;
+    context<emulated> ctx(0, 1);
+    for (index_t const n : {1, 3, 4, 255, 1025, 2500})
+        for (std::size_t const apart : {0U, 1U, 2U, 7U}) {
+            std::vector<bf16> x;
+            for (index_t i = 0; i < n + 8; ++i) x.emplace_back(drawn(1, i));
+            auto const there = placed<emulated>(x);
+            device_numbers<bf16, emulated> y(x.size(), bf16(7));
+            device_numbers<float, emulated> squares(x.size(), 7);
+            launch(ctx, detail::element_blocks<float>(n), stored_in_16_bits{there.data() + apart, y.data() + apart, n});
+            detail::run_evaluate(ctx, squared{{there.data() + apart}}, squares.data() + apart, n);
+            std::vector<bf16> const got = y;
+            std::vector<float> const got_squares = squares;
+            bool same = true;
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                bool const computed = i >= apart && i < apart + static_cast<std::size_t>(n);
+                auto const one = static_cast<float>(x[i]);
+                same = same && got[i].bits == bf16(computed ? one * 3.0F + 1.0F : 7.0F).bits &&
+                       got_squares[i] == (computed ? one * one : 7.0F);
+            }
+            BOOST_TEST(same, n << " numbers, " << apart << " apart");
+        }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_lane_is_computed_as_a_number, T, scalars) {
