@@ -8,7 +8,8 @@ set(CALM_CUDA ${calm_cuda_default} CACHE STRING "Compile for NVIDIA GPUs: ON, OF
 set_property(CACHE CALM_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(calm_has_cuda OFF)
 
-# calm_find_nvcc(REASON): why CUDA cannot be compiled; where it can, REASON stays and CMAKE_CUDA_COMPILER is set.
+# calm_find_nvcc(REASON): why CUDA cannot be compiled; where it can, REASON stays, and CMAKE_CUDA_COMPILER and
+# calm_nvcc_release are set.
 function(calm_find_nvcc reason)
     find_program(calm_nvcc nvcc HINTS "${CMAKE_CUDA_COMPILER}" ENV CUDACXX PATHS /usr/local/cuda/bin /opt/cuda/bin)
     mark_as_advanced(calm_nvcc)
@@ -22,6 +23,7 @@ function(calm_find_nvcc reason)
         set(${reason} "${calm_nvcc} is release '${CMAKE_MATCH_1}', 12.4 or later is needed" PARENT_SCOPE)
         return()
     endif()
+    set(calm_nvcc_release ${CMAKE_MATCH_1} PARENT_SCOPE)
     include(CheckLanguage)
     set(ENV{CUDACXX} "${calm_nvcc}")
     check_language(CUDA)  # sets CMAKE_CUDA_COMPILER, or that there is none
@@ -44,8 +46,12 @@ if(CALM_CUDA)
         message(FATAL_ERROR "CALM_CUDA=${CALM_CUDA}: ${reason}; CALM_CUDA=OFF builds without")
     else()
         # Code for the GPUs of data centres, and PTX for what comes after them: of 10.0, which 11.0 and 12.0 take alike.
-        # No kernel uses what only 9.0a or 10.0a has.
-        if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+        # No kernel uses what only 9.0a or 10.0a has. nvcc knows 10.0 from 12.8 on.
+        if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND calm_nvcc_release VERSION_LESS 12.8)
+            set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+            message(STATUS "CALM_CUDA: nvcc ${calm_nvcc_release} does not know compute capability 10, 12.8 does: "
+                           "such GPUs compile the PTX of 9.0 when a program starts")
+        elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
             set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
         endif()
         # What was said to the C++ compiler stays with it.
