@@ -5,6 +5,7 @@
 
 #include "calm/io/model_directory.hpp"
 #include "support/heads.hpp"
+#include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace calm;
@@ -41,6 +42,27 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
     auto const file = safetensors_file::open(folder.path("model/model.safetensors"));
     BOOST_TEST(std::ranges::any_of(file.tensors(),
                                    [](auto const& tensor) { return tensor.name.starts_with("mlp_generator."); }));
+}
+
+// A model with the sizes of a file and another head does not take it, and says whose it is.
+BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
+    constexpr auto C = with_head(uneven, flow{2});
+    resident<calm_model<C>> w(7, held_for::use);
+    context<> const ctx(3, 1);
+    initialise(ctx, w.model);
+    initialise(ctx, w.model.ae_model);
+    temporary_folder const folder;
+    save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, {}));
+    auto const from = read_model_description(folder.path("model"));
+    BOOST_TEST(!matches(with_head(uneven, diffusion{2}), from));
+    resident<calm_model<with_head(uneven, diffusion{2})>> other(7, held_for::use);
+    try {
+        load_calm(from, other.model);
+        BOOST_ERROR("expected an error");
+    } catch (error const& wrong) {
+        BOOST_TEST((wrong.code() == errc::config));
+        BOOST_TEST(has(wrong.what(), "head: expected 'diffusion', found 'flow'"), wrong.what());
+    }
 }
 
 // A program that knows nothing of a file's head finds it by either of its names.
