@@ -166,6 +166,37 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
 }
 
+// Both kinds of models in one table, each with its own scores, and trained by one sweep.
+BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
+    std::string const text = "--data stories:4000 --steps 2 --threads 1 ";
+    shop().good("train autoencoder --config tiny --tokenizer tokenizer.model --batch 64 --out ae " + text);
+    shop().good("train calm --config tiny --autoencoder ae --batch 2 --block 32 --out calm " + text);
+    std::string const how = " --data stories:1500 --block 32 --positions 60 --samples 4 --seed 1";
+    auto const both = shop().good("evaluate --model calm --model ar" + how);
+    auto const of_calm = shop().good("evaluate --model calm" + how).out;
+    auto const of_ar = shop().good("evaluate --model ar" + how).out;
+    BOOST_TEST(both.out == of_calm + of_ar);
+    auto const table = both.err.substr(both.err.find("model  kind"));
+    std::istringstream lines(table);
+    std::string head, of_calm_in_table, of_ar_in_table;
+    std::getline(lines, head), std::getline(lines, of_calm_in_table), std::getline(lines, of_ar_in_table);
+    BOOST_TEST(of_calm_in_table.starts_with("calm   CALM, K 4, energy "), table);
+    BOOST_TEST(of_ar_in_table.starts_with("ar     autoregressive "), table);
+    BOOST_TEST(of_calm_in_table.ends_with(" -"), table);  // bits a byte, which a CALM cannot say
+    BOOST_TEST(of_ar_in_table.find(" +- ") != of_ar_in_table.rfind(" +- "), table);
+
+    auto const swept = shop().good(
+        "sweep --configs tiny tiny-ar --tokenizer markov --data markov:4000 --autoencoder-tokens 1024 --tokens 1024 "
+        "--block 64 --samples 2 --positions 100 --threads 1 --out both");
+    auto const tsv = shop().content("both/sweep.tsv");
+    BOOST_TEST(has(tsv, "\ntiny\t4\t32\t"), tsv);
+    BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
+    BOOST_TEST(has(swept.out, "energy"), swept.out);
+    BOOST_TEST(has(swept.out, "softmax"), swept.out);
+    for (std::string const stage : {"tiny/autoencoder", "tiny/calm", "tiny-ar/ar"})
+        BOOST_TEST(std::filesystem::exists(shop().folder().path("both/" + stage + "/model.safetensors")), stage);
+}
+
 // A run of train ar on the same text, whose scores stand beside those of another run.
 BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
     // Its seconds are made 0, so that its last scores are those after as long.
