@@ -64,4 +64,14 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
     });
 }
 
+// What the optimizer calls, on any executor: the sum of the squares of all gradients, and what it is used for.
+template <class Backend, class T>
+void measure_gradients(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use = {}) {
+    run_gradient_norm(ctx, all, use);
+}
+// One update of every parameter, unless the record forbids it.
+template <class Backend, class T> void update_parameters(context<Backend> const& ctx, adamw_memory<T> const& all) {
+    run_adamw(ctx, all);
+}
+
 }  // namespace calm::detail

@@ -95,7 +95,7 @@ public:
     double gradient_norm(context<Backend> const& ctx) {
         if (ctx.rehearsing()) return 0;
         if (work_ != nullptr) return std::sqrt(sum_of_all_squares(ctx));
-        detail::run_gradient_norm(ctx, memory_, {});
+        detail::measure_gradients(ctx, memory_);
         return std::sqrt(fetch(ctx, memory_.sums));
     }
 
@@ -278,15 +278,15 @@ private:
         if (work_ != nullptr)
             detail::conclude(memory_, sum_of_all_squares(ctx), nullptr);
         else
-            detail::run_gradient_norm(ctx, memory_, {.updates = true});
+            detail::measure_gradients(ctx, memory_, {.updates = true});
         require_finite(ctx);
         require_usable(ctx, rate);
-        detail::run_adamw(ctx, memory_);
+        detail::update_parameters(ctx, memory_);
         return memory_.record->steps[++updates_ % outcomes_kept];
     }
     // Of all ranks' gradients, the same on each.
     double sum_of_all_squares(context<Backend> const& ctx) {
-        detail::run_gradient_norm(ctx, memory_, {});
+        detail::measure_gradients(ctx, memory_);
         return work_->sum_of_squares({memory_.sums + 1, static_cast<std::size_t>(memory_.count)});
     }
     // The number of the first parameter whose gradient is not finite in the last sums, or the number of all.
@@ -305,8 +305,8 @@ private:
             require_usable(ctx, rate);
             tell(ctx, rate, loss);
         }
-        detail::run_gradient_norm(ctx, memory_, {.updates = true, .loss = loss_there});
-        detail::run_adamw(ctx, memory_);
+        detail::measure_gradients(ctx, memory_, {.updates = true, .loss = loss_there});
+        detail::update_parameters(ctx, memory_);
         if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
