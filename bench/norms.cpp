@@ -113,6 +113,54 @@ void add_rms_norm_trees(int threads, index_t rows) {
                        });
 }
 
+// a (width) = a / 2 + x; y is its RMSNorm with the gain w.
+void add_and_norm(float* y, float* a, float const* x, float const* w) {
+    using packet = calm::packet<float>;
+    constexpr index_t lanes = calm::lanes<packet>;
+    packet squares{};
+    for (index_t i = 0; i < width; i += lanes) {
+        packet const sum = calm::load<packet>(a + i) * 0.5F + calm::load<packet>(x + i);
+        calm::store(a + i, sum);
+        squares += sum * sum;
+    }
+    float total = 0;
+    for (index_t i = 0; i < lanes; ++i) total += squares[static_cast<std::size_t>(i)];
+    float const scale = 1 / std::sqrt(total / static_cast<float>(width) + 1e-6F);
+    for (index_t i = 0; i < width; i += lanes)
+        calm::store(y + i, packet(calm::load<packet>(a + i) * scale * calm::load<packet>(w + i)));
+}
+
+// What a norm would gain if it also added the residual before it, or modulated its rows behind it: two passes, as the
+// models make, beside one loop by hand, which leaves out a write or a read of every row.
+void add_fused(int threads, index_t rows) {
+    using rms = calm::rms_norm_layer<width>;
+    add_norm<rms>("residual_and_rms_norm/passes", threads, rows, 4,
+                  [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& y) {
+                      evaluate(ctx, y, y * 0.5 + x);
+                      rms_norm(ctx, s.y, s.r, y, layer.weight.read(), rms::eps);
+                  });
+    add_norm<rms>("residual_and_rms_norm/loop", threads, rows, 4,
+                  [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& y) {
+                      float const* const w = layer.weight.value.data();
+                      ctx.parallel_ranges(x.extent(0), 64, [&](index_t begin, index_t end) {
+                          for (index_t at = begin * width; at < end * width; at += width)
+                              add_and_norm(s.y.data() + at, y.data() + at, x.data() + at, w);
+                      });
+                  });
+    using bare = calm::bare_layer_norm<width>;
+    add_norm<bare>("layer_norm_and_modulation/passes", threads, rows, 4,
+                   [](auto& ctx, auto&, auto const& s, rows_type& x, rows_type& y) {
+                       auto const mean = column(s.mean), r = column(s.r);
+                       evaluate(ctx, s.y, (x - mean) * r);
+                       evaluate(ctx, s.y, s.y * (1.0 + y) + y);
+                   });
+    add_norm<bare>("layer_norm_and_modulation/tree", threads, rows, 4,
+                   [](auto& ctx, auto&, auto const& s, rows_type& x, rows_type& y) {
+                       auto const mean = column(s.mean), r = column(s.r);
+                       evaluate(ctx, s.y, (x - mean) * r * (1.0 + y) + y);
+                   });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -127,6 +175,7 @@ int main(int argc, char** argv) {
                           });
             add_rms_norm_trees(threads, rows);
             add_layer_norm_trees(threads, rows);
+            add_fused(threads, rows);
         }
     });
 }
