@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -60,4 +61,27 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
     for (int i = 0; i < 40; ++i) BOOST_TEST(last.read() == size / 4096);
     last.pages.let_go();
     BOOST_TEST(resident_of_files() < before + size);
+}
+
+// The touch of one may bring all that the system holds as one with it.
+BOOST_AUTO_TEST_CASE(single_pages_of_a_large_file_hold_no_more) {
+    calm::test::temporary_folder const folder;
+    std::size_t constexpr size = std::size_t{256} << 20;
+    auto const path = folder.path("a");
+    {
+        std::ofstream out(path, std::ios::binary);
+        std::string const part(std::size_t{4} << 20, '\x01');
+        for (std::size_t at = 0; at < size; at += part.size()) out << part;
+    }
+    mapping one(path);
+    auto const before = resident_of_files();
+    std::size_t most = 0, sum = 0;
+    for (std::size_t i = 0; i < 4000; ++i) {
+        one.pages.touch(1);
+        sum += static_cast<unsigned char>(one.file.bytes()[i * 7919 * 4096 % size]);
+        auto const now = resident_of_files();
+        most = std::max(most, now - std::min(before, now));
+    }
+    BOOST_TEST(sum == 4000U);
+    BOOST_TEST(most <= calm::mapped_pages::most + (std::size_t{4} << 20));
 }

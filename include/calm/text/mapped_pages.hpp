@@ -27,8 +27,8 @@ public:
 
     // Some bytes of it are about to be read.
     void touch(std::size_t bytes) {
-        // Where a page is touched the system maps those around it that it has, as was seen up to some 200 KiB.
-        constexpr std::size_t around = std::size_t{256} << 10;
+        // Where a page is touched the system may map all that it holds as one with it: up to 2 MiB.
+        constexpr std::size_t around = std::size_t{2} << 20;
         if (!touched_.load(std::memory_order_relaxed) && !touched_.exchange(true)) others_.enter(*this);
         others_.count(bytes + around);
     }
