@@ -451,9 +451,7 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
 void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps) {
     log(report, e, steps);
     evaluation all;
-    all.token_accuracy = e.token_accuracy;
-    all.token_accuracy_posterior = e.token_accuracy_posterior;
-    all.posterior_std = e.posterior_std;
+    all.add(e);
     report.say_lines(to_table(all));
 }
 

@@ -211,6 +211,20 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
     BOOST_TEST(has(said({{199, 0.2, 0.01}}), "what was seen to help: HELP\n"));
 }
 
+BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
+    trial t;
+    std::filesystem::create_directory(t.options.out);
+    run_report report(t.options.out, 0);
+    autoencoder_evaluation const e{.token_accuracy = 0.5,
+                                   .token_accuracy_posterior = 0.25,
+                                   .posterior_std = 0.3,
+                                   .cross_entropy = 2,
+                                   .patches = 77};
+    BOOST_TEST(
+        standard_error_of([&] { tell_final(report, e, 20); }) ==
+        "autoencoder, 77 patches: 50.000 % of tokens right, 25.000 % with posterior noise; posterior std 0.300\n");
+}
+
 // What the scores of a run are told beside, and that its numbers are kept.
 BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     trial t;

@@ -136,13 +136,6 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
     return e;
 }
 
-inline void add_autoencoder(evaluation& e, autoencoder_evaluation const& a) {
-    e.token_accuracy = a.token_accuracy;
-    e.token_accuracy_posterior = a.token_accuracy_posterior;
-    e.posterior_std = a.posterior_std;
-    e.patches = a.patches;
-}
-
 }  // namespace detail
 
 // What of an evaluation an autoencoder has: of all patches, or of settings.positions of them, every subset equally
@@ -159,7 +152,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     detail::for_each_block(
         blocks, settings.block_tokens, C.patch_size,
         [&](index_t number, std::span<token_id const> block) { detail::add_patches(scores, chosen, number, block); });
-    detail::add_autoencoder(e, scores.result());
+    e.add(scores.result());
     return e;
 }
 
@@ -189,7 +182,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     });
     scores.tell(e);
     e.skipped_pad = chosen.skipped_pad();
-    detail::add_autoencoder(e, patches.result());
+    e.add(patches.result());
     return e;
 }
 

@@ -56,6 +56,14 @@ struct evaluation {
     std::optional<double> draws_per_patch;           // that were drawn from the head to sample one
     index_t capped = 0;                              // patches at which the exact rule gave up
     index_t patches = 0;                             // that the autoencoder was scored on
+
+    // Takes what was found of an autoencoder.
+    void add(autoencoder_evaluation const& a) {
+        token_accuracy = a.token_accuracy;
+        token_accuracy_posterior = a.token_accuracy_posterior;
+        posterior_std = a.posterior_std;
+        patches = a.patches;
+    }
 };
 
 // Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" where all are.
