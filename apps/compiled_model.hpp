@@ -11,7 +11,6 @@
 
 #include "calm/io/model_directory.hpp"
 #include "calm/sample/generate.hpp"
-#include "calm/sample/streamed_text.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
@@ -30,6 +29,7 @@
 #include "text/batch.hpp"
 #include "text/prompt.hpp"
 #include "text/text_output.hpp"
+#include "text/write_prompts.hpp"
 #include "text/writing.hpp"
 
 // The space that a unit is compiled for: the units that CMake writes for NAME@SPACE define it.
@@ -222,39 +222,19 @@ protected:
         constexpr index_t K = Model::K;
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
         index_t const positions = stored.description.max_position_embeddings;
-        if (!o.jsonl.empty()) {
-            int const status = answer_batch(
-                o, words, K, unit,
-                [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-                    auto of_batch = settings;
-                    of_batch.prompt_number = first;
-                    return calm::generate(ctx, model, prompts, words.specials(), of_batch);
-                },
-                positions);
-            tell_of_products(ctx);
-            return status;
-        }
-        text_output out;
-        auto const put = [&](std::string const& complete) { out.put(complete); };
-        auto const prompts = prompts_of(o);
-        std::vector<std::vector<token_id>> begun;
-        begun.reserve(prompts.size());
-        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
-        bool const streaming = prompts.size() == 1;
-        streamed_text stream(words);
-        if (streaming) put(prompts[0]);
-        double const start = steady_seconds();
-        auto const made = calm::generate(ctx, model, std::span<std::vector<token_id> const>(begun), words.specials(),
-                                         settings, [&](std::size_t, std::span<token_id const> fresh) {
-                                             if (streaming) put(stream.push(fresh));
-                                         });
-        double const seconds = steady_seconds() - start;
-        if (streaming) put(stream.flush() + "\n");
-        for (std::size_t i = 0; i < made.size() && !streaming; ++i)
-            put(formatted("=== %zu\n", i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
-        apps::tell(statistics(written(made), seconds, unit));
+        auto const texts_of = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first,
+                                  tell_tokens const& told) {
+            auto numbered = settings;
+            numbered.prompt_number = first;
+            return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
+        };
+        auto const untold = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
+            return texts_of(prompts, first, [](std::size_t, std::span<token_id const>) {});
+        };
+        int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, texts_of, positions)
+                                           : answer_batch(o, words, K, unit, untold, positions);
         tell_of_products(ctx);
-        return 0;
+        return status;
     }
 
     // Seconds a patch of writing one text, a draw per patch.

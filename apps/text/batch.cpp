@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strict_json.hpp"
+#include "text/next_line.hpp"
 #include "text/prompt.hpp"
 
 namespace calm::apps {
@@ -14,17 +15,6 @@ using json = nlohmann::ordered_json;
 
 constexpr std::size_t longest = longest_json;  // bytes of a line: far more than the positions of any model
 constexpr std::size_t lines_at_once = 256;
-
-// The next line without its end, or false; of one that is longer no more is kept than tells it.
-bool next_line(std::istream& in, std::string& text) {
-    text.clear();
-    int constexpr end = std::istream::traits_type::eof();
-    int c = in.get();
-    bool const any = c != end;
-    for (; c != end && c != '\n'; c = in.get())
-        if (text.size() <= longest) text += static_cast<char>(c);
-    return any;
-}
 
 struct batch_line {
     std::size_t number;   // in the file, from 1
@@ -103,7 +93,7 @@ batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, wr
         answer(lines, words, write, put);
         lines.clear();
     };
-    for (std::string text; next_line(in, text);) {
+    for (std::string text; next_line(in, text, longest);) {
         if (++number == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
         if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
         lines.push_back(line_of(text, number, static_cast<std::uint32_t>(count.lines), words, K, positions));

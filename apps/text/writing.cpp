@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "calm/base/file.hpp"
 #include "calm/base/utf8.hpp"
@@ -15,29 +15,26 @@
 #include "calm/io/stored_weights.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
+#include "text/next_line.hpp"
+#include "text/prompt.hpp"
 #include "text/text_data.hpp"
 
 namespace calm::apps {
 
 namespace {
 
-std::string all_of(std::istream& in, std::string const& name) {
-    constexpr std::size_t most = std::size_t{64} << 20;
-    std::string text;
-    std::array<char, 65536> part{};
-    while (in.read(part.data(), part.size()), in.gcount() > 0) {
-        text.append(part.data(), static_cast<std::size_t>(in.gcount()));
-        if (text.size() > most)
-            throw error(errc::data, name, "",
-                        "expected at most 64 MiB of prompts, found more: give them as --jsonl, of which some lines are "
-                        "read at a time");
-    }
-    if (in.bad()) throw error(errc::storage, name, "", "cannot be read to its end");
-    return text;
-}
+constexpr char const* too_long = "expected a prompt of at most 1 MiB, found more: shorten it";
 
+// All of standard input, a prompt.
 std::string standard_input() {
-    return all_of(std::cin, "standard input");
+    std::string text(longest_prompt + 3, '\0');  // and the end of a line
+    std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (std::cin.bad()) throw error(errc::storage, "standard input", "", "cannot be read to its end");
+    text.resize(static_cast<std::size_t>(std::cin.gcount()));
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    if (text.size() > longest_prompt) throw error(errc::data, "standard input", "", too_long);
+    return text;
 }
 
 // Of a directory that holds a model; who opens it says what is wrong where it cannot be read.
@@ -112,33 +109,45 @@ token_generation_settings token_generation_settings_of(generate_options const& o
             .at_once = o.at_once};
 }
 
-std::vector<std::string> prompts_of(generate_options const& o) {
-    auto prompts = o.prompts;
-    for (auto& prompt : prompts) {
-        if (prompt != "-") continue;
-        prompt = standard_input();
-        if (prompt.ends_with('\n')) prompt.pop_back();
-        if (prompt.ends_with('\r')) prompt.pop_back();
+prompt_reader::prompt_reader(generate_options const& o) : given_(o.prompts), file_name_(o.prompts_file) {
+    if (file_name_.empty()) return;
+    if (file_name_ == "-") {
+        file_name_ = "standard input";
+        lines_ = &std::cin;
+    } else {
+        file_ = opened_prompts(file_name_);
+        lines_ = &file_;
     }
-    if (!o.prompts_file.empty()) {
-        bool const standard = o.prompts_file == "-";
-        auto file = standard ? std::ifstream() : opened_prompts(o.prompts_file);
-        auto const text = standard ? standard_input() : all_of(file, o.prompts_file);
-        std::size_t number = 0;
-        for (std::size_t at = 0; at < text.size();) {
-            auto const end = std::min(text.find('\n', at), text.size());
-            auto const line = text.substr(at, end - at);
-            ++number;
-            if (auto const valid = valid_prefix(line); valid < line.size())
-                throw error(errc::data, standard ? "standard input" : o.prompts_file,
-                            sentence("line ", number, ", byte ", valid),
-                            "no valid UTF-8: convert the prompts (iconv -f LATIN1 -t UTF-8, say)");
-            prompts.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
-            at = end + 1;
-        }
-    }
-    if (prompts.empty()) prompts.emplace_back();
+}
+
+std::vector<std::string> prompt_reader::next(std::size_t most) {
+    std::vector<std::string> prompts;
+    for (std::string prompt; prompts.size() < most && (next_given(prompt) || next_of_file(prompt));)
+        prompts.push_back(std::move(prompt));
+    if (count_ == 0 && prompts.empty() && most > 0) prompts.emplace_back();
+    count_ += prompts.size();
     return prompts;
+}
+
+bool prompt_reader::next_given(std::string& prompt) {
+    if (taken_ == given_.size()) return false;
+    prompt = given_[taken_++];
+    if (prompt == "-") prompt = standard_input();
+    return true;
+}
+
+bool prompt_reader::next_of_file(std::string& prompt) {
+    if (lines_ == nullptr) return false;
+    bool const any = next_line(*lines_, prompt, longest_prompt + 1);  // with a carriage return
+    if (lines_->bad()) throw error(errc::storage, file_name_, "", "cannot be read to its end");
+    if (!any) return false;
+    ++line_;
+    if (prompt.size() > longest_prompt + 1) throw error(errc::data, file_name_, sentence("line ", line_), too_long);
+    if (auto const valid = valid_prefix(prompt); valid < prompt.size())
+        throw error(errc::data, file_name_, sentence("line ", line_, ", byte ", valid),
+                    "no valid UTF-8: convert the prompts (iconv -f LATIN1 -t UTF-8, say)");
+    if (prompt.ends_with('\r')) prompt.pop_back();
+    return true;
 }
 
 void written::add(generation_result const& text) {

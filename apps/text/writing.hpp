@@ -1,7 +1,9 @@
 #pragma once
 // What generate is asked to write, and what it says about it.
 
+#include <cstddef>
 #include <fstream>
+#include <istream>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,19 +33,36 @@ generation_settings generation_settings_of(generate_options const& o);
 token_generation_settings token_generation_settings_of(generate_options const& o);
 
 // The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
-// prompt - is all of standard input without the end of its last line, the file - its lines. Throws errc::storage, and
-// errc::data for more than 64 MiB and for a line of the file that is no UTF-8.
-std::vector<std::string> prompts_of(generate_options const& o);
+// prompt - is all of standard input without the end of its last line, the file - its lines.
+class prompt_reader {
+public:
+    // Opens the file. Throws errc::storage.
+    explicit prompt_reader(generate_options const& o);
+    prompt_reader(prompt_reader const&) = delete;
+    prompt_reader& operator=(prompt_reader const&) = delete;
+
+    // The next ones, so many where there are as many left; none at their end. Throws errc::storage, and errc::data for
+    // one of more than 1 MiB and for a line of the file that is no UTF-8.
+    std::vector<std::string> next(std::size_t most);
+
+private:
+    bool next_given(std::string& prompt);
+    bool next_of_file(std::string& prompt);
+
+    std::vector<std::string> given_;
+    std::string file_name_;  // for errors
+    std::ifstream file_;
+    std::istream* lines_ = nullptr;
+    std::size_t taken_ = 0;  // of those given
+    std::size_t line_ = 0;   // of the file, from 1
+    std::size_t count_ = 0;  // that next() gave
+};
 
 // What is counted of texts.
 struct written {
     std::size_t texts = 0, tokens = 0, ended = 0;
     index_t patches = 0, draws = 0, capped = 0;
 
-    written() = default;
-    explicit written(std::span<generation_result const> made) {
-        for (auto const& text : made) add(text);
-    }
     void add(generation_result const& text);
 };
 

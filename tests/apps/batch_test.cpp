@@ -13,6 +13,7 @@
 #include "strict_json.hpp"
 #include "text/prompt.hpp"
 #include "text/text_output.hpp"
+#include "text/write_prompts.hpp"
 
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
@@ -167,6 +168,42 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_over) {
     BOOST_TEST(!std::filesystem::exists(folder.path("half")));
     BOOST_TEST(!std::filesystem::exists(folder.path("half.partial")));
     BOOST_CHECK_THROW(text_output{"/dev/full"}, error);
+}
+
+// Some at a time, each with the number of its place among all.
+BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
+    calm::test::temporary_folder const folder;
+    std::string lines, texts;
+    for (int i = 1; i <= 600; ++i) {
+        auto const prompt = "p" + std::to_string(i);
+        lines += prompt + "\n";
+        texts.append("=== ").append(std::to_string(i)).append("\n").append(prompt).append(prompt).append("\n");
+    }
+    std::vector<std::pair<std::uint32_t, std::size_t>> calls;
+    auto const write = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first, tell_tokens const&) {
+        calls.emplace_back(first, prompts.size());
+        std::vector<generation_result> made;
+        for (auto const& prompt : prompts) made.push_back({.tokens = prompt, .patches = 1});
+        return made;
+    };
+    generate_options o;
+    o.prompts_file = folder.with("lines", lines);
+    std::fflush(stdout);
+    int const own = ::dup(STDOUT_FILENO);
+    int const file = ::open(folder.path("written").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ::dup2(file, STDOUT_FILENO);
+    int const status = write_prompts(o, {}, 4, unit_of_writing::patch, write, 100);
+    ::dup2(own, STDOUT_FILENO);
+    ::close(own);
+    ::close(file);
+    BOOST_TEST(status == 0);
+    BOOST_TEST((folder.content("written") == texts));
+    BOOST_TEST((calls == std::vector<std::pair<std::uint32_t, std::size_t>>{{0, 256}, {256, 256}, {512, 88}}));
+    // One that is too long, behind others.
+    static_cast<void>(folder.with("lines", "a\n" + std::string((std::size_t{1} << 20) + 2, 'a') + "\n"));
+    auto const said =
+        calm::test::sentence_of<error>([&] { write_prompts(o, {}, 4, unit_of_writing::patch, write, 100); });
+    BOOST_TEST(has(said, "lines, line 2: expected a prompt of at most 1 MiB, found more"), said);
 }
 
 BOOST_AUTO_TEST_CASE(a_terminal_obeys_no_text_that_a_model_writes) {

@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     BOOST_TEST(g->samples == 200);
     auto const prompts = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
-        return prompts_of(*read(read_generate, words));
+        return prompt_reader(*read(read_generate, words)).next(100);
     };
     BOOST_TEST(prompts({}) == std::vector<std::string>{""});
     BOOST_TEST(prompts({"--prompt", ""}) == std::vector<std::string>{""});
@@ -294,14 +294,19 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
     auto const by_patches = unit_of_writing::patch, by_tokens = unit_of_writing::token;
-    BOOST_TEST(statistics(written(texts), 0.5, by_patches) ==
+    auto const counted = [](std::span<generation_result const> made) {
+        written all;
+        for (auto const& text : made) all.add(text);
+        return all;
+    };
+    BOOST_TEST(statistics(counted(texts), 0.5, by_patches) ==
                "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
                "a patch, 1 capped; 1 ended by themselves");
-    BOOST_TEST(statistics(written(std::span(texts).first(1)), 0.5, by_patches) ==
+    BOOST_TEST(statistics(counted(std::span(texts).first(1)), 0.5, by_patches) ==
                "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
     BOOST_TEST(has(statistics({}, 1, by_patches), "0 patches"));
     generation_result const written_by_tokens{.tokens = std::vector<token_id>(10), .patches = 10, .draws = 10};
-    BOOST_TEST(statistics(written(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
+    BOOST_TEST(statistics(counted(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
                "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms a token; stopped at --max-tokens");
 }
 

@@ -145,6 +145,17 @@ BOOST_AUTO_TEST_CASE(a_folder_holds_no_more_than_a_file) {
         taken(folder, "evaluate --model lm --block 64 --positions 100 --data " + data);
 }
 
+// Prompts are read and written some at a time: texts come before all is read, and none is kept.
+BOOST_AUTO_TEST_CASE(a_file_of_prompts_is_never_held) {
+    temporary_folder const folder;
+    train_models(folder);
+    static_cast<void>(folder.with("lines", std::string(std::size_t{8} << 20, '\n')));
+    taken(folder, "{ generate --model lm --prompts lines --max-tokens 1; echo $? >status; } | head -n 9000 >some", 0,
+          150);
+    BOOST_TEST(folder.content("status") == "141\n");  // its reader had enough
+    BOOST_TEST(folder.content("some").find("\n=== 3000\n") != std::string::npos);
+}
+
 // Of a run as somebody else may have left it: a plan and calls that claim much, and samples of more than may be held.
 BOOST_AUTO_TEST_CASE(files_of_a_run_are_never_held) {
     temporary_folder const folder;

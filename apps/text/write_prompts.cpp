@@ -1,0 +1,61 @@
+#include "text/write_prompts.hpp"
+
+#include <string>
+
+#include "calm/sample/streamed_text.hpp"
+#include "calm/train/throughput.hpp"
+#include "program.hpp"
+#include "run/report.hpp"
+#include "text/prompt.hpp"
+#include "text/text_output.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr std::size_t prompts_at_once = 256;
+
+// Writes some prompts together, the first of which has number `first` of all; counts their texts. Returns the seconds
+// that they took.
+double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
+                  tokenizer const& words, write_and_tell const& write, text_output& out, written& all) {
+    bool const streaming = first == 0 && prompts.size() == 1;
+    streamed_text stream(words);
+    if (streaming) out.put(prompts[0]);
+    double const start = steady_seconds();
+    auto const made =
+        write(begun, static_cast<std::uint32_t>(first), [&](std::size_t, std::span<token_id const> fresh) {
+            if (streaming) out.put(stream.push(fresh));
+        });
+    double const seconds = steady_seconds() - start;
+    if (streaming) out.put(stream.flush() + "\n");
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        all.add(made[i]);
+        if (!streaming)
+            out.put(formatted("=== %zu\n", first + i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
+    }
+    return seconds;
+}
+
+}  // namespace
+
+int write_prompts(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+                  write_and_tell const& write, index_t positions) {
+    text_output out;
+    prompt_reader reader(o);
+    written all;
+    double seconds = 0;
+    for (std::size_t first = 0;;) {
+        auto const prompts = reader.next(prompts_at_once);
+        if (prompts.empty()) break;
+        std::vector<std::vector<token_id>> begun;
+        begun.reserve(prompts.size());
+        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
+        seconds += write_some(prompts, begun, first, words, write, out, all);
+        first += prompts.size();
+    }
+    tell(statistics(all, seconds, unit));
+    return 0;
+}
+
+}  // namespace calm::apps
