@@ -12,8 +12,16 @@ int main(int argc, char** argv) {
     return run_program("plot", [&] {
         auto const options = read_plot(argc, argv);
         if (!options) return 0;
-        for (auto const& run : options->runs)
-            text_output().put(calm::printable_line(plot_training(run, options->format)) + "\n");
-        return 0;
+        int status = 0;
+        for (auto const& run : options->runs) {
+            auto const picture = plot_training(run, options->format);
+            if (picture.made) {
+                text_output().put(calm::printable_line(picture.sentence) + "\n");
+            } else {
+                tell("plot: " + picture.sentence);
+                status = no_picture;
+            }
+        }
+        return status;
     });
 }

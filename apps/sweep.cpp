@@ -251,7 +251,7 @@ int main(int argc, char** argv) {
             "FLOPs are a token's, of matrix products; seconds are those of training the language model, us a token of "
             "it; ms are those of writing one text, one draw per patch. All in " +
             calm::printable_line(options->out) + "/sweep.tsv\n");
-        out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png")) + "\n");
+        out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
         return 0;
     });
 }

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -44,8 +46,36 @@ std::string x_axis(double most) {
     return "set xrange [0:" + formatted("%.17g", most) + "]\nset xtics (" + ticks + ")\n";
 }
 
-std::string plotted(std::string const& folder, std::string const& name, std::string const& script,
-                    std::string const& result) {
+namespace {
+
+// How a command ended, 0 if well, and the last line of its standard error that is not blank.
+struct complaint {
+    int status;
+    std::string line;
+};
+complaint run_quietly(std::string const& command) {
+    constexpr std::size_t most = 4000;  // bytes of a line
+    auto* const errors = ::popen(("{ " + command + "; } 2>&1 >/dev/null").c_str(), "re");
+    if (errors == nullptr) return {-1, "the shell cannot be started"};
+    std::string line, last;
+    auto const end = [&] {
+        if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+        line.clear();
+    };
+    for (int c = std::fgetc(errors); c != EOF; c = std::fgetc(errors)) {
+        if (c == '\n')
+            end();
+        else if (line.size() < most)
+            line += static_cast<char>(c);
+    }
+    end();
+    return {::pclose(errors), last};
+}
+
+}  // namespace
+
+plot_outcome plotted(std::string const& folder, std::string const& name, std::string const& script,
+                     std::string const& result) {
     std::filesystem::path const in(folder);
     auto const path = (in / (name + ".gp")).string();
     // gnuplot would write through a link, and leave half a picture where it fails.
@@ -60,17 +90,18 @@ std::string plotted(std::string const& folder, std::string const& name, std::str
     ::unlink(part.c_str());
     auto const in_folder = "cd " + quoted(std::filesystem::absolute(in).string()) + " && ";
     if (std::system("command -v gnuplot >/dev/null 2>&1") != 0)
-        return "no plot: install gnuplot (Debian: apt-get install gnuplot-nox), then " + in_folder + "gnuplot " + name +
-               ".gp";
+        return {"no plot: install gnuplot (Debian: apt-get install gnuplot-nox), then " + in_folder + "gnuplot " +
+                name + ".gp"};
     auto const variable = quoted("picture=\"" + result + ".partial\"");
-    if (std::system((in_folder + "gnuplot -e " + variable + " " + name + ".gp >/dev/null").c_str()) != 0) {
+    auto const drawn = run_quietly(in_folder + "gnuplot -e " + variable + " " + name + ".gp");
+    if (drawn.status != 0) {
         ::unlink(part.c_str());
-        return "no plot: gnuplot failed on " + path;
+        return {"no plot: gnuplot failed on " + path + (drawn.line.empty() ? "" : ": " + drawn.line)};
     }
     detail::flush_file(part);
     detail::rename_path(part, picture);
     detail::flush_directory_of(picture);
-    return "plotted in " + picture;
+    return {"plotted in " + picture, true};
 }
 
 }  // namespace calm::apps

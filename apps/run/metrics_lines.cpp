@@ -12,9 +12,7 @@ namespace calm::apps {
 
 namespace {
 
-void add(run_metrics& to, std::string const& text) {
-    auto const line = strict_json(text);
-    if (!line.is_object()) return;
+void add(run_metrics& to, nlohmann::json const& line) {
     metrics_line numbers;
     for (auto const key : metrics_line::keys)
         if (auto const found = line.find(std::string(key)); found != line.end()) {
@@ -43,19 +41,14 @@ run_place place_of(double step, lines_by_step const& steps) {
     return {step, a.tokens + share * (b.tokens - a.tokens), a.seconds + share * (b.seconds - a.seconds)};
 }
 
-run_metrics read_metrics(std::string_view text, std::string const& path) {
+run_metrics read_metrics(std::string const& path) {
     constexpr std::size_t most = 1'000'000;
     run_metrics all;
-    while (!text.empty()) try {
-            auto const line = text.substr(0, text.find('\n'));
-            text.remove_prefix(std::min(line.size() + 1, text.size()));
-            if (line.size() <= longest_json) add(all, std::string(line));
-            if (all.steps.size() + all.evaluations.size() > most) break;
-        } catch (error const&) {
-            continue;  // no whole line of ours
-        }
-    if (all.steps.size() + all.evaluations.size() > most)
-        throw error(errc::data, path, "", sentence("expected lines of at most ", most, " steps, found more"));
+    each_json_line(path, [&](std::string_view, nlohmann::json const& line) {
+        add(all, line);
+        if (all.steps.size() + all.evaluations.size() > most)
+            throw error(errc::data, path, "", sentence("expected lines of at most ", most, " steps, found more"));
+    });
     if (all.steps.empty()) throw error(errc::data, path, "", "expected lines of steps with a loss, found none");
     return all;
 }

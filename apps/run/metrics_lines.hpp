@@ -54,8 +54,8 @@ struct run_place {
 // Where an evaluation lies between the steps that were logged, of which there is one at least.
 run_place place_of(double step, lines_by_step const& steps);
 
-// Reads the text of a metrics.jsonl; `path` is what errors call it. Lines that are not whole are passed over, and
-// those of steps that were left out. Throws errc::data where no step was logged, or more than a million.
-run_metrics read_metrics(std::string_view text, std::string const& path);
+// Reads a metrics.jsonl line by line. Lines that are not whole are passed over, and those of steps that were left out.
+// Throws errc::storage where the file cannot be read, errc::data where no step was logged, or more than a million.
+run_metrics read_metrics(std::string const& path);
 
 }  // namespace calm::apps

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
 #include "calm/io/model_directory.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
@@ -53,7 +52,7 @@ scores_beside read_scores_beside(std::string const& directory, calm_description 
                       " was trained with another --data, --data-seed, --holdout, --mode or --block, so its scores are "
                       "of other text than those of this run"));
     auto const path = calm::detail::in_directory(directory, metrics_file);
-    return {read_metrics(mapped_file::open(path).text(), path), path};
+    return {read_metrics(path), path};
 }
 
 std::string beside_text(scores_beside::scores const& beside, double brier_1, double brier_lm) {

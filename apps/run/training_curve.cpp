@@ -10,7 +10,6 @@
 #include "calm/base/error.hpp"
 #include "calm/base/file.hpp"
 #include "calm/train/metric.hpp"
-#include "run/gnuplot.hpp"
 #include "run/metrics_lines.hpp"
 #include "run/report.hpp"
 
@@ -21,7 +20,7 @@ namespace {
 run_metrics metrics_of(std::string const& path) {
     if (!calm::detail::is_there(path))
         throw error(errc::storage, path, "", "cannot be read, there is none: is this the directory of a run?");
-    return read_metrics(mapped_file::open(path).text(), path);
+    return read_metrics(path);
 }
 
 constexpr char const* missing = "?";
@@ -175,7 +174,7 @@ std::string script_of(run_metrics const& m, std::string const& format) {
 
 }  // namespace
 
-std::string plot_training(std::string const& directory, std::string const& format) {
+plot_outcome plot_training(std::string const& directory, std::string const& format) {
     std::filesystem::path const in(directory);
     auto const m = metrics_of((in / metrics_file).string());
     write_table((in / steps_table).string(), m.steps, m.steps, {"loss", "cross_entropy", "kl", "posterior_std"});

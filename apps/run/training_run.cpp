@@ -363,7 +363,7 @@ int training_run::end(std::string_view remark) {
         report_->say(sentence(all->ranks(), " ranks; rank 0 sent ",
                               bytes_text(all->bytes_sent() / static_cast<std::uint64_t>(steps_ - begun_at_)),
                               " a step"));
-    if (options_.plot && steps_ > 0 && is_first_rank()) report_->say(plot_training(options_.out));
+    if (options_.plot && steps_ > 0 && is_first_rank()) report_->say(plot_training(options_.out).sentence);
     if (signal == 0) return 0;
     report_->say(options_.record.words.empty() ? "the same command goes on with it"
                                                : "to go on: " + command_to_go_on(options_.record.words));

@@ -111,6 +111,11 @@ std::vector<ending> const endings{
      "flock ae/run.lock train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --steps 1 "
      "--out ae",
      "another process"},
+    {12,
+     "mkdir -p bin; printf '#!/bin/sh\\necho first >&2; printf \"bad \\\\033[31m\\\\n\\n\" >&2; exit 3\\n' "
+     ">bin/gnuplot; "
+     "chmod +x bin/gnuplot; PATH=\"$PWD/bin:$PATH\" plot ae",
+     "plot: no plot: gnuplot failed on ae/curve.gp: bad \\x1b[31m\n"},
     {129, interrupted_by("HUP"), "to go on: "},
     {130, interrupted_by("INT"), "to go on: "},
     {141, interrupted_by("PIPE"), "to go on: "},

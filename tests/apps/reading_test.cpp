@@ -175,6 +175,19 @@ BOOST_AUTO_TEST_CASE(files_of_a_run_are_never_held) {
           "train calm --config tiny --autoencoder ae --data little.jsonl --batch 2 --block 64 --steps 2 --out lm", 0,
           little);
     BOOST_TEST(fs::file_size(folder.path("lm/samples.jsonl")) >= lines * line.size());
+    auto const log = [&](std::string const& run, std::string const& scores) {
+        std::ofstream file(folder.path(run + "/metrics.jsonl"), std::ios::binary);
+        for (std::size_t i = 1; i <= 200; ++i)
+            file << "{\"step\":" << i << ",\"seconds\":" << i << (i % 2 > 0 ? ",\"loss\":5" : scores) << ",\"more\":\""
+                 << std::string(900'000, 'x') << "\"}\n";
+    };
+    log("lm", ",\"loss\":4");
+    taken(folder, "plot lm", 0, little);
+    log("ar", ",\"brier\":[0.1,0.01,0.001,0.001],\"brier_lm\":1");
+    taken(folder,
+          "train calm --config tiny --autoencoder ae --data little.jsonl --batch 2 --block 64 --steps 1 --beside ar "
+          "--out beside",
+          0, little);
     sized("ae/run.json");
     taken(folder, "train autoencoder --config tiny --tokenizer words --data little.jsonl --batch 64 --steps 2 --out ae",
           0, little);

@@ -7,6 +7,7 @@
 #include "calm/base/error.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace calm;
 using namespace calm::apps;
@@ -17,7 +18,8 @@ namespace {
 std::string const steps = "{\"step\":10,\"seconds\":100,\"loss\":3}\n{\"step\":20,\"seconds\":300,\"loss\":2}\n";
 
 scores_beside of(std::string const& lines) {
-    return {read_metrics(lines, "metrics.jsonl"), "metrics.jsonl"};
+    temporary_folder const folder;
+    return {read_metrics(folder.with("metrics.jsonl", lines)), "metrics.jsonl"};
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
                          "{\"step\":20,\"tokens\":200,\"seconds\":4,\"loss\":4.25}\n"
                          "{\"step\":20,\"brier_lm\":6}\n"
                          "no JSON\n{\"step\":30,\"lo"));
-    auto const said = plot_training(folder.path(""), "svg");
+    auto const said = plot_training(folder.path(""), "svg").sentence;
     BOOST_TEST(folder.content("curve-steps.tsv") == "step\ttokens\tseconds\tloss\tcross_entropy\tkl\tposterior_std\n"
                                                     "10\t100\t1\t5.5\t?\t?\t?\n20\t200\t4\t4.25\t?\t?\t?\n");
     BOOST_TEST(folder.content("curve-evaluations.tsv") ==
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
         folder.with("metrics.jsonl",
                     evaluation("10", "\"bigram_brier\":[0.2,0.1,0,0],\"bigram_brier_lm\":3,\"beside_brier_1\":null") +
                         step + evaluation("20", "\"bigram_brier\":[0.25,0.1,0,0],\"bigram_brier_lm\":4")));
-    auto const said = plot_training(folder.path(""), "svg");
+    auto const said = plot_training(folder.path(""), "svg").sentence;
     BOOST_TEST(has(said, "plotted in"), "the tests need gnuplot (Debian: gnuplot-nox): " << said);
     auto const script = folder.content("curve.gp");
     BOOST_TEST(has(script, "layout 3,3"), script);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
     static_cast<void>(
         folder.with("metrics.jsonl",
                     step + evaluation("20", "\"bigram_brier_lm\":4,\"beside_brier_1\":0.3,\"beside_brier_lm\":5")));
-    BOOST_TEST(has(plot_training(folder.path(""), "svg"), "plotted in"));
+    BOOST_TEST(has(plot_training(folder.path(""), "svg").sentence, "plotted in"));
     BOOST_TEST(has(folder.content("curve.gp"), ":13 with lines dashtype 4 linecolor 4 title \"AR beside\""));
     BOOST_TEST(has(folder.content("curve.gp"), ":14 with lines dashtype 4 linecolor 4 title \"AR beside\""));
     BOOST_TEST(has(folder.content("curve-evaluations.tsv"), "\t0.1\t0.05\t?\t0.3\t5\n"));
@@ -81,11 +81,24 @@ BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {
     static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"seconds\":1,\"loss\":5.5}\n"));
     std::string const path = std::getenv("PATH");
     ::setenv("PATH", folder.path("").c_str(), 1);
-    auto const said = plot_training(folder.path(""));
+    auto const [said, made] = plot_training(folder.path(""));
     ::setenv("PATH", path.c_str(), 1);
     BOOST_TEST(has(said, "no plot: install gnuplot"), said);
+    BOOST_TEST(!made);
     BOOST_TEST(!folder.content("curve.gp").empty());
     BOOST_TEST(!std::filesystem::exists(folder.path("curve.png")));
+}
+
+// What it complains of is part of the sentence, and goes nowhere else.
+BOOST_AUTO_TEST_CASE(where_gnuplot_fails_its_last_line_is_told) {
+    temporary_folder const folder;
+    auto const [said, made] = plotted(folder.path(""), "curve", "set output \"curve.png\"\nplot 1/0\n\n", "curve.png");
+    BOOST_TEST(!made);
+    BOOST_TEST(has(said, "no plot: gnuplot failed on " + folder.path("curve.gp") + ": "), said);
+    BOOST_TEST(has(said, "line 3"), said);
+    BOOST_TEST(!has(said, "\n"), said);
+    BOOST_TEST(!std::filesystem::exists(folder.path("curve.png")));
+    BOOST_TEST(!std::filesystem::exists(folder.path("curve.png.partial")));
 }
 
 BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
@@ -156,7 +169,8 @@ BOOST_AUTO_TEST_CASE(memory_follows_from_steps_not_from_bytes) {
     std::string text = "{\"step\":1,\"loss\":2,\"seconds\":1}\n";
     text += "{\"step\":2,\"loss\":1,\"more\":\"" + std::string(1'000'000, 'x') + "\"}\n";  // too long for one of ours
     text.append(900'000, '[');
-    auto const read = read_metrics(text, "metrics.jsonl");
+    temporary_folder const folder;
+    auto const read = read_metrics(folder.with("metrics.jsonl", text));
     BOOST_TEST(read.steps.size() == 1U);
     BOOST_TEST(read.steps.at(1)["loss"] == 2);
 }

@@ -229,10 +229,10 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
 BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     trial t;
     std::filesystem::create_directory(t.options.out);
-    scores_beside const beside(read_metrics("{\"step\":10,\"seconds\":100,\"loss\":2}\n"
-                                            "{\"step\":10,\"brier\":[0.2,0.1,0.1,0.1],\"brier_lm\":2}\n",
-                                            "ar"),
-                               "ar");
+    scores_beside const beside(
+        read_metrics(t.folder.with("ar.jsonl", "{\"step\":10,\"seconds\":100,\"loss\":2}\n"
+                                               "{\"step\":10,\"brier\":[0.2,0.1,0.1,0.1],\"brier_lm\":2}\n")),
+        "ar");
     run_report report(t.options.out, 0);
     evaluation e;
     e.brier = brier_scores{0.132, 0.01, 0.001, 0.0001};

@@ -4,22 +4,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <string_view>
+#include <span>
 
 #include "calm/base/error.hpp"
+#include "file_in_memory.hpp"
 #include "run/metrics_lines.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+    static calm::test::file_in_memory file("metrics.jsonl");
+    auto const& path = file.with(std::span(data, size));
     try {
-        auto const read = calm::apps::read_metrics(std::string_view(reinterpret_cast<char const*>(data), size), "fuzz");
+        auto const read = calm::apps::read_metrics(path);
         if (read.steps.empty()) std::abort();
         for (auto const* const lines : {&read.steps, &read.evaluations})
             for (auto const& [step, line] : *lines)
                 if (!std::isfinite(step) || line["step"] != step) std::abort();
     } catch (calm::error const& wrong) {
-        if (wrong.code() != calm::errc::data || wrong.path() != "fuzz") std::abort();
+        if (wrong.code() != calm::errc::data || wrong.path() != path) std::abort();
     }
     return 0;
 }
