@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/base/utf8.hpp"
 #include "calm/sample/temperature.hpp"
@@ -181,16 +179,7 @@ void parse_into(settings_file& file, std::string const& text, std::string const&
 }
 
 std::string content_of(std::string const& path) {
-    std::error_code failed;
-    if (!std::filesystem::is_regular_file(path, failed))
-        throw error(errc::usage, "expected a file of options, there is none");
-    std::ifstream stream(path, std::ios::binary);
-    std::string text(longest_json + 1, '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (stream.bad() || (stream.fail() && !stream.eof()))
-        throw error(errc::usage, "cannot be read: check its permissions");
-    text.resize(static_cast<std::size_t>(stream.gcount()));
-    return text;
+    return std::string(mapped_file::open(path, errc::usage).text().substr(0, longest_json + 1));
 }
 
 // What `read` puts into the file; what it throws is a problem.
@@ -202,7 +191,7 @@ template <class Read> settings_file settings_of(std::string const& path, Read co
         file.problems.push_back(path + ", line " + std::to_string(wrong.source().begin.line) +
                                 ": no valid TOML: " + from_private_characters(wrong.description()));
     } catch (error const& wrong) {
-        file.problems.push_back(path + ": " + wrong.what());
+        file.problems.push_back(path + ": " + wrong.reason());
     }
     return file;
 }

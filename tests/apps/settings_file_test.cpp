@@ -2,6 +2,8 @@
 
 #include "command/settings_file.hpp"
 
+#include <sys/stat.h>
+
 #include "calm/base/error.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
@@ -96,8 +98,25 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
     BOOST_TEST(shown(of("a.toml", "a = \"\"\"x\\\n\xc3\xa9\\u00e9\xf3\xb0\x83\x83\"\"\"\n")) ==
                std::vector<std::string>{".a=x\xc3\xa9\xc3\xa9\xf3\xb0\x83\x83"});
     BOOST_TEST(of("a.toml", "\xef\xbb\xbf# \xc3\xa9\n\"\xc3\xa9\" = '\xcf\x9e'\n").problems.empty());
-    BOOST_TEST(has(read_settings_file("/nowhere/x.toml").problems.front(), "there is none"));
-    BOOST_TEST(has(read_settings_file("/tmp").problems.front(), "there is none"));
+}
+
+// What is there and is no file is called by its name.
+BOOST_AUTO_TEST_CASE(only_a_file_is_read) {
+    calm::test::temporary_folder const folder;
+    auto const said = [](std::string const& path) {
+        auto const problems = read_settings_file(path).problems;
+        BOOST_REQUIRE(problems.size() == 1U);
+        return problems.front();
+    };
+    BOOST_TEST(said("/nowhere/x.toml") == "/nowhere/x.toml: cannot be opened: No such file or directory");
+    auto const pipe = folder.path("pipe.toml");
+    BOOST_REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    BOOST_TEST(said(pipe) == pipe + ": expected a file, found a pipe");
+    BOOST_TEST(said(folder.path("")) == folder.path("") + ": expected a file, found a folder");
+    BOOST_TEST(said("/dev/null") == "/dev/null: expected a file, found a device");
+    BOOST_TEST(read_settings_file(folder.with("a.toml", "a = 1\n")).settings.at(0).values.at(0) == "1");
+    BOOST_TEST(read_settings_file(folder.with("empty.toml", "")).problems.empty());
+    BOOST_TEST(has(said(folder.with("large.toml", std::string(1'000'001, '#'))), "at most 1 MB"));
 }
 
 // Every text comes back from its quotes.
