@@ -11,6 +11,7 @@
 
 #include "calm/base/file.hpp"
 #include "calm/io/replaced_directory.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/document_ids.hpp"
 #include "calm/text/packed_blocks.hpp"
@@ -116,6 +117,8 @@ int train_tokenizer(tokenizer_options const& o) {
 std::string bytes_of_file(std::string const& path) {
     return std::string(mapped_file::open(path).text());
 }
+
+static_assert(detail::most_tokens == limits::vocabulary, "a tokenizer that can be read has a model that can be, too");
 
 tokenizer tokenizer_named(std::string const& path) {
     return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path);

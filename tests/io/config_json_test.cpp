@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     auto const up_to = [](char const* most) {
         return "expected an integer from 1 to " + std::string(most) + ", found ";
     };
-    std::string const size = up_to("262144"), layers = up_to("1024"), vocabulary = up_to("16777216");
+    std::string const size = up_to("262144"), layers = up_to("1024"), vocabulary = up_to("1048576");
     bad("hidden_size", "", size + "no such key");
     bad("vocab_size", "\"97\"", vocabulary + "\"97\"");
     bad("vocab_size", "0", vocabulary + "0");
@@ -260,8 +260,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("beta", "1e308", "expected a number above 0.0 and below 2.0, found 1e+308");
     bad("use_cache", "1", "expected true or false, found 1");
     bad("ae_path", "{}", "expected a string, found {}");
-    bad("pad_token_id", "-1", "expected a token id from 0 to 16777215, or null, found -1");
-    bad("eos_token_id", "[1,2]", "expected a token id from 0 to 16777215, or null, found [1,2]");
+    bad("pad_token_id", "-1", "expected a token id from 0 to 1048575, or null, found -1");
+    bad("eos_token_id", "[1,2]", "expected a token id from 0 to 1048575, or null, found [1,2]");
     bad("architectures", "[\"EnergyTransformer\",3]", "expected a list of strings, found");
     bad("architectures", "[\"BertModel\"]",
         "expected a list whose first is one of Autoencoder, LlamaForCausalLM, EnergyTransformer");
@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("pretraining_tp", "2", "expected 1, the one value that this library computes, found 2");
     bad("mlp_bias", "null", "expected false, the one value that this library computes, found null");
     bad("attention_dropout", "0.1", "expected 0.0, the one value that this library computes, found 0.1");
-    bad("bos_token_id", "16777216", "expected a token id from 0 to 16777215, or null, found 16777216");
+    bad("bos_token_id", "1048576", "expected a token id from 0 to 1048575, or null, found 1048576");
     inside(R"({"format":1,"autoencoder":{"hidden_size":8}})", ", key 'calm/autoencoder/intermediate_size': " + size);
     inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"sources":"x"}})",
            ", key 'calm/data/sources': expected a list of strings, found \"x\"");

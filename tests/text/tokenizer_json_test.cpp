@@ -85,6 +85,30 @@ BOOST_AUTO_TEST_CASE(files_that_would_take_much_memory_are_refused) {
     BOOST_TEST(has(refused("{\"" + std::string(9'000'000, ',') + "\\\\\": 1}"), "not understood"));
 }
 
+// Each is a row of a model's tables.
+BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
+    std::size_t const most = std::size_t{1} << 20;
+    auto const said = [](std::string const& text) {
+        return calm::test::sentence_of<calm::error>([&] { (void)calm::parse_tokenizer(text, "t"); });
+    };
+    std::string lines, vocab;
+    for (std::size_t id = 0; id < most; ++id) {
+        std::string token(5, 'a');
+        for (std::size_t i = 0, rest = id; i < 5; ++i, rest /= 26) token[i] = static_cast<char>('a' + rest % 26);
+        lines += calm::base64_encode(token) + ' ' + std::to_string(id) + '\n';
+        vocab += (id > 0 ? ",\"" : "{\"") + token + "\":" + std::to_string(id);
+    }
+    BOOST_TEST(said(lines) ==
+               "t, line 1048574: expected at most 1048573 tokens, found more: the file is of another kind");
+    calm::test::tokenizer_json_text json;
+    json.vocab = vocab + "}";
+    auto const refusal = said(json.text());
+    BOOST_TEST(has(refusal, "expected fewer than 1048576 tokens, found 1048576 with those added"), refusal);
+    // One fewer is looked into: it has no tokens of bytes.
+    json.vocab = vocab.substr(0, vocab.rfind(',')) + "}";
+    BOOST_TEST(has(said(json.text()), "expected a token for each of the 256 bytes"));
+}
+
 BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
     std::string all;
     for (int i = 0; i < 256; ++i) all += static_cast<char>(i);

@@ -6,7 +6,7 @@
 
 namespace calm::limits {
 
-inline constexpr index_t vocabulary = index_t{1} << 24;    // tokens
+inline constexpr index_t vocabulary = index_t{1} << 20;    // tokens; published ones have up to 300,000
 inline constexpr index_t patch_size = 1024;                // tokens
 inline constexpr index_t width = index_t{1} << 18;         // of any layer, latent or noise
 inline constexpr index_t layers = 1024;                    // of one kind

@@ -56,6 +56,9 @@ namespace calm {
         if (rank != table.size())
             fail("expected rank " + std::to_string(table.size()) + ", found " + std::to_string(rank) +
                  ": ranks count up from 0, a line is missing or out of order");
+        constexpr std::size_t most = detail::most_tokens - 3;
+        if (static_cast<std::size_t>(rank) >= most)
+            fail("expected at most " + std::to_string(most) + " tokens, found more: the file is of another kind");
         if (table.add(*token) < 0)
             fail("the token of rank " + std::to_string(rank) + " is that of rank " +
                  std::to_string(table.find(*token)) + " again: remove one of them and renumber");
