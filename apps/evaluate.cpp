@@ -4,12 +4,14 @@
 #include "comparison.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/ranks.hpp"
 #include "text/text_output.hpp"
 
 using namespace calm::apps;
 
 int main(int argc, char** argv) {
     return run_program("evaluate", [&] {
+        refuse_ranks();
         auto const options = read_evaluate(argc, argv);
         if (!options) return 0;
         bool const several = options->models.size() > 1;

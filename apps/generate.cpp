@@ -3,11 +3,13 @@
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/ranks.hpp"
 
 using namespace calm::apps;
 
 int main(int argc, char** argv) {
     return run_program("generate", [&] {
+        refuse_ranks();
         auto const options = read_generate(argc, argv);
         if (!options) return 0;
         auto const model = calm::read_model_description(options->model);

@@ -17,6 +17,7 @@
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/gnuplot.hpp"
+#include "run/ranks.hpp"
 #include "run/report.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
@@ -233,6 +234,7 @@ plot "sweep.tsv" every ::1 using 2:4 with points pointtype 7 linecolor "black" t
 
 int main(int argc, char** argv) {
     return run_program("sweep", [&] {
+        refuse_ranks();
         auto const options = read_sweep(argc, argv);
         if (!options) return 0;
         calm::detail::make_directories(options->out);

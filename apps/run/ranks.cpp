@@ -23,12 +23,24 @@ namespace {
 
 collective* all_ranks = nullptr;
 
+// How many processes a launcher says that it started, 1 where it says nothing.
+long told_by(char const* variable) {
+    auto const* const text = std::getenv(variable);
+    return text == nullptr ? 1 : std::strtol(text, nullptr, 10);
+}
+
 // Whether a launcher started this process as one of several, by what it tells its processes: Open MPI's mpirun, what
 // has PMIx (srun), what has PMI (MPICH, srun).
 bool is_launched() {
-    auto const* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
-    if (size != nullptr) return std::string(size) != "1";
+    if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return told_by("OMPI_COMM_WORLD_SIZE") != 1;
     return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+}
+
+// Processes of a launcher that brings no MPI, so that each would do all of the work: torchrun, srun --mpi=none. An
+// allocation of Slurm's is none, only a step of it.
+std::string launcher_without_mpi() {
+    if (std::getenv("RANK") != nullptr && told_by("WORLD_SIZE") > 1) return "torchrun";
+    return told_by("SLURM_STEP_NUM_TASKS") > 1 ? "srun without PMIx or PMI" : "";
 }
 
 #ifdef CALM_HAS_MPI
@@ -75,7 +87,12 @@ int run_with_mpi(std::function<int()> const& body) {
 }  // namespace
 
 int run_on_ranks(std::function<int()> const& body) {
-    if (!is_launched()) return body();
+    if (!is_launched()) {
+        auto const launcher = launcher_without_mpi();
+        require(launcher.empty(), errc::distributed, "expected ranks that mpirun or srun --mpi=pmix started, found ",
+                launcher, ", under which each process would train by itself: docs/ranks.md");
+        return body();
+    }
 #ifdef CALM_HAS_MPI
     return run_with_mpi(body);
 #else
@@ -83,6 +100,13 @@ int run_on_ranks(std::function<int()> const& body) {
                 "started as one of several processes, and compiled without MPI: install libopenmpi-dev, "
                 "configure and build again, or start it alone");
 #endif
+}
+
+void refuse_ranks() {
+    auto const most = std::max({told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"), told_by("SLURM_STEP_NUM_TASKS")});
+    require(most <= 1 && launcher_without_mpi().empty(), errc::distributed,
+            "expected one process, found one of several, each of which would do the same work: start it without "
+            "mpirun, srun or torchrun; train alone has ranks");
 }
 
 bool takes_ranks() {

@@ -102,6 +102,10 @@ std::vector<ending> const endings{
      "cp -r ae nan; truncate -s -4 nan/model.safetensors; printf '\\000\\000\\300\\177' >>nan/model.safetensors; "
      "evaluate --model nan --data stories:1000",
      "finite"},
+    {9,
+     "env RANK=1 WORLD_SIZE=2 train autoencoder --config tiny --tokenizer words --data stories:100 --steps 1 --out no",
+     "torchrun"},
+    {9, "env OMPI_COMM_WORLD_SIZE=2 evaluate --model ae --data stories:100", "train alone has ranks"},
     {10, "train tokenizer --vocabulary 300 --data stories:4000 --out no.model/words", "no.model"},
     {10,
      "train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 --dry-run --out no >/dev/full",

@@ -95,6 +95,34 @@ bool can_run() {
 
 }  // namespace
 
+// By what a launcher tells its processes; --help needs no more of a program.
+BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
+    temporary_folder const folder;
+    auto const check = [&](std::string const& launcher, std::string const& program, std::string const& says) {
+        auto const r = run_in(folder, "env " + launcher + " " + program + " --help");
+        BOOST_TEST(r.status == (says.empty() ? 0 : 9), launcher << " " << program << ": " << r.err);
+        BOOST_TEST(has(r.err, says), launcher << " " << program << ": " << r.err);
+    };
+    std::vector<std::string> const alone{"evaluate", "generate", "sweep"};
+    std::string const torchrun = "RANK=0 WORLD_SIZE=2", srun = "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1";
+    check(torchrun, "train", "expected ranks that mpirun or srun --mpi=pmix started, found torchrun");
+    check(srun, "train calm", "found srun without PMIx or PMI");
+    for (auto const& program : alone)
+        for (auto const& launcher : {torchrun, srun, std::string("OMPI_COMM_WORLD_SIZE=2"),
+                                     std::string("PMI_RANK=0 PMI_SIZE=2"), "PMIX_RANK=0 " + srun})
+            check(launcher, program, "expected one process, found one of several");
+    // One process, and an allocation of several that started one.
+    for (std::string const program : {"train", "evaluate", "generate", "sweep"})
+        for (std::string const launcher : {"RANK=0 WORLD_SIZE=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1",
+                                           "SLURM_NTASKS=2 SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"})
+            check(launcher, program, "");
+    if (obstacle().empty()) {
+        auto const r = run_in(folder, mpirun(2) + "generate --help");
+        BOOST_TEST(r.status == 9, r.err);
+        BOOST_TEST(has(r.err, "train alone has ranks"), r.err);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     if (!can_run()) return;
     workshop const shop;
