@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "calm/text/token_cache.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -52,19 +53,28 @@ BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made
     auto const text = training_text(data, words, 1);
     auto const kept = folder.content("a.jsonl.calm-tokens");
     packing_rule const rule{.K = 4, .seed = 1};
-    auto const counted = [&] {
+    auto const counted = [&](std::size_t documents, std::size_t tokens) {
         auto const size = size_of_training_text(data, words, 1, rule, 64);
-        BOOST_TEST(size.documents == text.documents());
-        BOOST_TEST(size.tokens == text.tokens());
+        BOOST_TEST(size.documents == documents);
+        BOOST_TEST(size.tokens == tokens);
     };
     data.writes_cache = false;
-    counted();
+    counted(text.documents(), text.tokens());
     BOOST_TEST((folder.content("a.jsonl.calm-tokens") == kept));
+    // One that says it is valid and has other ids: its numbers are told, so the text was not read.
+    std::string why;
+    auto const facts = token_file::open(cache, words.vocabulary_size(), why)->facts();
+    struct stat const now = detail::facts_of_file(data.sources[0]);
+    token_file_writer writer(
+        cache, [] {}, &now);
+    for (int i = 0; i < 3; ++i) writer.add(std::vector<token_id>(100, 65), entry_use::both);
+    writer.commit(facts);
+    counted(3, 300);
     static_cast<void>(folder.with("a.jsonl.calm-tokens", "no tokens"));  // not valid: left as it is
-    counted();
+    counted(text.documents(), text.tokens());
     BOOST_TEST(folder.content("a.jsonl.calm-tokens") == "no tokens");
     std::filesystem::remove(cache);
-    counted();
+    counted(text.documents(), text.tokens());
     BOOST_TEST(!std::filesystem::exists(cache));
     BOOST_TEST(test::has(test::sentence_of<error>([&] { size_of_training_text(data, words, 1, rule, 1 << 24); }),
                          "the text has only"));
