@@ -8,16 +8,20 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "calm/base/file.hpp"
+#include "calm/text/token_file.hpp"
 
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
@@ -103,6 +107,74 @@ std::string without_times(std::string line) {
     return line;
 }
 
+// The lines of a text but for those that have one of the words.
+std::string lines_without(std::string const& text, std::vector<std::string> const& words) {
+    std::string kept;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+        if (std::none_of(words.begin(), words.end(), [&](auto const& word) { return has(line, word); }))
+            kept += line + "\n";
+    return kept;
+}
+
+// What the calls of a run.json have in common, however many there were, and whenever.
+std::string calls_of(std::string const& text) {
+    std::set<std::string> calls;
+    for (auto call : nlohmann::json::parse(text).at("calls")) {
+        for (auto const* const key : {"date", "after_step"}) BOOST_TEST(call.erase(key) == 1U, key);
+        calls.insert(call.dump());
+    }
+    std::string all;
+    for (auto const& call : calls) all += call + "\n";
+    return all;
+}
+
+// A table without what its columns of times have.
+std::string cells_without_times(std::string const& text) {
+    std::set<std::size_t> timed;
+    std::string kept;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line); kept += '\n') {
+        std::istringstream cells(line);
+        std::size_t column = 0;
+        for (std::string cell; std::getline(cells, cell, '\t'); ++column) {
+            if (kept.find('\n') == std::string::npos)
+                for (std::string const name : {"seconds", "training seconds a token", "ms a patch", "ms a token"})
+                    if (cell == name) timed.insert(column);
+            bool const shown = !timed.contains(column) || kept.find('\n') == std::string::npos;
+            kept += (shown ? cell : "a time") + '\t';
+        }
+    }
+    BOOST_TEST(timed.size() == 4U, text);
+    return kept;
+}
+
+// A cache of tokens without its times and its number.
+std::string ids_of(std::string content) {
+    calm::token_file_facts facts;
+    BOOST_REQUIRE(content.size() > sizeof facts);
+    std::memcpy(&facts, content.data(), sizeof facts);
+    facts.modified = facts.changed = facts.made = 0;
+    facts.inode = facts.header = 0;
+    std::memcpy(content.data(), &facts, sizeof facts);
+    return content;
+}
+
+// What a file of the results has that follows from the command alone.
+std::string determined(std::string const& file, std::string const& content) {
+    if (file == "run.json") return calls_of(content);
+    // How long the log is follows from the digits of its times, and the sum of a state from both.
+    if (file == "state.json") return lines_without(content, {"\"seconds\":", "\"log_bytes\":"});
+    if (file == "manifest.json") return lines_without(content, {"\"state.json\":"});
+    if (file == "sweep.tsv") return cells_without_times(content);
+    if (file.ends_with(".calm-tokens")) return ids_of(content);
+    if (!file.ends_with(".jsonl")) return content;
+    std::string all;
+    std::istringstream lines(content);
+    for (std::string line; std::getline(lines, line);) all += without_times(line) + "\n";
+    return all;
+}
+
 // Names and bytes of all files of the results, but for dates and times.
 std::map<std::string, std::string> bytes_of(scenario const& s) {
     std::map<std::string, std::string> all;
@@ -110,15 +182,7 @@ std::map<std::string, std::string> bytes_of(scenario const& s) {
         auto const name = path.lexically_relative(shop().folder.path("work")).string();
         auto const file = path.filename().string();
         if (file == "run.lock" || file.ends_with(".png") || !fs::is_regular_file(path)) return;
-        std::string content(calm::mapped_file::open(path.string()).text());
-        if (file == "run.json" || file == "state.json" || file == "manifest.json" || file == "sweep.tsv" ||
-            file.ends_with(".calm-tokens"))
-            content = content.empty() ? "" : "there";
-        if (file.ends_with(".jsonl")) {
-            std::istringstream lines(std::exchange(content, ""));
-            for (std::string line; std::getline(lines, line);) content += without_times(line) + "\n";
-        }
-        all[name] = content;
+        all[name] = determined(file, std::string(calm::mapped_file::open(path.string()).text()));
     };
     for (auto const& result : s.results) {
         fs::path const path = shop().folder.path("work/" + result);
