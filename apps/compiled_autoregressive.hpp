@@ -49,10 +49,7 @@ public:
             return 0;
         auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
-        if (start)
-            load_autoregressive(ctx, *start, own.model);
-        else
-            initialise(ctx, own.model);
+        begin(ctx, start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
@@ -118,6 +115,14 @@ public:
 
 private:
     using model_type = autoregressive_model<C, Space>;
+
+    // The weights that training begins with: those of a stored model, or drawn.
+    static void begin(context<Backend>& ctx, std::optional<stored_model> const& start, model_type& model) {
+        if (start)
+            load_autoregressive(ctx, *start, model);
+        else
+            initialise(ctx, model);
+    }
 
     static resident<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
                                        tokenizer const& words) {

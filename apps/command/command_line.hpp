@@ -1,7 +1,6 @@
 #pragma once
 // Command lines, environments and files of options to options. All their problems are reported at once, as one
-// errc::usage; --help, --version, --print-config and --completion are printed to standard output and leave nothing to
-// do.
+// errc::usage; --help, --version, --print-config and --completion print to standard output and leave nothing to do.
 
 #include <optional>
 #include <string>

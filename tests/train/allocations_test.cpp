@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "calm/model/autoregressive.hpp"
+#include "calm/model/heads/drafted.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/train/loop.hpp"
 #include "support/small.hpp"
@@ -65,6 +67,14 @@ inline constexpr configuration<> wide{
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 1, .noise_size = 8}};
 using model_type = calm_model<wide>;
+inline constexpr configuration<drafted> drafting{.autoencoder = wide.autoencoder,
+                                                 .hidden_size = 256,
+                                                 .intermediate_size = 320,
+                                                 .num_hidden_layers = 1,
+                                                 .num_attention_heads = 2,
+                                                 .num_key_value_heads = 1,
+                                                 .head = {.num_mlp_layers = 1, .noise_size = 8}};
+using tokens_model = autoregressive_model<autoregressive_configuration{.llama = llama_sizes_of(wide)}>;
 
 // Ids whose number of distinct ones differs from step to step.
 struct uneven_source {
@@ -117,19 +127,42 @@ BOOST_AUTO_TEST_CASE(steps_of_an_autoencoder_allocate_nothing) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(steps_of_a_language_model_allocate_nothing) {
+// Steps with few samples and targets a position.
+template <class Model> void check_language_model() {
     for (int const threads : {1, 2}) {
-        resident<model_type> own(wide.autoencoder.vocab_size);
+        resident<Model> own(wide.autoencoder.vocab_size);
         context<> ctx(3, threads);
         initialise(ctx, own.model);
         initialise(ctx, own.model.ae_model);
-        calm_recipe<energy_objective> r;
+        calm_recipe<typename Model::objective> r;
         r.steps = 12;
         r.sequences = 8;
         r.block_tokens = 128;
-        r.objective = {.samples = 4, .targets = 12};
+        r.objective.samples = 4;
+        r.objective.targets = 12;
         ten_steps steps;
         train_calm(ctx, own.model, uneven_source{}, r, steps.calls());
+        BOOST_TEST(steps.after == steps.before);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(steps_of_a_language_model_allocate_nothing) {
+    check_language_model<model_type>();
+    check_language_model<calm_model<drafting>>();
+}
+
+BOOST_AUTO_TEST_CASE(steps_of_a_model_of_tokens_allocate_nothing) {
+    for (int const threads : {1, 2}) {
+        resident<tokens_model> own(wide.autoencoder.vocab_size);
+        context<> ctx(3, threads);
+        initialise(ctx, own.model);
+        autoregressive_recipe r;
+        r.steps = 12;
+        r.sequences = 8;
+        r.block_tokens = 128;
+        ten_steps steps;
+        train_autoregressive(ctx, own.model, uneven_source{}, r, steps.calls());
+        BOOST_TEST(steps.after > 0U);
         BOOST_TEST(steps.after == steps.before);
     }
 }

@@ -135,66 +135,88 @@ void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index
     });
 }
 
+// A thread's workspace for one position: rows of `width` numbers, whole packets of them.
+template <class T> struct energy_workspace {
+    index_t width;
+    T* samples;   // `rows` of them, N in fours
+    T* gradient;  // of them
+    T* center;    // means of the posterior
+    T* spread;    // its deviations
+    T* targets;   // targets_at_once rows
+    T* eps;       // their noise
+    T* tiles;     // of distances
+
+    static index_t width_of(index_t L) { return round_up(L, lanes<packet<T>>); }
+    static index_t rows_of(index_t N) { return round_up(N, 4); }
+    static index_t size(index_t N, index_t L) {
+        return (2 * rows_of(N) + 2 + 2 * targets_at_once) * width_of(L) + targets_at_once * rows_of(N);
+    }
+    energy_workspace(T* memory, index_t N, index_t L) :
+        width(width_of(L)), samples(memory), gradient(samples + rows_of(N) * width),
+        center(gradient + rows_of(N) * width), spread(center + width), targets(spread + width),
+        eps(targets + targets_at_once * width), tiles(eps + targets_at_once * width) {}
+
+    // What position r has; its gradient is 0.
+    void begin(energy_problem<T> const& p, index_t r) const {
+        using V = piece_of_packet<T>;
+        std::fill(samples, targets, T{});
+        copy_rows(samples, width, p.x + r * p.N * p.L, p.L, p.N);
+        std::copy_n(p.mean + r * p.L, p.L, center);
+        std::copy_n(p.log_std + r * p.L, p.L, spread);
+        for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
+    }
+    // Targets m .. m + count of position r.
+    template <class Targets>
+    void draw(energy_problem<T> const& p, Targets const& from, index_t r, index_t m, index_t count) const {
+        constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
+        if constexpr (drawn) normals(eps, count * p.L, from.key, from.element(r, p.M, m, p.L));
+        for (index_t i = 0; i < count; ++i) {
+            T const* noise = eps + i * p.L;
+            if constexpr (!drawn) noise = from.eps.data() + ((m + i) * p.R + r) * p.L;
+            shift_and_scale(targets + i * width, center, spread, noise, p.L, width);
+        }
+        std::fill(targets + count * width, targets + round_up(count, 4) * width, T{});
+    }
+};
+
+// Of position r.
+template <class T, class Targets>
+void energy_score_of(energy_problem<T> const& p, Targets const& targets, energy_workspace<T> const& at, index_t r) {
+    constexpr index_t block = targets_at_once;
+    double const pairs = static_cast<double>(p.N) * static_cast<double>(p.N - 1);
+    double const crosses = static_cast<double>(p.N) * static_cast<double>(p.M);
+    distances<T> const apart{p.N, at.width, p.beta, at.tiles};
+    at.begin(p, r);
+    T* const gradient = p.dx == nullptr ? nullptr : at.gradient;
+    packet_sum<T> within;
+    packet_sum<T> across;
+    for (index_t n = 0; n < p.N; n += block)
+        apart.add(within, gradient, at.samples, at.samples + n * at.width, std::min(block, p.N - n),
+                  -2.0 * p.dscore / pairs);
+    for (index_t m = 0; m < p.M; m += block) {
+        index_t const count = std::min(block, p.M - m);
+        at.draw(p, targets, r, m, count);
+        apart.add(across, gradient, at.samples, at.targets, count, 2.0 * p.dscore / crosses);
+    }
+    using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
+    p.score[r] = static_cast<T>(exact(sum(within.value())) / pairs - exact(sum(across.value())) * (2.0 / crosses));
+    if (gradient != nullptr) copy_rows(p.dx + r * p.N * p.L, p.L, gradient, at.width, p.N);
+}
+
 // How the cpu does what loss/block/energy_score.hpp does for executors of blocks: position after position, each in one
 // thread's workspace.
 template <class T, class Targets>
 void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets const& targets) {
-    constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
-    index_t const N = p.N;
-    index_t const M = p.M;
-    index_t const L = p.L;
-    using V = piece_of_packet<T>;
-    index_t const width = round_up(L, lanes<packet<T>>);
-    index_t const rows = round_up(N, 4);
-    constexpr index_t block = targets_at_once;
-    double const pairs = static_cast<double>(N) * static_cast<double>(N - 1);
-    double const crosses = static_cast<double>(N) * static_cast<double>(M);
-    double const work =
-        static_cast<double>(N) * (static_cast<double>(N) + static_cast<double>(M)) * static_cast<double>(width);
+    using workspace = energy_workspace<T>;
+    double const work = static_cast<double>(p.N) * (static_cast<double>(p.N) + static_cast<double>(p.M)) *
+                        static_cast<double>(workspace::width_of(p.L));
     auto const grain = static_cast<index_t>(std::max(1.0, std::floor(65536 / std::max(1.0, work))));
     arena_scope const scope(ctx.scratch);
-    auto const spaces = ctx.scratch.template take<T>(extents<dyn, dyn>(
-        ctx.threads_for((p.R + grain - 1) / grain), (2 * rows + 2 + 2 * block) * width + block * rows));
+    auto const spaces = ctx.scratch.template take<T>(
+        extents<dyn, dyn>(ctx.threads_for((p.R + grain - 1) / grain), workspace::size(p.N, p.L)));
     ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end, int thread) {
-        T* const samples = spaces.data() + thread * spaces.extent(1);
-        T* const g = samples + rows * width;
-        T* const center = g + rows * width;
-        T* const spread = center + width;
-        T* const y = spread + width;
-        T* const eps = y + block * width;
-        distances<T> const apart{N, width, p.beta, eps + block * width};
-        for (index_t r = begin; r < end; ++r) {
-            std::fill(samples, y, T{});
-            copy_rows(samples, width, p.x + r * N * L, L, N);
-            std::copy_n(p.mean + r * L, L, center);
-            std::copy_n(p.log_std + r * L, L, spread);
-            for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
-
-            T* const gradient = p.dx == nullptr ? nullptr : g;
-            packet_sum<T> within;
-            packet_sum<T> across;
-            for (index_t n = 0; n < N; n += block)
-                apart.add(within, gradient, samples, samples + n * width, std::min(block, N - n),
-                          -2.0 * p.dscore / pairs);
-            for (index_t m = 0; m < M; m += block) {
-                index_t const count = std::min(block, M - m);
-                if constexpr (drawn) {
-                    auto const element = targets.element(r, M, m, L);
-                    normals(eps, count * L, targets.key, element);
-                }
-                for (index_t i = 0; i < count; ++i) {
-                    T const* noise = eps + i * L;
-                    if constexpr (!drawn) noise = targets.eps.data() + ((m + i) * p.R + r) * L;
-                    shift_and_scale(y + i * width, center, spread, noise, L, width);
-                }
-                std::fill(y + count * width, y + round_up(count, 4) * width, T{});
-                apart.add(across, gradient, samples, y, count, 2.0 * p.dscore / crosses);
-            }
-            using exact = std::conditional_t<std::is_same_v<T, float>, double, T>;
-            p.score[r] =
-                static_cast<T>(exact(sum(within.value())) / pairs - exact(sum(across.value())) * (2.0 / crosses));
-            if (gradient != nullptr) copy_rows(p.dx + r * N * L, L, g, width, N);
-        }
+        workspace const at(spaces.data() + thread * spaces.extent(1), p.N, p.L);
+        for (index_t r = begin; r < end; ++r) energy_score_of(p, targets, at, r);
     });
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The autoregressive language model that a CALM is compared with (Autoregressive model in docs/mathematics.md): the
-// backbone's stack on tokens, the next token by a softmax over the vocabulary. Sizes: B
-// sequences, P positions, K tokens a position, R = B (P - 1) predictions, V vocabulary.
+// backbone's stack on tokens, the next token by a softmax over the vocabulary. Sizes: B sequences, P positions, K
+// tokens a position, R = B (P - 1) predictions, V vocabulary.
 
 #include <span>
 

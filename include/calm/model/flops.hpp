@@ -1,7 +1,7 @@
 #pragma once
 // Floating-point operations of the matrix products, counted from a configuration, a patch, or a token of an
-// autoregressive model. Norms, activations and
-// random numbers are not counted. K tokens a patch: divide by it for a token.
+// autoregressive model. Norms, activations and random numbers are not counted. K tokens a patch: divide by it for a
+// token.
 
 #include <cmath>
 

@@ -259,7 +259,7 @@ void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k
     detail::run_draw(ctx, detail::draw_normals<T>{}, x.data(), x.size(), k, first);
 }
 
-// x[i] = low + uniform(k, first + i): in [low, low + 1). The energy head's noise has low = -1/2.
+// x[i] = low + uniform(k, first + i): in [low, low + 1): centred on 0 where low is -1/2.
 template <class Backend, class T, class Extents>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0,
                   std::type_identity_t<T> low = T{}) {

@@ -1,7 +1,6 @@
 #pragma once
 // Losses that pair every sample with a target of its own (flow matching, diffusion, margin): what they draw, and how
-// they are trained on it. Sizes: R positions, N samples a position; samples of one position are neighbours: row r N +
-// n.
+// they are trained on it. Sizes: R positions, N samples a position; samples of a position are neighbours, rows r N + n.
 
 #include <algorithm>
 
