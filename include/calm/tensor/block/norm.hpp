@@ -1,7 +1,9 @@
 #pragma once
-// Normalisation of rows in portable block form: a block a row; gradients of what all rows share by columns. Kernels of
-// their own, as in cpu/norm.hpp: backward they read the mean and the root that forward kept, where a tree of rows would
-// compute its reductions once more.
+// Normalisation of rows in portable block form: a block a row; gradients of what all rows share by columns. Trees that
+// read the mean and the root that forward kept would be as many launches (bench/norms.cpp has them, nn/norm.hpp that of
+// a norm without gain). LayerNorm's backward is a kernel because it adds up both of its sums in one pass over a row,
+// where a tree makes one for each reduction; the other two would make as many passes as here, and stand because nobody
+// has measured their trees on a GPU.
 
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/math.hpp"
