@@ -1,6 +1,8 @@
 #include <boost/test/unit_test.hpp>
 
+#include "calm/model/autoencoder.hpp"
 #include "calm/model/heads/energy.hpp"
+#include "calm/model/llama.hpp"
 
 using namespace calm;
 
@@ -134,4 +136,22 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_costs_its_products) {
     double const block = 3 * (token(1) + token(2) + token(3));
     BOOST_TEST(flops::train_autoregressive(c, 101, 4) * 4 == block, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(flops::train_autoregressive(c, 101, 1) == 0);
+}
+
+// What layers say of themselves, of which models are composed, is what is said of a configuration that nobody compiled.
+BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
+    constexpr llama_sizes c{.hidden_size = 24,
+                            .intermediate_size = 40,
+                            .num_hidden_layers = 3,
+                            .num_attention_heads = 6,
+                            .num_key_value_heads = 2};
+    using block = transformer_block<24, 40, 6, 2>;
+    for (double const attended : {1.0, 7.0, 100.5}) {
+        BOOST_TEST(llama_stack<c>::flops(attended) == flops::llama(c, attended));
+        BOOST_TEST(3 * block::flops(attended) == flops::llama(c, attended));
+    }
+    static_assert(feed_forward_layer<24, 40>::flops() == flops::product(3, 24, 40));
+    static_assert(stack<feed_forward_layer<24, 40>, 5>::flops() == 5 * flops::product(3, 24, 40));
+    static_assert(chain<linear<3, 5>, silu_layer<5>, linear<5, 2>>::flops() == 2 * (15 + 10));
+    static_assert(layer_norm_layer<3>::flops() == 0 && bare_layer_norm<3>::flops() == 0);
 }

@@ -68,6 +68,9 @@ template <llama_sizes S, class Space = space<>> struct llama_stack {
     stack<block, depth> layers;     // in order
     rms_norm_layer<D, Space> norm;  // of the last block's y
 
+    // Of the products, a row that attends to so many positions on average.
+    static constexpr double flops(double attended) { return decltype(layers)::flops(attended); }
+
     struct saved {
         typename stack<block, depth>::saved layers;     // y: (R, D)
         typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D)

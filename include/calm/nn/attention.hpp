@@ -29,6 +29,13 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     linear<D, kv_width, with_bias::no, Space> v_proj;  // values
     linear<D, D, with_bias::no, Space> o_proj;         // of the heads' results side by side
 
+    // Of the products, a row, which attends to so many positions on average: a product of q with each key, and one of
+    // its weight with the value.
+    static constexpr double flops(double attended) {
+        return 2 * decltype(q_proj)::flops() + 2 * decltype(k_proj)::flops() +
+               2 * attended * 2 * static_cast<double>(D);
+    }
+
     struct saved {
         index_t positions;                               // P: rows are (B, P)
         typename decltype(q_proj)::saved q;              // y: (R, D), rotated

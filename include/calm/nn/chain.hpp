@@ -6,7 +6,9 @@
 //         dx is overwritten, parameter gradients accumulate; may consume saved, never reads saved.y
 //     void visit(visitor)
 //         names its parameters
-// and the sizes `inputs` and `outputs`.
+// and the sizes `inputs` and `outputs`; one that is asked for its FLOPs has
+//     static constexpr double flops(double attended)
+//         of its products forward, a row; attended: to how many positions a row attends, on average
 
 #include <algorithm>
 #include <tuple>
@@ -37,6 +39,7 @@ template <class Function, index_t D, class Space = space<>> struct elementwise_l
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
+    static constexpr double flops(double = 0) { return 0; }  // it has no products
     struct saved {
         matrix_view<T const, D, Backend> x;  // (R, D)
         matrix_view<T, D, Backend> y;        // (R, D)
@@ -133,6 +136,11 @@ template <class... Layers> struct chain {
         std::tuple<typename Layers::saved...> all;           // of each layer
         decltype(std::declval<typename last::saved>().y) y;  // (R, outputs)
     };
+
+    // Of the products, a row; attention is given to how many positions a row attends.
+    template <class... Attended> static constexpr double flops(Attended... attended) {
+        return (Layers::flops(attended...) + ...);
+    }
 
     template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
     template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
@@ -254,6 +262,11 @@ template <class Layer> struct residual {
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");
 
     Layer inner;  // as wide at both ends
+
+    // The layer's, a row: see chain.
+    template <class... Attended> static constexpr double flops(Attended... attended) {
+        return Layer::flops(attended...);
+    }
 
     using saved = typename Layer::saved;  // the layer's; forward has added x to its y
 

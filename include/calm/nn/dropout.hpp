@@ -15,6 +15,7 @@ template <index_t D, class Space = space<>> struct dropout {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
+    static constexpr double flops(double = 0) { return 0; }  // it has no products
 
     double rate = 0;                 // the probability that an element is dropped, in [0, 1)
     index_t number = -1;             // of the model's dropout layers, from 0: those of one number share their mask

@@ -23,6 +23,9 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
     param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
 
+    // Of the product, a row.
+    static constexpr double flops(double = 0) { return 2 * static_cast<double>(In) * static_cast<double>(Out); }
+
     struct saved {
         input x;   // the caller's: it stays until backward
         output y;  // of ctx.saved

@@ -19,6 +19,9 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     linear<D, Inner, with_bias::no, Space> up_proj;    // W_up
     linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
 
+    // Of the products, a row.
+    static constexpr double flops(double = 0) { return 3 * decltype(gate_proj)::flops(); }
+
     struct saved {
         typename decltype(gate_proj)::saved gate;  // y: (R, Inner)
         typename decltype(up_proj)::saved up;      // y: (R, Inner)

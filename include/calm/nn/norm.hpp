@@ -14,7 +14,8 @@ template <index_t D, class Space = space<>> struct rms_norm_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double eps = 1e-6;  // under the root
+    static constexpr double flops(double = 0) { return 0; }  // it has no products
+    static constexpr double eps = 1e-6;                      // under the root
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
@@ -48,7 +49,8 @@ template <index_t D, class Space = space<>> struct layer_norm_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double eps = 1e-6;  // under the root
+    static constexpr double flops(double = 0) { return 0; }  // it has no products
+    static constexpr double eps = 1e-6;                      // under the root
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
     param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
@@ -87,6 +89,7 @@ template <index_t D, class Space = space<>> struct bare_layer_norm {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
+    static constexpr double flops(double = 0) { return 0; }    // it has no products
     static constexpr double eps = 1e-6;                        // under the root
     using saved = typename layer_norm_layer<D, Space>::saved;  // what layer_norm saves
 

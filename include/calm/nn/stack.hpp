@@ -23,6 +23,11 @@ template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
 
     std::array<Layer, N> layers;  // in the order of forward
 
+    // Of the products, a row; attention is given to how many positions a row attends.
+    template <class... Attended> static constexpr double flops(Attended... attended) {
+        return static_cast<double>(N) * Layer::flops(attended...);
+    }
+
     struct saved {
         std::array<typename Layer::saved, N> layers;                 // of each
         decltype(std::declval<typename Layer::saved const&>().y) y;  // (R, D), the last one's
