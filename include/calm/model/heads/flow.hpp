@@ -79,7 +79,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // What a sample takes while it trains: of saved and of scratch.
-    static constexpr index_t numbers_per_sample = adaln_network<L, D, 1, depth, Space>::numbers_per_sample + 8 * L;
+    static constexpr index_t numbers_per_sample = adaln_network<L, D, 1, depth, Space>::numbers_per_sample + 7 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
     using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
@@ -146,12 +146,10 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         auto const target = paired_targets(ctx, mean, log_std, noise.targets);
         auto const& start = noise.samples;
         auto const x = ctx.saved.template take<T>(start.extents());
-        auto const time = ctx.saved.template take<T>(extents<dyn, 1>(start.size()));  // of every element of x
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
         for_each(ctx, noise.count(), detail::path_steps_of<T>{steps.data(), noise.times.data()});
-        repeat_rows(ctx, time, reshape(noise.times, extents<dyn, 1>(noise.count())));
-        auto const t = reshape(time, x.extents());
-        evaluate(ctx, x, (1.0 - t) * start + t * target);
+        auto const t = reshape(noise.times, extents<dyn, 1>(noise.count()));
+        evaluate(ctx, x, (1.0 - column(t)) * start + column(t) * target);
         auto const s = net.forward(ctx, x, steps, hidden);
         auto const& v = s.y[0];
         double const weight = noise.weight(hidden.extent(0));
