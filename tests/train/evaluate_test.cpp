@@ -192,9 +192,9 @@ BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
     constexpr int rounds = 6000;
     std::array<double, 16> seen{};
     for (std::uint64_t seed = 0; seed < rounds; ++seed) {
-        random_subset two({seed, stream::positions, 0}, 4, 2);
+        random_subset subset({seed, stream::positions, 0}, 4, 2);
         unsigned set = 0;
-        for (unsigned i = 0; i < 4; ++i) set |= two.takes() ? 1U << i : 0U;
+        for (unsigned i = 0; i < 4; ++i) set |= subset.takes() ? 1U << i : 0U;
         seen[set] += 1;
     }
     double const expected = rounds / 6.0;
