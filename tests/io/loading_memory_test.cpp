@@ -24,8 +24,13 @@ using namespace calm::test;
 
 namespace {
 
+constexpr autoencoder_configuration wide = [] {
+    auto sizes = small.autoencoder;
+    sizes.hidden_size = 32;
+    return sizes;
+}();
 // 80 MiB of F32: what is held twice does not fit.
-constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 18;
+constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 17;
 constexpr rlim_t allowance = rlim_t{64} << 20;
 
 // Bytes of writable memory of its own that this process has mapped.
@@ -49,7 +54,7 @@ int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
         rlimit const limit{own_memory() + bytes, RLIM_INFINITY};
         if (!is_sanitized && ::setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
         auto const from = read_model_description(directory);
-        resident<autoencoder<small.autoencoder>> own(from.vocabulary(), held_for::use);
+        resident<autoencoder<wide>> own(from.vocabulary(), held_for::use);
         load_autoencoder(from, own.model);
         auto const& table = own.model.embed_tokens.weight.value;
         status = table[0] == 1.0F && table[table.size() - 1] == last ? 0 : 2;
@@ -67,11 +72,11 @@ BOOST_AUTO_TEST_CASE(no_layout_is_held_twice) {
                torch = folder.path("torch");
     rlim_t weights = 0;
     {
-        resident<autoencoder<small.autoencoder>> own(vocabulary, held_for::use);
+        resident<autoencoder<wide>> own(vocabulary, held_for::use);
         auto& table = own.model.embed_tokens.weight.value;
         table[0] = 1;
         table[table.size() - 1] = 3;
-        save_autoencoder(single, own.model, describe_autoencoder<small.autoencoder>(vocabulary, {}, {}));
+        save_autoencoder(single, own.model, describe_autoencoder<wide>(vocabulary, {}, {}));
         weights = static_cast<rlim_t>(count_parameters(own.model)) * sizeof(float);
     }
     convert_model(single, sharded, {.as = {}, .shard_bytes = 1000});
