@@ -76,9 +76,7 @@ template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work 
 template <class Network> void draw_as(Network& network, head_numbers const& numbers) {
     if constexpr (requires { network.sampling; }) {
         auto values = field_values::of(network.sampling);
-        for (auto& one : values)
-            if (auto const asked = numbers.find(std::string(one.field.option)); asked != numbers.end())
-                one.value = asked->second.value_or(one.value);
+        take(values, numbers);
         network.sampling = values.template as<decltype(network.sampling)>();
     }
 }

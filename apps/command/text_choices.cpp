@@ -48,6 +48,12 @@ std::optional<double> head_number(std::string const& option, std::string const& 
 
 }  // namespace
 
+void take(field_values& values, head_numbers const& numbers) {
+    for (auto& one : values)
+        if (auto const asked = numbers.find(std::string(one.field.option)); asked != numbers.end())
+            one.value = asked->second.value_or(one.value);
+}
+
 recipe_record record_of(text_choices const& choices) {
     recipe_record all;
     if (!choices.configuration.empty()) all.push_back({"config", choices.configuration});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "calm/model/head.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/train/recipe.hpp"
@@ -22,6 +23,8 @@ inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 spec
 
 // --head-OPTION: what numbers of a head are to be, where they are set.
 using head_numbers = std::map<std::string, std::optional<double>>;
+// Those that are set take the place of their values.
+void take(field_values& values, head_numbers const& numbers);
 
 // What is not chosen is empty.
 struct text_choices {

@@ -104,9 +104,7 @@ calm_recipe<any_objective> recipe_for(calm_recipe<any_objective> r, train_option
     take_common(r, o);
     r.sequences = o.batch.value_or(r.sequences);
     r.block_tokens = o.block.value_or(r.block_tokens);
-    for (auto& number : r.objective.fields)
-        if (auto const asked = o.head.find(std::string(number.field.option)); asked != o.head.end())
-            number.value = asked->second.value_or(number.value);
+    take(r.objective.fields, o.head);
     return r;
 }
 

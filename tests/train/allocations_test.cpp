@@ -67,13 +67,7 @@ inline constexpr configuration<> wide{
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 1, .noise_size = 8}};
 using model_type = calm_model<wide>;
-inline constexpr configuration<drafted> drafting{.autoencoder = wide.autoencoder,
-                                                 .hidden_size = 256,
-                                                 .intermediate_size = 320,
-                                                 .num_hidden_layers = 1,
-                                                 .num_attention_heads = 2,
-                                                 .num_key_value_heads = 1,
-                                                 .head = {.num_mlp_layers = 1, .noise_size = 8}};
+inline constexpr auto drafting = with_head(wide, drafted{.num_mlp_layers = 1, .noise_size = 8});
 using tokens_model = autoregressive_model<autoregressive_configuration{.llama = llama_sizes_of(wide)}>;
 
 // Ids whose number of distinct ones differs from step to step.
