@@ -200,34 +200,48 @@ std::string line_of(row const& r) {
     return line + "\n";
 }
 
-// One colour a configuration, named in the keys: names beside points would overlap where scores are alike.
+// Each configuration a colour, named in the keys: names beside points would overlap where scores are alike.
 std::string script_of(std::vector<row> const& rows) {
     std::string names;
     for (auto const& r : rows) names += (names.empty() ? "" : " ") + r.name;
-    std::string const each = "for [i=1:" + std::to_string(rows.size()) + "] \"sweep.tsv\" every ::i::i using ";
+    // A column of scores with its standard error, of the rows that have it.
+    auto const scores = [&](std::string const& label, int column, auto const& has_one) {
+        std::string which;
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            if (has_one(rows[i])) which += (which.empty() ? "" : " ") + std::to_string(i + 1);
+        auto const score = std::to_string(column), error = std::to_string(column + 1);
+        return which.empty() ? ""
+                             : "set ylabel \"" + label + "\"\nplot for [i in \"" + which +
+                                   "\"] \"sweep.tsv\" every ::int(i)::int(i) using 2:" + score + ":(strlen(strcol(" +
+                                   error + ")) ? column(" + error +
+                                   ") : 0) with yerrorbars pointtype 7 linecolor int(i) title word(names, int(i))\n";
+    };
+    // What a token costs in training and in writing.
+    auto const costs = [](std::string const& label, std::string const& unit, std::string const& training,
+                          std::string const& writing) {
+        return "set ylabel \"" + label + "\"\nset format y \"%.0s %c" + unit +
+               "\"\nplot \"sweep.tsv\" every ::1 using 2:" + training +
+               " with points pointtype 7 linecolor \"black\" title \"training\", \\\n     \"\" every ::1 using 2:" +
+               writing + " with points pointtype 6 linecolor \"black\" title \"writing\"\n";
+    };
+    auto const bits = scores("bits a byte", 14, [](row const& r) { return r.found.bits_per_byte.has_value(); });
     return R"(# gnuplot sweep.gp, in this folder
 set datafile separator "\t"
-set terminal pngcairo size 1000,420
+set terminal pngcairo size )" +
+           std::string(bits.empty() ? "1400,420" : "1000,840") + R"(
 set output "sweep.png"
-set multiplot layout 1,2
+set multiplot layout )" +
+           (bits.empty() ? "1,3" : "2,2") + R"(
 set grid
 set xlabel "K, tokens a patch"
 set logscale x 2
 set xrange [0.7:12]
 set tmargin 4
 set key above horizontal samplen 1
-set ylabel "BrierLM"
 set yrange [0:*]
 names = ")" +
-           names + "\"\nplot " + each +
-           R"(2:11:(strlen(strcol(12)) ? column(12) : 0) with yerrorbars pointtype 7 linecolor i title word(names, i)
-set ylabel "FLOPs a token"
-set logscale y
-set yrange [*:*]
-set format y "%.0s %c"
-plot "sweep.tsv" every ::1 using 2:4 with points pointtype 7 linecolor "black" title "training", \
-     "" every ::1 using 2:5 with points pointtype 6 linecolor "black" title "generation"
-)";
+           names + "\"\n" + scores("BrierLM", 11, [](row const&) { return true; }) + "set yrange [*:*]\n" + bits +
+           "set logscale y\n" + costs("FLOPs a token", "", "4", "5") + costs("time a token", "s", "17", "(1e-3 * $19)");
 }
 
 }  // namespace

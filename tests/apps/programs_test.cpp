@@ -394,7 +394,10 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     BOOST_TEST(std::abs(std::stod(cells.at("ms a patch")) / std::stod(cells.at("ms a token")) - 4) < 1e-3);
     BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
     BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
-    BOOST_TEST(!shop().content("swept/sweep.gp").empty());
+    auto const script = shop().content("swept/sweep.gp");
+    for (auto const* const axis : {"\"BrierLM\"", "\"FLOPs a token\"", "\"time a token\""})
+        BOOST_TEST(has(script, axis), axis << " is missing in " << script);
+    BOOST_TEST(!has(script, "bits a byte"), script);
     auto const warmed = "\"warmup\": \"1\"";  // 1 step and 8: a tenth
     BOOST_TEST(has(shop().content("swept/tiny/autoencoder/checkpoints/step-00000001/state.json"), warmed));
     BOOST_TEST(has(shop().content("swept/tiny/calm/checkpoints/step-00000008/state.json"), warmed));
