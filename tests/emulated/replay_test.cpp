@@ -111,10 +111,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
     initialise(ctx, own.model.ae_model);
     typename Model::objective o;
     o.samples = 3;
+    arena_scope const kept(ctx.saved);
+    auto const batch = own.model.prepare(ctx, ids(2 * P * K), P);
     auto const backward = [&] {
         arena_scope const saved(ctx.saved);
         arena_scope const scratch(ctx.scratch);
-        auto const batch = own.model.prepare(ctx, ids(2 * P * K), P);
         own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.number_in_step(2 * (P - 1)));
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
@@ -140,6 +141,40 @@ BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
         model.backward(ctx, s, read, dy);
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, model); });
+}
+
+// What a GPU refuses while it captures, and copies whose bytes a graph would not have.
+BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
+    context<emulated> ctx(7, 1);
+    auto& device = detail::emulated_device::get();
+    tensor<float, extents<50>, emulated> there;
+    std::vector<float> here(50, 2.0F);
+    void* const taken = device.allocate(64);
+    auto const refused = [&](char const* what, auto const& work) {
+        fill(ctx, there.view(), 1.0F);
+        ctx.wait();
+        device.begin_graph();
+        fill(ctx, there.view(), 3.0F);
+        BOOST_CHECK_EXCEPTION(
+            {
+                work();
+                static_cast<void>(device.end_graph());
+            },
+            error, says(errc::device, "expected kernels and fills alone while a graph is made", what));
+        try {
+            BOOST_TEST(device.end_graph().size() == 1U, what);  // the fill stands
+        } catch (std::bad_optional_access const&) {             // end_graph itself threw
+        }
+        std::vector<float> room;
+        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 3.0F, what);
+    };
+    refused("memory that is taken", [&] { static_cast<void>(device.allocate(64)); });
+    refused("memory that is given back", [&] { device.release(taken); });
+    refused("a copy from the host", [&] { ctx.upload(there.data(), here.data(), 8); });
+    refused("a copy to the host", [&] { ctx.download(here.data(), there.data(), 8); });
+    refused("a wait of the host", [&] { ctx.wait(); });
+    refused("a look of the host", [&] { device.open(); });
+    refused("another graph", [&] { device.begin_graph(); });
 }
 
 // The host's number of the step is the truth, whenever it changes.

@@ -64,6 +64,7 @@ public:
     // if there is not enough.
     void* allocate(std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
+        require_no_graph("memory that is taken");
         close();
         ++counts_.allocations;
         std::size_t const page = page_size();
@@ -83,6 +84,7 @@ public:
         std::scoped_lock const lock(mutex_);
         close();
         try {
+            require_no_graph("memory that is given back");
             run();
         } catch (...) {
             failed_ = std::current_exception();
@@ -114,9 +116,10 @@ public:
         require_on_device(dst, bytes, "copied to");
         auto const* const from = static_cast<std::byte const*>(src);
         std::scoped_lock const lock(mutex_);
+        require_no_graph("a copy from the host, whose bytes are gone when it is asked for again");
         ++counts_.uploads;
         counts_.bytes += static_cast<index_t>(bytes);
-        later_and_again([dst, staged = std::vector<std::byte>(from, from + bytes)] {
+        later([dst, staged = std::vector<std::byte>(from, from + bytes)] {
             std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
         });
     }
@@ -124,6 +127,7 @@ public:
     void download(void* dst, void const* src, std::size_t bytes) {
         require_on_device(src, bytes, "copied from");
         std::scoped_lock const lock(mutex_);
+        require_no_graph("a copy to the host");
         counts_.bytes += static_cast<index_t>(bytes);
         later([=] {
             if (bytes > 0) std::memcpy(dst, src, bytes);
@@ -134,13 +138,25 @@ public:
         later_and_again([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
     }
 
-    // What is asked for between them, but for what the host waits for, to be asked for again: a graph.
-    void begin_graph() { graph_.emplace(); }
-    std::vector<std::function<void()>> end_graph() { return std::exchange(graph_, std::nullopt).value(); }
+    // A graph: what is asked for between them, to be asked for again. Only kernels and fills can be: what cannot, as
+    // while a GPU captures (memory taken or given back, a copy from the host or to it, a wait, a look of the host),
+    // throws errc::device there; memory given back is told by end_graph.
+    void begin_graph() {
+        std::scoped_lock const lock(mutex_);
+        require_no_graph("another graph");
+        graph_.emplace();
+    }
+    std::vector<std::function<void()>> end_graph() {
+        std::scoped_lock const lock(mutex_);
+        auto graph = std::exchange(graph_, std::nullopt).value();
+        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+        return graph;
+    }
 
     // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
     void wait() {
         std::scoped_lock const lock(mutex_);
+        require_no_graph("a wait of the host");
         close();
         ++counts_.waits;
         run_and_tell();
@@ -151,6 +167,7 @@ public:
     void open() {
         std::scoped_lock const lock(mutex_);
         if (open_) return;
+        require_no_graph("a look of the host at its memory");
         run_and_tell();
         protect(PROT_READ | PROT_WRITE);
         open_ = true;
@@ -246,6 +263,10 @@ private:
                 " bytes of the device's memory to be ", what, ", found others");
     }
 
+    void require_no_graph(char const* found) const {
+        require(!graph_, errc::device, "calm::emulated: expected kernels and fills alone while a graph is made, found ",
+                found, "; do it before begin_graph or after end_graph");
+    }
     void later_and_again(std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
         if (graph_) graph_->push_back(task);
