@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "command/suggest.hpp"
@@ -49,9 +50,9 @@ entry const& named(std::string const& name, bool autoregressive) {
                                                    "expected: train ar takes it");
 }
 
-std::string joined(std::vector<std::string> const& lines) {
+std::string joined(std::vector<std::string> const& lines, std::string const& between = "; ") {
     std::string all;
-    for (auto const& line : lines) all += (all.empty() ? "" : "; ") + line;
+    for (auto const& line : lines) all += (all.empty() ? "" : between) + line;
     return all;
 }
 
@@ -106,15 +107,22 @@ std::string member(std::string const& name, index_t value) {
     return "." + name + " = " + std::to_string(value);
 }
 
-// The five sizes of a stack and, where it is not the usual one, the base of its angles.
+// The sizes of an autoencoder or a stack in the order of their declaration, as designated initialisers want them.
+template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
+    std::map<index_t const*, std::string> by_place;
+    Sizes::visit_fields(sizes, [&](head_field const& field, index_t const& size) {
+        by_place.emplace(&size, member(std::string(field.key), size));
+    });
+    std::vector<std::string> all;
+    for (auto& [place, text] : by_place) all.push_back(std::move(text));
+    return all;
+}
+
+// With the base of its angles, where that is not the usual one.
 std::string llama_members(llama_sizes const& c, std::string const& between) {
-    std::string text = member("hidden_size", c.hidden_size) + between +
-                       member("intermediate_size", c.intermediate_size) + between +
-                       member("num_hidden_layers", c.num_hidden_layers) + between +
-                       member("num_attention_heads", c.num_attention_heads) + between +
-                       member("num_key_value_heads", c.num_key_value_heads);
-    if (c.rope_theta != llama_sizes{}.rope_theta) text += between + member("rope_theta", c.rope_theta);
-    return text;
+    auto all = members_of(c);
+    if (c.rope_theta != llama_sizes{}.rope_theta) all.push_back(member("rope_theta", c.rope_theta));
+    return joined(all, between);
 }
 
 std::string autoregressive_unit(stored_model const& model, std::string const& name) {
@@ -232,16 +240,11 @@ std::vector<std::string> head_problems(entry const& one, head_numbers const& num
 
 std::string unit_of(stored_model const& model, std::string const& name) {
     if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
-    auto const& ae = model.sizes.autoencoder;
     std::string const inner = ",\n                    ";
     auto const head_of = head_type(model);
     std::string text = includes_of(head_of) + "\nnamespace {\n\nconstexpr calm::configuration<" + head_of +
                        "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) + inner +
-                       member("patch_size", ae.patch_size) + inner + member("hidden_size", ae.hidden_size) + inner +
-                       member("intermediate_size", ae.intermediate_size) + inner +
-                       member("num_encoder_layers", ae.num_encoder_layers) + inner +
-                       member("num_decoder_layers", ae.num_decoder_layers) + inner +
-                       member("latent_size", ae.latent_size) + "}";
+                       joined(members_of(model.sizes.autoencoder), inner) + "}";
     if (model.description.kind == model_kind::calm) {
         auto const& c = model.sizes;
         std::string const outer = ",\n    ";

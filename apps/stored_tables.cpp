@@ -109,23 +109,25 @@ std::string parameters_text(std::span<stored_tensor const> tensors) {
     return aligned(rows);
 }
 
+row row_of(std::string const& part, field_value const& one) {
+    return {part + std::string(one.field.what), text_of(one)};
+}
+void add_rows(std::vector<row>& rows, std::string const& part, field_values const& numbers) {
+    for (auto const& one : numbers) rows.push_back(row_of(part, one));
+}
+
+// K and L are of the backbone's and the head's as well.
 std::vector<row> autoencoder_rows(stored_model const& model) {
-    auto const& ae = model.sizes.autoencoder;
-    return {{"K, tokens a patch", std::to_string(ae.patch_size)},
-            {"L, latent", std::to_string(ae.latent_size)},
-            {"autoencoder: hidden", std::to_string(ae.hidden_size)},
-            {"autoencoder: intermediate", std::to_string(ae.intermediate_size)},
-            {"autoencoder: layers of the encoder", std::to_string(ae.num_encoder_layers)},
-            {"autoencoder: layers of the decoder", std::to_string(ae.num_decoder_layers)}};
+    std::vector<row> rows;
+    for (auto const& one : field_values::of(model.sizes.autoencoder))
+        rows.push_back(row_of(one.field.published ? "" : "autoencoder: ", one));
+    return rows;
 }
 
 std::vector<row> autoregressive_rows(model_description const& d) {
-    std::vector<row> rows{{"D, hidden", std::to_string(d.hidden_size)},
-                          {"intermediate", std::to_string(d.intermediate_size)},
-                          {"layers", std::to_string(d.num_hidden_layers)},
-                          {"heads", std::to_string(d.num_attention_heads)},
-                          {"heads of keys and values", std::to_string(d.num_key_value_heads)},
-                          {"output projection", d.tie_word_embeddings ? "tied: the table of embeddings" : "its own"}};
+    std::vector<row> rows;
+    add_rows(rows, "", field_values::of(d.llama));
+    rows.push_back({"output projection", d.tie_word_embeddings ? "tied: the table of embeddings" : "its own"});
     if (d.rope_theta != rope_theta) rows.push_back({"base of the rotary angles", formatted("%.15g", d.rope_theta)});
     return rows;
 }
@@ -133,19 +135,13 @@ std::vector<row> autoregressive_rows(model_description const& d) {
 std::vector<row> sizes_of(stored_model const& model) {
     auto const& d = model.description;
     std::vector<row> rows{{"V, vocabulary", grouped(d.vocab_size)}};
-    auto const number = [&](char const* name, index_t n) { rows.push_back({name, std::to_string(n)}); };
     for (auto& one : d.kind == model_kind::autoregressive ? autoregressive_rows(d) : autoencoder_rows(model))
         rows.push_back(std::move(one));
     if (d.kind != model_kind::calm) return rows;
-    number("D, backbone: hidden", d.hidden_size);
-    number("backbone: intermediate", d.intermediate_size);
-    number("backbone: layers", d.num_hidden_layers);
-    number("backbone: heads", d.num_attention_heads);
-    number("backbone: heads of keys and values", d.num_key_value_heads);
+    add_rows(rows, "backbone: ", field_values::of(d.llama));
     rows.push_back({"backbone: reads", d.calm ? d.calm->input : "tokens"});
-    for (auto const& size : d.head.sizes) rows.push_back({"head: " + std::string(size.field.what), text_of(size)});
-    for (auto const& one : head_objective_of(d).fields)
-        rows.push_back({"head: " + std::string(one.field.what), text_of(one)});
+    add_rows(rows, "head: ", d.head.sizes);
+    add_rows(rows, "head: ", head_objective_of(d).fields);
     return rows;
 }
 

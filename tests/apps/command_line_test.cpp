@@ -266,8 +266,7 @@ BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
     temporary_folder const folder;
     auto const model_with = [&](std::string const& head) {
         auto description = model_description::of(model_kind::calm, head);
-        description.vocab_size = description.hidden_size = description.intermediate_size =
-            description.num_hidden_layers = description.num_attention_heads = description.num_key_value_heads = 8;
+        description.vocab_size = 8;
         std::filesystem::create_directory(folder.path(head));
         write_config_json(folder.path(head + "/config.json"), description);
         return folder.path(head);

@@ -36,13 +36,11 @@ public:
         std::filesystem::create_directory(folder.path("model"));
         std::filesystem::create_directory(folder.path("llama"));  // takes every option of generate
         auto llama = calm::model_description::of(calm::model_kind::autoregressive);
-        llama.vocab_size = llama.hidden_size = llama.intermediate_size = llama.num_hidden_layers =
-            llama.num_attention_heads = llama.num_key_value_heads = 8;
+        llama.vocab_size = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);
         std::filesystem::create_directory(folder.path("flow"));  // takes every number of how a head samples
         auto flow = calm::model_description::of(calm::model_kind::calm, "flow");
-        flow.vocab_size = flow.hidden_size = flow.intermediate_size = flow.num_hidden_layers =
-            flow.num_attention_heads = flow.num_key_value_heads = 8;
+        flow.vocab_size = 8;
         calm::write_config_json(folder.path("flow/config.json"), flow);
         needed_["text"] = "--minutes 1 --out new" + std::string(text);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);

@@ -107,11 +107,11 @@ stored_model odd_llama() {
     m.directory = "some/where";
     auto& d = m.description = model_description::of(model_kind::autoregressive);
     d.vocab_size = 211;
-    d.hidden_size = 40;
-    d.intermediate_size = 96;
-    d.num_hidden_layers = 3;
-    d.num_attention_heads = 4;
-    d.num_key_value_heads = 2;
+    d.llama.hidden_size = 40;
+    d.llama.intermediate_size = 96;
+    d.llama.num_hidden_layers = 3;
+    d.llama.num_attention_heads = 4;
+    d.llama.num_key_value_heads = 2;
     d.rope_theta = 50'000;
     d.tie_word_embeddings = true;
     return m;
@@ -142,11 +142,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
         auto m = odd_llama();
         auto const& c = one.autoregressive();
         auto& d = m.description;
-        d.hidden_size = c.llama.hidden_size;
-        d.intermediate_size = c.llama.intermediate_size;
-        d.num_hidden_layers = c.llama.num_hidden_layers;
-        d.num_attention_heads = c.llama.num_attention_heads;
-        d.num_key_value_heads = c.llama.num_key_value_heads;
+        d.llama = c.llama;
         d.rope_theta = static_cast<double>(c.llama.rope_theta);
         d.tie_word_embeddings = c.tie_word_embeddings;
         BOOST_TEST(configuration_of(m).is_autoregressive());
@@ -158,7 +154,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
     auto const said = complaint(odd_llama());
     BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + std::string(llama_unit)), said);
     auto m = odd_llama();
-    m.description.num_key_value_heads = 3;
+    m.description.llama.num_key_value_heads = 3;
     BOOST_TEST(has(complaint(m), "expected num_key_value_heads to divide num_attention_heads"));
     m = odd_llama();
     m.description.rms_norm_eps = 1e-5;

@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
     resident<calm_model<tiny>> w(7, held_for::use);
     temporary_folder const folder;
     auto d = describe_tiny();
-    d.hidden_size = 9;
+    d.llama.hidden_size = 9;
     auto const sentence = sentence_of([&] { save_calm(folder.path("model"), w.model, d); });
     BOOST_TEST(sentence.find("hidden_size: expected 8, found 9") != std::string::npos, sentence);
     BOOST_TEST(!std::filesystem::exists(folder.path("model")));
@@ -360,7 +360,7 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
     auto sentence = sentence_of([&] { read_model_description(path); });
     BOOST_TEST(sentence.find("expected 8, found 7") != std::string::npos, sentence);
     d = describe_tiny();
-    d.calm->autoencoder->hidden_size = 5;
+    d.calm->autoencoder->sizes.hidden_size = 5;
     write_config_json(path + "/config.json", d);
     sentence = sentence_of([&] { read_model_description(path); });
     BOOST_TEST(sentence.find("autoencoder hidden_size: expected 5, found 4") != std::string::npos, sentence);

@@ -20,10 +20,10 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_a_template_argument_and_equality_is_by_v
 }
 
 BOOST_AUTO_TEST_CASE(the_published_defaults_pass_every_check) {
-    static_assert(check::layers_are_even(good.autoencoder) && check::sizes_are_positive(good) &&
+    static_assert(check::layers_are_even(good.autoencoder) && check::sizes_are_allowed(good) &&
                   check::heads_divide_width(good) && check::key_value_heads_divide_heads(good) &&
                   check::head_size_is_even(good));
-    BOOST_TEST(check::sizes_are_positive(good.autoencoder));
+    BOOST_TEST(check::sizes_are_allowed(good.autoencoder));
 }
 
 BOOST_AUTO_TEST_CASE(each_check_sees_what_it_is_named_for) {
@@ -35,14 +35,15 @@ BOOST_AUTO_TEST_CASE(each_check_sees_what_it_is_named_for) {
     for (index_t configuration<>::*const size :
          {&configuration<>::hidden_size, &configuration<>::intermediate_size, &configuration<>::num_hidden_layers,
           &configuration<>::num_attention_heads, &configuration<>::num_key_value_heads})
-        for (index_t const bad : {0, -1})
-            BOOST_TEST(!check::sizes_are_positive(with(good, [&](auto& c) { c.*size = bad; })));
+        for (index_t const bad : {index_t{0}, index_t{-1}, limits::width + 1})
+            BOOST_TEST(!check::sizes_are_allowed(with(good, [&](auto& c) { c.*size = bad; })));
     for (index_t energy::*const size : {&energy::num_mlp_layers, &energy::noise_size})
         for (index_t const bad : {0, -1})
-            BOOST_TEST(!check::sizes_are_positive(with(good, [&](auto& c) { c.head.*size = bad; })));
+            BOOST_TEST(!check::sizes_are_allowed(with(good, [&](auto& c) { c.head.*size = bad; })));
     for (index_t autoencoder_configuration::*const size :
          {&autoencoder_configuration::patch_size, &autoencoder_configuration::hidden_size,
           &autoencoder_configuration::intermediate_size, &autoencoder_configuration::num_encoder_layers,
           &autoencoder_configuration::num_decoder_layers, &autoencoder_configuration::latent_size})
-        BOOST_TEST(!check::sizes_are_positive(with(good, [&](auto& c) { c.autoencoder.*size = 0; })));
+        for (index_t const bad : {index_t{0}, limits::width + 1})
+            BOOST_TEST(!check::sizes_are_allowed(with(good, [&](auto& c) { c.autoencoder.*size = bad; })));
 }

@@ -42,6 +42,12 @@ public:
             if (!read(*found, value, key)) fail(key, "expected " + wanted + ", found " + text(*found));
     }
 
+    void operator()(head_field const& field, index_t& size) {
+        field_value one{field, static_cast<double>(size)};
+        number(one);
+        size = static_cast<index_t>(one.value);
+    }
+
     void number(field_value& one) {
         auto const& field = one.field;
         auto const wanted = expected(one);
@@ -102,7 +108,7 @@ private:
     static std::string text(simdjson::dom::element value) { return printable(simdjson::minify(value)); }
 
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
-    static std::string text(number_range const& range) {
+    static std::string text(head_field const& range) {
         auto const whole = [](double x) { return std::to_string(static_cast<std::int64_t>(x)); };
         return " from " + whole(range.least) + " to " + whole(range.most);
     }
@@ -114,11 +120,9 @@ private:
     }
     static std::string expected(double, std::string_view key) { return number_text(range_of(key)); }
     static std::string expected(field_value const& one) {
-        auto const& f = one.field;
-        number_range const range{f.key, f.least, f.most, f.without_ends};
-        return one.whole ? "an integer" + text(range) : number_text(range);
+        return one.whole ? "an integer" + text(one.field) : number_text(one.field);
     }
-    static std::string number_text(number_range const& range) {
+    static std::string number_text(head_field const& range) {
         return range.without_ends ? "a number above " + text(range.least) + " and below " + text(range.most)
                                   : "a number from " + text(range.least) + " to " + text(range.most);
     }
@@ -127,14 +131,15 @@ private:
     static std::string expected(std::vector<std::string> const&, std::string_view) { return "a list of strings"; }
     template <class T> static std::string expected(std::optional<T> const&, std::string_view) { return "an object"; }
 
+    static bool holds(std::string_view key, double x) { return field_value{range_of(key), x}.is_allowed(); }
     static bool read(simdjson::dom::element from, std::int64_t& to, std::string_view key) {
-        return !from.get(to) && range_of(key).holds(to);
+        return !from.get(to) && holds(key, static_cast<double>(to));
     }
     static bool read(simdjson::dom::element from, std::optional<std::int64_t>& to, std::string_view key) {
         std::int64_t id = 0;
         if (from.is_null())
             to.reset();
-        else if (from.get(id) || !range_of(key).holds(id))
+        else if (from.get(id) || !holds(key, static_cast<double>(id)))
             return false;
         else
             to = id;
@@ -142,7 +147,7 @@ private:
     }
     static bool read(simdjson::dom::element from, std::uint64_t& to, std::string_view) { return !from.get(to); }
     static bool read(simdjson::dom::element from, double& to, std::string_view key) {
-        return !from.get(to) && range_of(key).holds(to);
+        return !from.get(to) && holds(key, to);
     }
     static bool read(simdjson::dom::element from, bool& to, std::string_view) { return !from.get(to); }
     static bool read(simdjson::dom::element from, std::string& to, std::string_view) {
@@ -194,6 +199,7 @@ public:
     template <class T, class Make> void object(std::string_view key, std::optional<T> const& value, Make const& plain) {
         if (value) json_[std::string(key)] = json_of(*value, plain());
     }
+    void operator()(head_field const& field, index_t size) { json_[std::string(field.key)] = size; }
     void number(field_value const& one) {
         auto& json = json_[std::string(one.field.key)];
         if (one.whole)
@@ -254,7 +260,7 @@ inline model_description parse_config_json(std::string_view text, std::string co
     model_description::visit(description, reader);
     reader.keep_rest();
     if (description.extras.omitted.contains("num_key_value_heads"))
-        description.num_key_value_heads = description.num_attention_heads;
+        description.llama.num_key_value_heads = description.llama.num_attention_heads;
     return description;
 }
 
@@ -268,7 +274,7 @@ inline model_description read_config_json(std::string const& path) {
 inline std::string config_json_text(model_description const& description) {
     auto plain = model_description::of(description.kind, description.head.facts == nullptr ? default_head::name
                                                                                            : description.head.name());
-    plain.num_key_value_heads = description.num_attention_heads;
+    plain.llama.num_key_value_heads = description.llama.num_attention_heads;
     try {
         return detail::json_of(description, plain).dump(2) + "\n";
     } catch (nlohmann::json::type_error const&) {

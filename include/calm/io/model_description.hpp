@@ -1,8 +1,9 @@
 #pragma once
 // What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
-// of a description calls key(name, member, required) for every key, key.only(name, value) for what must have one value,
-// key.only_if_there(name, value) for what may have one value or null and is written only where it was read,
-// key.number(value) for a number of the head, and key.object(name, member, make) for an object that begins as make().
+// of a description calls key(name, member, required) or, for a size, key(field, member) for every key, key.only(name,
+// value) for what must have one value, key.only_if_there(name, value) for what may have one value or null and is
+// written only where it was read, key.number(value) for a number of the head, and key.object(name, member, make) for an
+// object that begins as make().
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/model/config.hpp"
 #include "calm/model/heads.hpp"
 
 namespace calm {
@@ -29,24 +31,24 @@ struct json_extras {
 // The autoencoder's sizes and loss. In its own config.json these are keys of the file; in a CALM's they stand in our
 // object "calm", because the published file does not have them.
 struct autoencoder_description {
-    std::int64_t hidden_size = 512;         // D, width of a hidden state
-    std::int64_t intermediate_size = 1280;  // inner width of SwiGLU
-    std::int64_t num_encoder_layers = 2;    // even: half on tokens, half on patches
-    std::int64_t num_decoder_layers = 2;    // even: half on patches, half on tokens
-    double ae_dropout = 0.15;               // of input tokens and of the latent, in [0, 1)
-    double kl_clamp = 0.5;                  // nats a dimension
-    double kl_weight = 1e-3;                // of the divergence in the loss
-    json_extras extras;                     // of this object
+    autoencoder_configuration sizes;  // published ones stand in the file, the others here; vocab_size does not count
+    double ae_dropout = 0.15;         // of input tokens and of the latent, in [0, 1)
+    double kl_clamp = 0.5;            // nats a dimension
+    double kl_weight = 1e-3;          // of the divergence in the loss
+    json_extras extras;               // of this object
 
     // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
-        key("hidden_size", self.hidden_size, true);
-        key("intermediate_size", self.intermediate_size, true);
-        key("num_encoder_layers", self.num_encoder_layers, true);
-        key("num_decoder_layers", self.num_decoder_layers, true);
+        visit_sizes(self, key, false);
         key("ae_dropout", self.ae_dropout);
         key("kl_clamp", self.kl_clamp);
         key("kl_weight", self.kl_weight);
+    }
+    // The sizes that are published, or the others.
+    template <class Self, class Key> static void visit_sizes(Self& self, Key&& key, bool published) {
+        autoencoder_configuration::visit_fields(self.sizes, [&](head_field const& field, auto& size) {
+            if (field.published == published) key(field, size);
+        });
     }
 };
 
@@ -129,14 +131,8 @@ struct model_description {
     std::vector<std::string> architectures;       // the first decides the kind
     std::string model_type;                       // the head's name, or llama
     std::int64_t vocab_size = 0;                  // V, the number of ids
-    std::int64_t patch_size = 4;                  // K tokens a patch
-    std::int64_t latent_size = 128;               // L dimensions of a latent vector
-    autoencoder_description autoencoder;          // of the kind autoencoder; a CALM may have one in `calm`
-    std::int64_t hidden_size = 0;                 // D of the backbone
-    std::int64_t intermediate_size = 0;           // inner width of SwiGLU
-    std::int64_t num_hidden_layers = 0;           // blocks of the backbone
-    std::int64_t num_attention_heads = 0;         // query heads
-    std::int64_t num_key_value_heads = 0;         // as num_attention_heads where the file has none
+    autoencoder_description autoencoder;          // of a CALM, its published sizes: the others may stand in `calm`
+    llama_sizes llama;                            // of a language model, but for rope_theta
     double rope_theta = 10000.0;                  // base of the rotary angles
     bool use_cache = true;                        // of other programs; kept
     std::string ae_path;                          // directory of the autoencoder, relative to this one
@@ -159,18 +155,11 @@ struct model_description {
         key("architectures", self.architectures);
         if (self.kind != model_kind::autoencoder) key("model_type", self.model_type);
         key("vocab_size", self.vocab_size, true);
-        if (self.kind != model_kind::autoregressive) {
-            key("patch_size", self.patch_size, true);
-            key("latent_size", self.latent_size, true);
-        }
+        if (self.kind != model_kind::autoregressive) autoencoder_description::visit_sizes(self.autoencoder, key, true);
         if (self.kind == model_kind::autoencoder) {
             autoencoder_description::visit(self.autoencoder, key);
         } else {
-            key("hidden_size", self.hidden_size, true);
-            key("intermediate_size", self.intermediate_size, true);
-            key("num_hidden_layers", self.num_hidden_layers, true);
-            key("num_attention_heads", self.num_attention_heads, true);
-            key("num_key_value_heads", self.num_key_value_heads);
+            llama_sizes::visit_fields(self.llama, key);
             key("rope_theta", self.rope_theta);
             key.only("rope_scaling", nullptr);
             key.only("attention_bias", false);
@@ -180,7 +169,8 @@ struct model_description {
         if (self.kind == model_kind::autoregressive) {
             key.only_if_there("rope_parameters", nullptr);
             key.only_if_there("quantization_config", nullptr);
-            key.only_if_there("head_dim", self.hidden_size / std::max<std::int64_t>(1, self.num_attention_heads));
+            key.only_if_there("head_dim",
+                              self.llama.hidden_size / std::max<index_t>(1, self.llama.num_attention_heads));
         }
         if (self.kind == model_kind::calm) {
             key("ae_path", self.ae_path);

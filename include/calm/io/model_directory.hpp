@@ -101,7 +101,7 @@ namespace detail {
 inline void describe(model_description& d, autoencoder_description& own, autoencoder_configuration const& c,
                      index_t vocabulary, autoencoder_objective const& o) {
     d.vocab_size = vocabulary;
-    visit_sizes(c, d, own, [](std::string_view, index_t size, std::int64_t& described) { described = size; });
+    d.autoencoder.sizes = own.sizes = c;
     own.ae_dropout = o.dropout;
     own.kl_clamp = o.kl_clamp;
     own.kl_weight = o.kl_weight;
@@ -125,7 +125,7 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     auto const sizes = with_any_head(C);
     auto d = model_description::of(model_kind::calm, sizes.head.name());
     detail::describe(d, ours.autoencoder.emplace(), C.autoencoder, vocabulary, ae);
-    detail::visit_sizes(d, sizes, detail::copy_size);
+    d.llama = llama_sizes_of(C);
     d.head = sizes.head;
     d.rope_theta = calm::rope_theta;
     d.objective.clear();
@@ -142,7 +142,7 @@ template <autoregressive_configuration C>
 model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
     auto d = model_description::of(model_kind::autoregressive);
     d.vocab_size = vocabulary;
-    detail::visit_sizes(d, C.llama, detail::copy_size);
+    d.llama = C.llama;
     d.rope_theta = static_cast<double>(C.llama.rope_theta);
     d.tie_word_embeddings = C.tie_word_embeddings;
     ours.extras.omitted.insert({"posterior_std", "input"});  // a CALM's
@@ -194,11 +194,8 @@ void save_calm(context<typename Space::backend> const& ctx, std::string const& d
                if_exists existing = if_exists::refuse) {
     // A published config.json is silent about the autoencoder.
     auto expected = C;
-    if (!description.calm || !description.calm->autoencoder) {
-        expected.autoencoder = detail::described_sizes(description).autoencoder;
-        expected.autoencoder.patch_size = C.autoencoder.patch_size;
-        expected.autoencoder.latent_size = C.autoencoder.latent_size;
-    }
+    if (!description.calm || !description.calm->autoencoder)
+        expected.autoencoder = detail::with_published(detail::described_sizes(description).autoencoder, C.autoencoder);
     detail::save_model(ctx, directory, expected, model.vocabulary(), description, beside, existing,
                        detail::whole_parameters(model));
 }

@@ -76,41 +76,25 @@ inline autoencoder_configuration autoencoder_sizes(tensor_table const& file, std
     return c;
 }
 
-// Calls f("patch_size", a.patch_size, b.patch_size) for every size of an autoencoder, the vocabulary apart. Here and
-// below a and b are configurations or descriptions, whose members have the same names; in a description of a CALM the
-// autoencoder's own sizes stand apart, in b_own.
-template <class A, class B, class Own, class F> void visit_sizes(A& a, B& b, Own& b_own, F const& f) {
-    f("patch_size", a.patch_size, b.patch_size);
-    f("latent_size", a.latent_size, b.latent_size);
-    f("autoencoder hidden_size", a.hidden_size, b_own.hidden_size);
-    f("autoencoder intermediate_size", a.intermediate_size, b_own.intermediate_size);
-    f("num_encoder_layers", a.num_encoder_layers, b_own.num_encoder_layers);
-    f("num_decoder_layers", a.num_decoder_layers, b_own.num_decoder_layers);
+// The sizes but for the published ones, K and L, which are another's.
+inline autoencoder_configuration with_published(autoencoder_configuration sizes,
+                                                autoencoder_configuration const& published) {
+    sizes.patch_size = published.patch_size;
+    sizes.latent_size = published.latent_size;
+    return sizes;
 }
-// The same for every size of a language model, the autoencoder's and the head's apart.
-template <class A, class B, class F> void visit_sizes(A& a, B& b, F const& f) {
-    f("hidden_size", a.hidden_size, b.hidden_size);
-    f("intermediate_size", a.intermediate_size, b.intermediate_size);
-    f("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
-    f("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
-    f("num_key_value_heads", a.num_key_value_heads, b.num_key_value_heads);
-}
-inline constexpr auto copy_size = [](std::string_view, index_t& to, index_t from) { to = from; };
 
 // The autoencoder's part of a config.json; a CALM's is known where our object says it, and otherwise the published one.
 inline autoencoder_description described_autoencoder(model_description const& d) {
-    if (d.kind == model_kind::autoencoder) return d.autoencoder;
-    return d.calm && d.calm->autoencoder ? *d.calm->autoencoder : autoencoder_description{};
+    auto one = d.kind == model_kind::calm && d.calm && d.calm->autoencoder ? *d.calm->autoencoder : d.autoencoder;
+    one.sizes = with_published(one.sizes, d.autoencoder.sizes);
+    one.sizes.vocab_size = d.vocab_size;
+    return one;
 }
 
 // What a config.json says of sizes.
 inline configuration<any_head> described_sizes(model_description const& d) {
-    configuration<any_head> c;
-    auto const own = described_autoencoder(d);
-    c.autoencoder.vocab_size = d.vocab_size;
-    visit_sizes(c.autoencoder, d, own, copy_size);
-    visit_sizes(c, d, copy_size);
-    c.head = d.head;
+    auto c = configuration_from(described_autoencoder(d).sizes, d.llama, d.head, input_kind::tokens);
     if (d.calm)
         for (auto const kind : {input_kind::latents, input_kind::both})
             if (name_of(kind) == d.calm->input) c.input = kind;
@@ -134,20 +118,26 @@ public:
     void compare(std::string_view key, std::string const& expected, std::string const& found) {
         if (expected != found) add(key, expected, found);
     }
-    void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
-        visit_sizes(a, b, b, [this](auto... size) { compare(size...); });
+    // Sizes of one kind: those that a published file does not have follow a word.
+    void compare(field_values const& expected, field_values const& found, std::string const& word = "") {
+        for (auto const& size : expected)
+            if (auto const* const other = found.find(size.field.key))
+                compare((size.field.published ? "" : word) + std::string(size.field.key), text_of(size),
+                        text_of(*other));
     }
+    void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
+        compare(field_values::of(a), field_values::of(b), "autoencoder ");
+    }
+    void compare(llama_sizes const& a, llama_sizes const& b) { compare(field_values::of(a), field_values::of(b)); }
     void compare(configuration<any_head> const& a, configuration<any_head> const& b) {
         compare("head", a.head.name(), b.head.name());
         compare(a.autoencoder, b.autoencoder);
-        visit_sizes(a, b, [this](auto... size) { compare(size...); });
-        for (auto const& size : a.head.sizes)
-            if (auto const* const found = b.head.sizes.find(size.field.key); a.head.facts == b.head.facts && found)
-                compare(size.field.key, text_of(size), text_of(*found));
+        compare(llama_sizes_of(a), llama_sizes_of(b));
+        if (a.head.facts == b.head.facts) compare(a.head.sizes, b.head.sizes);
         compare("input", name_of(a.input), name_of(b.input));
     }
     void compare(autoregressive_configuration const& a, autoregressive_configuration const& b) {
-        visit_sizes(a.llama, b.llama, [this](auto... size) { compare(size...); });
+        compare(a.llama, b.llama);
         compare("tie_word_embeddings", a.tie_word_embeddings, b.tie_word_embeddings);
     }
     std::vector<std::string> lines;
@@ -171,7 +161,7 @@ inline std::string_view name_of(model_kind kind) {
 
 inline autoregressive_configuration stored_model::autoregressive() const {
     autoregressive_configuration c;
-    detail::visit_sizes(c.llama, description, detail::copy_size);
+    c.llama = description.llama;
     c.llama.rope_theta = static_cast<index_t>(description.rope_theta);
     c.tie_word_embeddings = description.tie_word_embeddings;
     c.vocab_size = description.vocab_size;
@@ -300,12 +290,8 @@ inline void compare_with_weights_of_calm(difference_list& list, stored_model& m)
         list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
         m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
     }
-    if (d.calm && d.calm->autoencoder) {
-        list.compare(described, m.sizes.autoencoder);
-    } else {
-        list.compare("patch_size", d.patch_size, m.sizes.autoencoder.patch_size);
-        list.compare("latent_size", d.latent_size, m.sizes.autoencoder.latent_size);
-    }
+    bool const states_all = d.calm && d.calm->autoencoder;
+    list.compare(states_all ? described : with_published(m.sizes.autoencoder, described), m.sizes.autoencoder);
 }
 
 // The number of heads alone does not follow from shapes.
@@ -314,11 +300,13 @@ inline void compare_with_weights_of_autoregressive(difference_list& list, stored
     auto const& d = m.description;
     std::string const block = "model.layers.0.";
     compare_vocabulary(list, m, "model.embed_tokens.weight");
-    list.compare("hidden_size", d.hidden_size, stored_matrix(file, "model.embed_tokens.weight")[1]);
-    list.compare("intermediate_size", d.intermediate_size, stored_matrix(file, block + "mlp.gate_proj.weight")[0]);
-    list.compare("num_hidden_layers", d.num_hidden_layers, count_of(file, "model.layers.", ".input_layernorm.weight"));
+    list.compare("hidden_size", d.llama.hidden_size, stored_matrix(file, "model.embed_tokens.weight")[1]);
+    list.compare("intermediate_size", d.llama.intermediate_size,
+                 stored_matrix(file, block + "mlp.gate_proj.weight")[0]);
+    list.compare("num_hidden_layers", d.llama.num_hidden_layers,
+                 count_of(file, "model.layers.", ".input_layernorm.weight"));
     list.compare("num_key_value_heads, rows of " + block + "self_attn.k_proj.weight",
-                 d.hidden_size / d.num_attention_heads * d.num_key_value_heads,
+                 d.llama.hidden_size / d.llama.num_attention_heads * d.llama.num_key_value_heads,
                  stored_matrix(file, block + "self_attn.k_proj.weight")[0]);
 }
 

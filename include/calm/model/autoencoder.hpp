@@ -33,7 +33,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static_assert(check::sizes_are_positive(C), "calm::autoencoder: every size of the configuration must be positive");
+    static_assert(check::sizes_are_allowed(C),
+                  "calm::autoencoder: every size of the configuration must be positive, and within calm::limits");
     static_assert(
         check::layers_are_even(C),
         "calm::autoencoder: num_encoder_layers and num_decoder_layers must be even: half of the layers work on "

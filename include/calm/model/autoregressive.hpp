@@ -20,8 +20,9 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static_assert(check::sizes_are_positive(C.llama),
-                  "calm::autoregressive_model: every size of the configuration must be positive");
+    static_assert(
+        check::sizes_are_allowed(C.llama) && C.llama.rope_theta > 0,
+        "calm::autoregressive_model: every size of the configuration must be positive, and within calm::limits");
     static_assert(check::heads_divide_width(C.llama),
                   "calm::autoregressive_model: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C.llama),

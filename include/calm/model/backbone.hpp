@@ -17,7 +17,8 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static_assert(check::sizes_are_positive(C), "calm::backbone: every size of the configuration must be positive");
+    static_assert(check::sizes_are_allowed(C),
+                  "calm::backbone: every size of the configuration must be positive, and within calm::limits");
     static_assert(check::heads_divide_width(C), "calm::backbone: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C),
                   "calm::backbone: num_key_value_heads must divide num_attention_heads");

@@ -3,16 +3,30 @@
 // depths and head. Vocabulary, batch, length, N, M, beta and rates are run-time values and stay out of it; where and
 // how the numbers live is the model's space (tensor/space.hpp).
 
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "calm/model/head.hpp"
+#include "calm/model/limits.hpp"
 #include "calm/tensor/extents.hpp"
 
 namespace calm {
 
 // The default head, CALM's own (heads/energy.hpp).
 struct energy;
+
+namespace detail {
+// A size of at least 1, which a config.json has to have.
+constexpr head_field size_field(std::string_view key, std::string_view what, index_t most, bool published = true) {
+    return {.key = key,
+            .what = what,
+            .least = 1,
+            .most = static_cast<double>(most),
+            .required = true,
+            .published = published};
+}
+}  // namespace detail
 
 // What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
 enum class input_kind { tokens, latents, both };
@@ -27,6 +41,18 @@ struct autoencoder_configuration {
     index_t num_decoder_layers = 2;    // even: half on patches, half on tokens
     index_t latent_size = 128;         // L dimensions of a latent vector
 
+    // Names every size but vocab_size, in the order of files; those of a CALM's published config.json are `published`.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        using detail::size_field;
+        visitor(size_field("patch_size", "K, tokens a patch", limits::patch_size), self.patch_size);
+        visitor(size_field("latent_size", "L, latent", limits::width), self.latent_size);
+        visitor(size_field("hidden_size", "hidden", limits::width, false), self.hidden_size);
+        visitor(size_field("intermediate_size", "intermediate", limits::width, false), self.intermediate_size);
+        visitor(size_field("num_encoder_layers", "layers of the encoder", limits::layers, false),
+                self.num_encoder_layers);
+        visitor(size_field("num_decoder_layers", "layers of the decoder", limits::layers, false),
+                self.num_decoder_layers);
+    }
     friend constexpr bool operator==(autoencoder_configuration const&, autoencoder_configuration const&) = default;
 };
 
@@ -54,6 +80,17 @@ struct llama_sizes {
     index_t num_key_value_heads = 12;  // divides num_attention_heads
     index_t rope_theta = 10'000;       // base of the rotary angles
 
+    // Names every size, in the order of files, but rope_theta, which may be no integer there.
+    template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
+        using detail::size_field;
+        visitor(size_field("hidden_size", "D, hidden", limits::width), self.hidden_size);
+        visitor(size_field("intermediate_size", "intermediate", limits::width), self.intermediate_size);
+        visitor(size_field("num_hidden_layers", "layers", limits::layers), self.num_hidden_layers);
+        visitor(size_field("num_attention_heads", "heads", limits::width), self.num_attention_heads);
+        auto last = size_field("num_key_value_heads", "heads of keys and values", limits::width);
+        last.required = false;
+        visitor(last, self.num_key_value_heads);
+    }
     friend constexpr bool operator==(llama_sizes const&, llama_sizes const&) = default;
 };
 
@@ -81,10 +118,17 @@ template <class Head> inline constexpr bool is_configuration<configuration<Head>
 template <class T>
 concept model_configuration = detail::is_configuration<std::remove_cv_t<T>>;
 
+// A configuration of its parts; the base of the rotary angles is that of any backbone.
+template <class Head>
+constexpr configuration<Head> configuration_from(autoencoder_configuration const& autoencoder, llama_sizes const& c,
+                                                 Head head, input_kind input) {
+    return {autoencoder,           c.hidden_size,         c.intermediate_size, c.num_hidden_layers,
+            c.num_attention_heads, c.num_key_value_heads, std::move(head),     input};
+}
+
 // The same configuration with another head.
 template <class Head, class Former> constexpr configuration<Head> with_head(configuration<Former> const& c, Head head) {
-    return {c.autoencoder,         c.hidden_size,         c.intermediate_size, c.num_hidden_layers,
-            c.num_attention_heads, c.num_key_value_heads, std::move(head),     c.input};
+    return configuration_from(c.autoencoder, llama_sizes_of(c), std::move(head), c.input);
 }
 // A configuration whose head is known at run time only, as that of a stored model.
 template <class Head> configuration<any_head> with_any_head(configuration<Head> const& c) {
@@ -97,27 +141,17 @@ namespace check {
 constexpr bool layers_are_even(autoencoder_configuration const& c) {
     return c.num_encoder_layers % 2 == 0 && c.num_decoder_layers % 2 == 0;
 }
-// All but vocab_size, which a tokenizer may decide.
-constexpr bool sizes_are_positive(autoencoder_configuration const& c) {
-    return c.patch_size > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.latent_size > 0 &&
-           c.num_encoder_layers > 0 && c.num_decoder_layers > 0;
-}
-// Of a head: every number is one that its field allows.
-template <generative_head Head> constexpr bool sizes_are_allowed(Head const& head) {
+// Of an autoencoder, a stack or a head: every number is one that its field allows.
+template <class Sizes> constexpr bool sizes_are_allowed(Sizes const& sizes) {
     bool all = true;
-    Head::visit_fields(head, [&](head_field const& field, auto const& member) {
+    Sizes::visit_fields(sizes, [&](head_field const& field, auto const& member) {
         all = all && field_value{field, static_cast<double>(member)}.is_allowed();
     });
     return all;
 }
-// Of a stack.
-constexpr bool sizes_are_positive(llama_sizes const& c) {
-    return c.hidden_size > 0 && c.intermediate_size > 0 && c.num_hidden_layers > 0 && c.num_attention_heads > 0 &&
-           c.num_key_value_heads > 0 && c.rope_theta > 0;
-}
-// Those of the autoencoder and of the head too.
-template <class Head> constexpr bool sizes_are_positive(configuration<Head> const& c) {
-    return sizes_are_positive(c.autoencoder) && sizes_are_positive(llama_sizes_of(c)) && sizes_are_allowed(c.head);
+// Of a configuration: of all three.
+template <class Head> constexpr bool sizes_are_allowed(configuration<Head> const& c) {
+    return sizes_are_allowed(c.autoencoder) && sizes_are_allowed(llama_sizes_of(c)) && sizes_are_allowed(c.head);
 }
 // num_attention_heads divides hidden_size. Sizes are llama_sizes, or a configuration.
 template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {

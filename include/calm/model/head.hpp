@@ -17,7 +17,7 @@
 
 namespace calm {
 
-// One number of a head or of its objective, as files and programs name it.
+// One number of a head, of its objective, of the autoencoder or of the stack, as files and programs name it.
 struct head_field {
     std::string_view key;       // in config.json
     std::string_view what;      // for people
