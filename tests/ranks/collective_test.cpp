@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -110,6 +111,30 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
         }
         BOOST_TEST(same, R << " ranks");
         BOOST_TEST(in_turn == (R <= 3));
+    }
+}
+
+// Of any size, also below the number of ranks; and of numbers that are not rounded.
+BOOST_AUTO_TEST_CASE(sums_of_all_are_the_same_on_all) {
+    for (int const R : {1, 2, 3, 4, 5, 8}) {
+        std::atomic<int> good = 0;
+        on_ranks(R, [&](collective& ranks) {
+            bool fine = true;
+            for (std::size_t const n : {0U, 1U, 3U, 8U, 1000U}) {
+                std::vector<float> values(n);
+                for (std::size_t i = 0; i < n; ++i) values[i] = term(ranks.rank(), i);
+                auto const before = ranks.bytes_sent();
+                ranks.all_reduce(std::span(values));
+                for (std::size_t i = 0; i < n; ++i) fine &= values[i] == tree_sum(0, R, i);
+                auto const count = static_cast<std::size_t>(R);
+                if (n % count == 0) fine &= ranks.bytes_sent() - before == 2 * 4 * n / count * (count - 1);
+            }
+            std::array<std::int64_t, 2> counts{ranks.rank(), std::int64_t{1} << (40 + ranks.rank())};
+            ranks.all_reduce(std::span<std::int64_t>(counts));
+            fine &= counts[0] == R * (R - 1) / 2 && counts[1] == ((std::int64_t{1} << R) - 1) << 40;
+            good += fine ? 1 : 0;
+        });
+        BOOST_TEST(good == R, R << " ranks");
     }
 }
 

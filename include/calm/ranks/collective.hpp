@@ -145,6 +145,19 @@ public:
         detail::add_in_tree(std::span<T* const>(terms), own.size());
         if (rank_ != 0) std::copy_n(terms[0], own.size(), own.data());
     }
+    // values[i] becomes the sum of what all ranks have there, added in the same tree: the same bits on all. The sizes
+    // are alike; on its way is what a ring would send, each value twice but for a rank's own share.
+    template <class T> void all_reduce(std::span<T> values) {
+        auto const count = static_cast<std::size_t>(ranks_);
+        std::vector<std::size_t> starts;
+        for (std::size_t r = 0; r <= count; ++r) starts.push_back(values.size() * r / count);
+        std::vector<std::span<T>> parts;
+        for (std::size_t r = 0; r < count; ++r) parts.push_back(values.subspan(starts[r], starts[r + 1] - starts[r]));
+        auto const own = parts[static_cast<std::size_t>(rank_)];
+        std::vector<T> room(own.size() * (count - 1));
+        reduce_scatter(std::span<std::span<T> const>(parts), std::span(room));
+        all_gather(std::span<T const>(own), values, starts);
+    }
 
     // This rank cannot go on: the others hear of it in place of an answer, and throw what it says with this rank's
     // number. Throws nothing itself.

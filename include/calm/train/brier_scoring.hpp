@@ -3,6 +3,7 @@
 // block, K tokens a patch, N samples, D hidden.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -18,6 +19,7 @@
 #include "calm/train/brier_tally.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
+#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -51,8 +53,8 @@ inline std::vector<row_id> rows_to_draw(std::span<scored_block const> blocks, in
 
 }  // namespace detail
 
-// Draws and scores blocks that come one after another, some at once. Context, model and table outlive it; the context
-// has the seed of the evaluation and step 0.
+// Draws and scores blocks that come one after another, some at once: of several ranks each scores some of these
+// batches. Context, model and table outlive it; the context has the seed of the evaluation and step 0.
 template <class Model, class Backend> class brier_scoring {
 public:
     using T = typename Model::scalar;             // of the model's numbers
@@ -61,10 +63,11 @@ public:
 
     // Without a table the references are not scored, without `loss` there is no loss.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
-                  std::optional<objective> const& loss) :
+                  std::optional<objective> const& loss, shared_pieces* ranks = nullptr) :
         ctx_(ctx),
-        model_(model), settings_(settings), loss_(loss), P_(settings.block_tokens / K),
-        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1), tally_(table) {}
+        model_(model), settings_(settings), loss_(loss), ranks_(ranks), P_(settings.block_tokens / K),
+        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1), tally_(table, ranks),
+        losses_(ranks) {}
 
     // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
     // too, for the loss.
@@ -79,6 +82,12 @@ public:
     void tell(evaluation& e) {
         score();
         tally_.tell(e, settings_);
+        losses_.take_all([this](double loss) { loss_sum_ += loss; });
+        if (ranks_ != nullptr) {
+            std::array counts{took_.patches, took_.draws, took_.capped};
+            ranks_->add_up(counts);
+            took_ = {counts[0], counts[1], counts[2]};
+        }
         e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
         if (loss_) e.head_loss = loss_sum_ / static_cast<double>(drawn_);
@@ -94,20 +103,25 @@ private:
         for (std::size_t b = 0; b < blocks_.size(); ++b)
             blocks_[b].tokens = std::span<token_id const>(tokens_).subspan(b * length, length);
         auto const rows = detail::rows_to_draw(blocks_, P_, K, settings_.positions == 0);
+        if (detail::is_done_here(ranks_, batch_)) score(rows);
+        drawn_ += std::ssize(rows);
+        ++batch_;
+        blocks_.clear();
+        tokens_.clear();
+    }
+    void score(std::vector<row_id> const& rows) {
         auto const samples = draw(rows);
-        std::vector<brier_sequence> sums(blocks_.size());
-        for (std::size_t b = blocks_.size(); b-- > 0;) {
+        for (std::size_t b = 0; b < blocks_.size(); ++b) {
             auto const first = static_cast<row_id>(static_cast<index_t>(b) * (P_ - 1));
-            score_block(blocks_[b], sums[b], [&](index_t p) {
+            brier_sequence sum;
+            score_block(blocks_[b], sum, [&](index_t p) {
                 auto const row = std::lower_bound(rows.begin(), rows.end(), first + static_cast<row_id>(p));
                 auto const size = static_cast<std::size_t>(settings_.samples) * k;
                 return std::span<token_id const>(samples).subspan(static_cast<std::size_t>(row - rows.begin()) * size,
                                                                   patches * size);
             });
+            tally_.add(blocks_[b].number, sum);
         }
-        for (auto const& one : sums) tally_.add(one);
-        blocks_.clear();
-        tokens_.clear();
     }
 
     // The samples (R, N, K) of rows (R) of the batch; their loss is added up.
@@ -130,10 +144,11 @@ private:
                               number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
         }
         if (loss_)
-            loss_sum_ += model_.loss_sum(ctx_, hidden,
-                                         bring_numbered(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
-                                         *loss_, drawn_);
-        drawn_ += R;
+            losses_.add(batch_,
+                        model_.loss_sum(ctx_, hidden,
+                                        bring_numbered(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
+                                        *loss_, drawn_),
+                        [this](double loss) { loss_sum_ += loss; });
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
@@ -187,14 +202,17 @@ private:
     Model& model_;
     evaluation_settings settings_;
     std::optional<objective> loss_;
+    shared_pieces* ranks_;  // of several, or null
     index_t P_;
     branches<Model, Backend> on_;
     std::vector<token_id> tokens_;              // (blocks, P K)
     std::vector<detail::scored_block> blocks_;  // that wait
     brier_tally tally_;
-    double loss_sum_ = 0;  // of all that were drawn:
-    index_t drawn_ = 0;    // predictions
-    sampled_together took_;
+    detail::piece_results<double> losses_;  // of batches
+    double loss_sum_ = 0;                   // of all that were drawn:
+    index_t drawn_ = 0;                     // predictions, whoever draws them
+    index_t batch_ = 0;                     // the number of the present one
+    sampled_together took_;                 // of this rank's
 };
 
 }  // namespace calm

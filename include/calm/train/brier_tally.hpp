@@ -1,6 +1,7 @@
 #pragma once
 // What blocks scored: a model's positions, and the references at the same ones (docs/mathematics.md).
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -8,28 +9,35 @@
 #include "calm/text/bigram.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
+#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
-// Sums of scores, block by block. The table outlives it; without one the references are not scored.
+// Sums of scores, block by block. The table outlives it; without one the references are not scored. Several ranks have
+// some blocks each.
 class brier_tally {
 public:
-    explicit brier_tally(bigram_table const* table) : table_(table) {}  // of the model's vocabulary
+    // The table is of the model's vocabulary.
+    explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) : table_(table), blocks_(ranks) {}
 
-    // The references' scores of a position: of its target (at least 4 tokens) after the token before it.
+    // The references' scores of a position of the next block: of its target (at least 4 tokens) after the token before
+    // it.
     void add_references(token_id before, std::span<token_id const> target) {
         if (table_ == nullptr) return;
         auto const next = target.first<brier_orders>();
-        unigram_.add(table_->unigram_brier(next));
-        bigram_.add(table_->bigram_brier(before, next));
+        block_.unigram.add(table_->unigram_brier(next));
+        block_.bigram.add(table_->bigram_brier(before, next));
     }
-    // A block's positions; it is a sequence of the jackknife where one was counted.
-    void add(brier_sequence const& block) {
-        if (block.count > 0) sequences_.push_back(block);
+    // The positions of block `number`; it is a sequence of the jackknife where one was counted. Numbers ascend.
+    void add(index_t number, brier_sequence const& block) {
+        block_.model = block;
+        if (block.count > 0) blocks_.add(number, block_, [this](scores const& one) { take(one); });
+        block_ = {};
     }
 
     // Puts the scores, and how they were drawn, into an evaluation. Throws errc::data where nothing was scored.
-    template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings) const {
+    template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings) {
+        blocks_.take_all([this](scores const& one) { take(one); });
         auto const report = report_brier(sequences_);
         e.brier = report.brier;
         e.brier_se = report.brier_error;
@@ -47,7 +55,23 @@ public:
     }
 
 private:
+    // Of a block.
+    struct scores {
+        brier_sequence model, unigram, bigram;
+    };
+    void take(scores const& block) {
+        sequences_.push_back(block.model);
+        add(unigram_, block.unigram);
+        add(bigram_, block.bigram);
+    }
+    static void add(brier_sequence& all, brier_sequence const& block) {
+        for (std::size_t n = 0; n < brier_orders; ++n) all.sum[n] += block.sum[n];
+        all.count += block.count;
+    }
+
     bigram_table const* table_;
+    detail::piece_results<scores> blocks_;
+    scores block_;                           // that is being scored
     std::vector<brier_sequence> sequences_;  // of blocks with a scored position
     brier_sequence unigram_, bigram_;        // the references' scores at the same positions
 };

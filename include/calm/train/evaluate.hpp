@@ -2,6 +2,7 @@
 // How good a model is on text it has not seen: BrierLM beside its references, the head's loss, the autoencoder's
 // accuracy (docs/mathematics.md). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "calm/train/evaluation.hpp"
 #include "calm/train/likelihood_scoring.hpp"
 #include "calm/train/random_subset.hpp"
+#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -56,6 +58,24 @@ template <class F> void for_each_block(block_source const& blocks, index_t block
     });
     require(number > 0, errc::data, "calm::evaluate_model: expected whole blocks of ", block_tokens,
             " tokens, found none; give more text or shorter blocks");
+}
+
+// The same of an evaluation that several ranks share, perhaps. Throws errc::distributed where they do not have the same
+// blocks and settings.
+template <class Rule, class F>
+void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, shared_pieces* ranks,
+                    F const& f) {
+    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15;  // odd: no token is lost in the sum
+    std::uint64_t sum = s.seed;
+    for_each_block(blocks, s.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
+        if (ranks != nullptr)
+            for (token_id const id : block) sum = factor * (sum + static_cast<std::uint64_t>(id) + 1);
+        f(number, block);
+    });
+    if (ranks != nullptr)
+        ranks->require_alike(std::array{sum, s.seed, static_cast<std::uint64_t>(s.block_tokens),
+                                        static_cast<std::uint64_t>(s.samples), static_cast<std::uint64_t>(s.positions),
+                                        static_cast<std::uint64_t>(s.batch)});
 }
 
 // The predictions of a block that can be scored, ascending: the target is whole and holds no PAD. Those with PAD are
@@ -139,19 +159,22 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 }  // namespace detail
 
 // What of an evaluation an autoencoder has: of all patches, or of settings.positions of them, every subset equally
-// likely, each with the noise that it has among all.
+// likely, each with the noise that it has among all. Here and below several ranks, each with a model, a source and a
+// context of its own that are alike, share the work, and all have the evaluation of one, bit for bit; `ranks` is this
+// one's end (rank_pieces.hpp), or null where there is one. Where they do not have the same blocks and settings it
+// throws errc::distributed.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           block_source const& blocks, special_tokens const& special,
-                          evaluation_settings const& settings) {
+                          evaluation_settings const& settings, shared_pieces* ranks = nullptr) {
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
     detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
-    autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed);
-    detail::for_each_block(
-        blocks, settings.block_tokens, C.patch_size,
-        [&](index_t number, std::span<token_id const> block) { detail::add_patches(scores, chosen, number, block); });
+    autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed, ranks);
+    detail::for_each_block(blocks, settings, C.patch_size, ranks, [&](index_t number, std::span<token_id const> block) {
+        detail::add_patches(scores, chosen, number, block);
+    });
     e.add(scores.result());
     return e;
 }
@@ -169,14 +192,15 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 template <class Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
-                          std::optional<typename Model::objective> const& objective = {}) {
+                          std::optional<typename Model::objective> const& objective = {},
+                          shared_pieces* ranks = nullptr) {
     constexpr index_t K = Model::K;
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     detail::chosen_parts chosen(blocks, settings, K, special.pad);
-    brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective);
-    autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed);
-    detail::for_each_block(blocks, settings.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
+    brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks);
+    autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed, ranks);
+    detail::for_each_block(blocks, settings, K, ranks, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));
         detail::add_patches(patches, chosen, number, block);
     });
@@ -192,11 +216,12 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table,
-                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {}) {
+                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
+                          shared_pieces* ranks = nullptr) {
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::chosen_parts chosen(blocks, settings, 1, special.pad);
-    likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens);
-    detail::for_each_block(blocks, settings.block_tokens, 1, [&](index_t number, std::span<token_id const> block) {
+    likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens, ranks);
+    detail::for_each_block(blocks, settings, 1, ranks, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));
     });
     scores.tell(e);
@@ -208,27 +233,28 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           std::span<token_id const> blocks, special_tokens const& special,
-                          evaluation_settings const& settings) {
+                          evaluation_settings const& settings, shared_pieces* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          settings);
+                          settings, ranks);
 }
 // The same for a language model.
 template <class Model, class Backend>
 requires(!gives_logits<Model>) evaluation
     evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
                    bigram_table const* table, evaluation_settings const& settings,
-                   std::optional<typename Model::objective> const& objective = {}) {
+                   std::optional<typename Model::objective> const& objective = {}, shared_pieces* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          table, settings, objective);
+                          table, settings, objective, ranks);
 }
 
 // The same for a model that knows probabilities.
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                           special_tokens const& special, bigram_table const* table,
-                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {}) {
+                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
+                          shared_pieces* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          table, settings, bytes_of_tokens);
+                          table, settings, bytes_of_tokens, ranks);
 }
 
 }  // namespace calm

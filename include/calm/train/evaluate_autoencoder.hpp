@@ -3,6 +3,7 @@
 // L latent.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +13,13 @@
 #include "calm/model/autoencoder.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/train/evaluation.hpp"
+#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
 // Scores patches that come one after another. The noise of a patch is that of its number, position `number` of
-// stream::posterior, whichever others are scored. Context and model outlive it.
+// stream::posterior, whichever others are scored. Of several ranks each scores some of the chunks in which they are
+// computed. Context and model outlive it.
 template <autoencoder_configuration C, class Space> class autoencoder_scoring {
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -27,8 +30,10 @@ public:
     static constexpr index_t L = model_type::L;
 
     // The accuracies leave out tokens `pad`; the seed is that of the noise.
-    autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed) :
-        ctx_(ctx), model_(model), pad_(pad), noise_{seed, stream::posterior, 0} {}
+    autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
+                        shared_pieces* ranks = nullptr) :
+        ctx_(ctx),
+        model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), sums_(ranks) {}
 
     // The K tokens of a patch.
     void add(index_t number, std::span<token_id const> patch) {
@@ -40,6 +45,12 @@ public:
     // Of all that were added. Throws errc::data where they are nothing but PAD.
     autoencoder_evaluation result() {
         score();
+        sums_.take_all([this](sums const& one) { take(one); });
+        if (ranks_ != nullptr) {
+            std::array counts{patches_, counted_, right_, right_posterior_};
+            ranks_->add_up(counts);
+            patches_ = counts[0], counted_ = counts[1], right_ = counts[2], right_posterior_ = counts[3];
+        }
         require(counted_ > 0, errc::data,
                 "calm::evaluate_autoencoder: expected a token that is not PAD, found none; give more text, or score "
                 "more of it");
@@ -53,9 +64,24 @@ public:
 private:
     static constexpr index_t chunk = 512;  // patches
 
+    // Of a chunk.
+    struct sums {
+        double std = 0, loss = 0;
+    };
+    void take(sums const& one) {
+        std_sum_ += one.std;
+        loss_sum_ += one.loss;
+    }
+
     void score() {
+        if (numbers_.empty()) return;
+        if (detail::is_done_here(ranks_, chunk_)) score_chunk();
+        ++chunk_;
+        numbers_.clear();
+        tokens_.clear();
+    }
+    void score_chunk() {
         auto const n = static_cast<index_t>(numbers_.size());
-        if (n == 0) return;
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         auto const want = bring_numbered(ctx_, std::span<token_id const>(tokens_), model_.vocabulary());
@@ -77,13 +103,13 @@ private:
         right_posterior_ += count_right();
         auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
         cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want.ids, 0);
-        for (T const loss : on_host(ctx_, losses, numbers_found_)) loss_sum_ += static_cast<double>(loss);
+        sums sum;
+        for (T const loss : on_host(ctx_, losses, numbers_found_)) sum.loss += static_cast<double>(loss);
         for (T const one : on_host(ctx_, posterior.log_std, numbers_found_))
-            std_sum_ += std::exp(static_cast<double>(one));
+            sum.std += std::exp(static_cast<double>(one));
+        sums_.add(chunk_, sum, [this](sums const& each) { take(each); });
         counted_ += n * K - std::count(tokens_.begin(), tokens_.end(), pad_);
         patches_ += n;
-        numbers_.clear();
-        tokens_.clear();
     }
 
     // The noise of every patch; those whose numbers follow one another at once.
@@ -99,23 +125,27 @@ private:
     model_type const& model_;
     token_id pad_;
     key noise_;
+    shared_pieces* ranks_;          // of several, or null
     std::vector<index_t> numbers_;  // of the patches that wait
     std::vector<token_id> tokens_;  // (numbers, K)
     std::vector<token_id> found_;   // room for what a device found:
     std::vector<T> numbers_found_;
+    detail::piece_results<sums> sums_;
+    index_t chunk_ = 0;  // the number of the present one
     index_t patches_ = 0, counted_ = 0, right_ = 0, right_posterior_ = 0;
     double std_sum_ = 0, loss_sum_ = 0;
 };
 
-// Tokens are whole patches, numbered from 0. Throws errc::usage for incomplete patches and errc::data where there is
-// nothing but PAD.
+// Tokens are whole patches, numbered from 0; several ranks share the work. Throws errc::usage for incomplete patches
+// and errc::data where there is nothing but PAD.
 template <autoencoder_configuration C, class Space>
 autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
-                                            std::span<token_id const> tokens, token_id pad, std::uint64_t seed) {
+                                            std::span<token_id const> tokens, token_id pad, std::uint64_t seed,
+                                            shared_pieces* ranks = nullptr) {
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");
-    autoencoder_scoring<C, Space> scores(ctx, model, pad, seed);
+    autoencoder_scoring<C, Space> scores(ctx, model, pad, seed, ranks);
     for (std::size_t p = 0; p < tokens.size() / K; ++p) scores.add(static_cast<index_t>(p), tokens.subspan(p * K, K));
     return scores.result();
 }

@@ -18,13 +18,15 @@
 #include "calm/train/brier_tally.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
+#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
 // Scores blocks that come one after another. Of a position P(y_1 .. y_n) is the product of the probabilities of its n
 // next tokens after the true text; the sum of the squares of all P(x_1 .. x_n) is, for n = 1, exact, and else the share
 // of the pairs of N samples whose first n - 1 tokens agree, each with the exact sum of the squares of what follows.
-// Context, model and table outlive it; the context has the seed of the evaluation and step 0.
+// Of several ranks each scores some of the blocks. Context, model and table outlive it; the context has the seed of the
+// evaluation and step 0.
 template <gives_logits Model, class Backend> class likelihood_scoring {
 public:
     using T = typename Model::scalar;  // of the model's numbers
@@ -33,10 +35,11 @@ public:
     // part of the text.
     likelihood_scoring(context<Backend>& ctx, Model& model, bigram_table const* table,
                        token_evaluation_settings const& settings, token_id pad,
-                       std::span<index_t const> bytes_of_tokens) :
+                       std::span<index_t const> bytes_of_tokens, shared_pieces* ranks = nullptr) :
         ctx_(ctx),
-        model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens),
-        branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table) {
+        model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens), ranks_(ranks),
+        branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table, ranks),
+        blocks_(ranks) {
         require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
                 "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
                 ", found those of ", bytes_.size());
@@ -45,7 +48,7 @@ public:
     // Block `number` of all, and which of its predictions, 0 .. P - 2 ascending, are scored. Without
     // settings.positions all count for the cross-entropy, else those that are scored.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
-        if (positions.empty() && settings_.positions > 0) return;
+        if ((positions.empty() && settings_.positions > 0) || !detail::is_done_here(ranks_, number)) return;
         read(number, block, positions);
         if (positions.empty()) return;
         brier_sequence sum;
@@ -55,12 +58,13 @@ public:
             sum.add(score(number, *at));
             tally_.add_references(block[first - 1], brier_target(block, first, 1));
         }
-        tally_.add(sum);
+        tally_.add(number, sum);
     }
 
     // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
         tally_.tell(e, settings_);
+        blocks_.take_all([this](likelihood const& one) { likelihoods_.push_back(one); });
         tell_likelihood(e);
     }
 
@@ -112,7 +116,7 @@ private:
             auto random = choices(0, number, p);
             for (auto& token : one.drawn) token = law.draw(detail::uniform53(random));
         });
-        if (sum.tokens > 0) likelihoods_.push_back(sum);
+        if (sum.tokens > 0) blocks_.add(number, sum, [this](likelihood const& one) { likelihoods_.push_back(one); });
     }
 
     void count(likelihood& sum, std::span<T const> logits, token_id next) const {
@@ -202,11 +206,13 @@ private:
     token_evaluation_settings settings_;
     token_id pad_;
     std::span<index_t const> bytes_;  // (V)
+    shared_pieces* ranks_;            // of several, or null
     branches<Model, Backend> branches_;
     std::vector<prediction> predictions_;           // (P - 1), of the block at hand
     std::array<token_law, brier_orders - 1> laws_;  // one a depth of the prefix
     std::vector<token_id> prefix_;                  // of samples, behind the position at hand
     brier_tally tally_;
+    detail::piece_results<likelihood> blocks_;
     std::vector<likelihood> likelihoods_;  // of blocks
 };
 

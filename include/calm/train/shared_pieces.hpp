@@ -1,0 +1,81 @@
+#pragma once
+// What a rank of several does of a job that is made of pieces, such as an evaluation.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "calm/tensor/extents.hpp"
+
+namespace calm {
+
+// One rank's end of a job whose pieces are numbered from 0. Which pieces there are does not depend on the ranks, each
+// is done by one of them, and what came of them is taken in the order of their numbers: so the numbers of the job are
+// those of one rank, bit for bit. All ranks call the same verbs in the same order, and any of them throws where another
+// rank failed. Work knows ranks by this alone, a null pointer where there is one; rank_pieces.hpp makes it of a
+// collective.
+class shared_pieces {
+public:
+    shared_pieces() = default;
+    virtual ~shared_pieces() = default;
+    shared_pieces(shared_pieces const&) = delete;
+    shared_pieces& operator=(shared_pieces const&) = delete;
+
+    // Whether this rank does a piece.
+    [[nodiscard]] virtual bool is_own(index_t number) const = 0;
+    // What each rank has, one after another in the order of their numbers: the same on all.
+    virtual std::vector<std::byte> gather(std::span<std::byte const> own) = 0;
+    // Each count becomes the sum of those of all ranks.
+    virtual void add_up(std::span<index_t> counts) = 0;
+    // Throws errc::distributed where the ranks do not have the same words.
+    virtual void require_alike(std::span<std::uint64_t const> words) = 0;
+};
+
+namespace detail {
+
+inline bool is_done_here(shared_pieces const* ranks, index_t number) {
+    return ranks == nullptr || ranks->is_own(number);
+}
+
+// Results of pieces on their way to take(result), which gets them in the order of their numbers: at once from one rank,
+// and once all pieces are done from several.
+template <class T> class piece_results {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    explicit piece_results(shared_pieces* ranks) : ranks_(ranks) {}
+
+    // Of the next piece of this rank; their numbers ascend.
+    template <class Take> void add(index_t number, T const& result, Take const& take) {
+        if (ranks_ == nullptr)
+            take(result);
+        else
+            own_.push_back({number, result});
+    }
+    // Of several ranks, the results of all.
+    template <class Take> void take_all(Take const& take) {
+        if (ranks_ == nullptr) return;
+        auto const bytes = ranks_->gather(std::as_bytes(std::span<numbered const>(own_)));
+        own_.resize(bytes.size() / sizeof(numbered));
+        if (!bytes.empty()) std::memcpy(own_.data(), bytes.data(), bytes.size());
+        std::ranges::sort(own_, {}, &numbered::number);
+        for (auto const& one : own_) take(one.result);
+        own_.clear();
+    }
+
+private:
+    struct numbered {
+        index_t number;
+        T result;
+    };
+    shared_pieces* ranks_;
+    std::vector<numbered> own_;
+};
+
+}  // namespace detail
+
+}  // namespace calm

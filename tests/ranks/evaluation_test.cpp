@@ -1,0 +1,201 @@
+// Evaluations that several ranks, threads of this process, share, beside those of one: the same bits.
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calm/model/resident.hpp"
+#include "calm/ranks/thread_ranks.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/train/evaluate.hpp"
+#include "calm/train/rank_pieces.hpp"
+#include "calm/train/session.hpp"
+
+#include "support/models.hpp"
+#include "support/sentences.hpp"
+#include "support/small.hpp"
+
+using namespace calm;
+using calm::test::has;
+
+namespace {
+
+constexpr index_t V = 11;
+constexpr index_t block = 24;
+constexpr special_tokens special{8, 9, 10};
+constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 16,
+                                                          .intermediate_size = 24,
+                                                          .num_hidden_layers = 1,
+                                                          .num_attention_heads = 2,
+                                                          .num_key_value_heads = 1},
+                                                .vocab_size = V};
+
+// Tokens below the specials, with PAD here and there.
+std::vector<token_id> text_of(index_t blocks, std::uint64_t seed = 5) {
+    random_sequence random({seed, stream::story, 0});
+    std::vector<token_id> tokens(static_cast<std::size_t>(blocks * block));
+    for (auto& id : tokens) id = static_cast<token_id>(random.below(3));
+    for (std::size_t i = 30; i < tokens.size(); i += 71) tokens[i] = special.pad;
+    return tokens;
+}
+
+// All numbers of an evaluation, with as many digits as give them back.
+std::string numbers_of(evaluation const& e) {
+    return to_json(e);
+}
+std::string numbers_of(autoencoder_evaluation const& a) {
+    evaluation e;
+    e.add(a);
+    return to_json(e) + std::to_string(a.patches) + " " + calm::detail::shortest(a.cross_entropy);
+}
+
+// What is asked of a rank is counted.
+class counting_pieces final : public shared_pieces {
+public:
+    explicit counting_pieces(collective& ranks) : all_(ranks) {}
+    mutable index_t asked = 0, own = 0;
+
+    bool is_own(index_t number) const override {
+        ++asked;
+        bool const mine = all_.is_own(number);
+        own += mine ? 1 : 0;
+        return mine;
+    }
+    std::vector<std::byte> gather(std::span<std::byte const> what) override { return all_.gather(what); }
+    void add_up(std::span<index_t> counts) override { all_.add_up(counts); }
+    void require_alike(std::span<std::uint64_t const> words) override { all_.require_alike(words); }
+
+private:
+    rank_pieces all_;
+};
+
+// evaluate(pieces) by one rank, and by several: all have the same, and each piece was one's.
+template <class Evaluate> void check_same(Evaluate const& evaluate) {
+    auto const alone = numbers_of(evaluate(nullptr));
+    for (int const R : {2, 3, 4}) {
+        std::atomic<int> same = 0;
+        std::atomic<index_t> asked = 0, done = 0;
+        on_ranks(R, [&](collective& ranks) {
+            counting_pieces pieces(ranks);
+            same += numbers_of(evaluate(&pieces)) == alone ? 1 : 0;
+            asked += pieces.asked;
+            done += pieces.own;
+            if (pieces.own == 0) same = -R;  // there is work for each
+        });
+        BOOST_TEST(same == R, R << " ranks");
+        BOOST_TEST(done * R == asked);
+    }
+}
+
+template <class Model> resident<Model> made() {
+    resident<Model> own(V);
+    context<> ctx(3, 1);
+    initialise(ctx, own.model);
+    if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
+    return own;
+}
+
+template <class Model> void check_calm(evaluation_settings settings) {
+    auto const text = text_of(45);
+    bigram_table const table(V, text_of(20, 6));
+    check_same([&](shared_pieces* ranks) {
+        auto own = made<Model>();
+        context<> ctx(1, 1);
+        return evaluate_model(ctx, own.model, text, special, &table, settings, typename Model::objective{}, ranks);
+    });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_calm_is_scored_alike_by_any_number_of_ranks) {
+    evaluation_settings settings{.block_tokens = block, .samples = 4, .seed = 9, .batch = 2};
+    check_calm<calm_model<calm::test::small>>(settings);  // K 2: samples go on
+    check_calm<calm_model<calm::test::base>>(settings);
+    settings.positions = 60;
+    check_calm<calm_model<calm::test::small>>(settings);
+    settings.sampler = sampler::of(sampling_rule::exact, parse_temperature("1/2"));
+    check_calm<calm_model<calm::test::small>>(settings);
+}
+
+BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_alike_by_any_number_of_ranks) {
+    using autoencoder_type = calm_model<calm::test::small>::autoencoder_type;
+    auto const text = text_of(200);
+    evaluation_settings settings{.block_tokens = block, .seed = 9};
+    check_same([&](shared_pieces* ranks) {
+        auto own = made<autoencoder_type>();
+        context<> ctx(1, 1);
+        return evaluate_autoencoder(ctx, own.model, text, special.pad, 4, ranks);
+    });
+    settings.positions = 2300;
+    check_same([&](shared_pieces* ranks) {
+        auto own = made<autoencoder_type>();
+        context<> ctx(1, 1);
+        return evaluate_model(ctx, own.model, text, special, settings, ranks);
+    });
+}
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_scored_alike_by_any_number_of_ranks) {
+    auto const text = text_of(30);
+    bigram_table const table(V, text_of(20, 6));
+    std::vector<index_t> const bytes{1, 2, 3, 1, 1, 1, 1, 1, 0, 0, 0};
+    for (index_t const positions : {0, 50}) {
+        token_evaluation_settings const settings{
+            .block_tokens = block, .samples = 4, .seed = 9, .positions = positions};
+        check_same([&](shared_pieces* ranks) {
+            auto own = made<autoregressive_model<small_ar>>();
+            context<> ctx(1, 1);
+            return evaluate_model(ctx, own.model, text, special, &table, settings, bytes, ranks);
+        });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
+    using model_type = calm_model<calm::test::small>;
+    auto const heard = [](auto const& text_here, auto const& settings_here) {
+        std::string said;
+        try {
+            on_ranks(2, [&](collective& ranks) {
+                auto own = made<model_type>();
+                context<> ctx(1, 1);
+                rank_pieces pieces(ranks);
+                evaluate_model(ctx, own.model, text_here(ranks.rank()), special, nullptr, settings_here(ranks.rank()),
+                               {}, &pieces);
+            });
+        } catch (error const& e) {
+            BOOST_TEST((e.code() == errc::distributed));
+            said = e.what();
+        }
+        return said;
+    };
+    auto const alike = [](int) { return evaluation_settings{.block_tokens = block, .samples = 4}; };
+    auto const same = [](int) { return text_of(8); };
+    BOOST_TEST(heard(same, alike) == "");
+    auto const other = heard(
+        [](int rank) {
+            auto text = text_of(8);
+            text[100] = rank == 0 ? 1 : 2;
+            return text;
+        },
+        alike);
+    BOOST_TEST(has(other, "has another text or other options than rank "), other);
+    auto const longer = heard([](int rank) { return text_of(8 + rank); }, alike);
+    BOOST_TEST(has(longer, "has another text or other options than rank "), longer);
+    auto const more =
+        heard(same, [](int rank) { return evaluation_settings{.block_tokens = block, .samples = 4 + rank}; });
+    BOOST_TEST(has(more, "has another text or other options than rank "), more);
+}
+
+BOOST_AUTO_TEST_CASE(one_rank_has_no_pieces_to_share) {
+    BOOST_TEST(pieces_of(nullptr).get() == nullptr);
+    on_ranks(1, [](collective& ranks) { BOOST_TEST(pieces_of(&ranks).get() == nullptr); });
+    on_ranks(2, [](collective& ranks) {
+        auto const pieces = pieces_of(&ranks);
+        if (pieces == nullptr || pieces->is_own(7) != (ranks.rank() == 1)) throw error(errc::usage, "not shared");
+    });
+}
