@@ -118,8 +118,6 @@ std::string bytes_of_file(std::string const& path) {
     return std::string(mapped_file::open(path).text());
 }
 
-static_assert(detail::most_tokens == limits::vocabulary, "a tokenizer that can be read has a model that can be, too");
-
 tokenizer tokenizer_named(std::string const& path) {
     return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path);
 }

@@ -235,8 +235,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, executors_and_blocks) {
     }
     problem<T, backend> p(2, 7);
     p.targets.resize(3);
-    BOOST_CHECK_EXCEPTION(p.run(ctx, true), error,
-                          says(errc::usage, "expected one target a row, found 3 places for 2 rows"));
+    BOOST_CHECK_EXCEPTION(p.run(ctx, true), error, says(errc::usage, "expected targets of 2 numbers, found 3"));
     problem<T, backend> const empty(2, 1);
     numbers<token_id, backend> tokens(2);
     BOOST_CHECK_EXCEPTION(argmax_token(ctx, out_vector<backend>(tokens), in_rows<backend, D>(empty.x),
@@ -258,11 +257,11 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
         }
         ctx.rehearse(false);
     };
-    refused([](auto& p) { p.R = 2; }, "expected one loss a row, found 2 places for 3 rows");
-    refused([](auto& p) { p.R = 4; }, "expected one loss a row, found 4 places for 3 rows");
-    refused([](auto& p) { p.dx.resize(2 * D); }, "expected dx of the shape of x, (3, 4), found (2, 4)");
-    refused([](auto& p) { p.dtable.resize(6 * D); }, "expected dtable of the shape of the table, (7, 4), found (6, 4)");
-    refused([](auto& p) { p.dtable.clear(); }, "expected dtable of the shape of the table, (7, 4), found (0, 4)");
+    refused([](auto& p) { p.R = 2; }, "expected loss of 3 numbers, found 2");
+    refused([](auto& p) { p.R = 4; }, "expected loss of 3 numbers, found 4");
+    refused([](auto& p) { p.dx.resize(2 * D); }, "expected dx of shape (3, 4), found (2, 4)");
+    refused([](auto& p) { p.dtable.resize(6 * D); }, "expected dtable of shape (7, 4), found (6, 4)");
+    refused([](auto& p) { p.dtable.clear(); }, "expected dtable of shape (7, 4), found (0, 4)");
 
     problem<float> p(3, 7);
     p.dx.clear();  // no gradients are wanted: nothing is asked of dtable
@@ -270,10 +269,10 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
     BOOST_CHECK_NO_THROW(p.run(ctx, false));
     std::vector<token_id> tokens(4, -1);
     for (index_t const size : {2, 4})
-        BOOST_CHECK_EXCEPTION(argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(size)),
-                                           in_rows<cpu, D>(p.x), in_rows<cpu, D>(p.table)),
-                              error,
-                              says(errc::usage, "calm::argmax_token: expected one token a row, found " +
-                                                    std::to_string(size) + " places for 3 rows"));
+        BOOST_CHECK_EXCEPTION(
+            argmax_token(ctx, vector_view<token_id>(tokens.data(), extents<dyn>(size)), in_rows<cpu, D>(p.x),
+                         in_rows<cpu, D>(p.table)),
+            error,
+            says(errc::usage, "calm::argmax_token: expected tokens of 3 numbers, found " + std::to_string(size)));
     BOOST_TEST(tokens == std::vector<token_id>(4, -1), boost::test_tools::per_element());
 }

@@ -8,3 +8,10 @@ namespace calm {
 using token_id = std::int32_t;
 
 }  // namespace calm
+
+namespace calm::limits {
+
+// Tokens of a vocabulary, specials among them: each is a row of a model's tables. Published ones have up to 300,000.
+inline constexpr std::int64_t vocabulary = std::int64_t{1} << 20;
+
+}  // namespace calm::limits

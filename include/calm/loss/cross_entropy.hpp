@@ -103,15 +103,6 @@ template <class Backend, class T> view<T, extents<dyn, dyn>, Backend> logits_of(
     return {z.logits, extents<dyn, dyn>(z.rows, z.width)};
 }
 
-inline void require_one_per_row(char const* verb, char const* what, index_t found, index_t row_count) {
-    require(found == row_count, errc::usage, verb, ": expected one ", what, " a row, found ", found, " places for ",
-            row_count, " rows");
-}
-template <class E> void require_shape_of(char const* gradient, E const& found, char const* what, E const& expected) {
-    require(found == expected, errc::usage, "calm::cross_entropy: expected ", gradient, " of the shape of ", what, ", ",
-            expected, ", found ", found);
-}
-
 // The verbs below, of views.
 template <class T, class W, index_t D, class Backend>
 void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
@@ -121,12 +112,12 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
     index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
-    if (targets.size() != each * x.extent(0))
-        require_one_per_row("calm::cross_entropy", "target", targets.size(), x.extent(0));
-    require_one_per_row("calm::cross_entropy", "loss", loss.size(), x.extent(0));
+    constexpr auto verb = "calm::cross_entropy";
+    require_size(verb, "targets", targets.size(), each * x.extent(0));
+    require_size(verb, "loss", loss.size(), x.extent(0));
     if (backward) {
-        require_shape_of("dx", dx.extents(), "x", x.extents());
-        if (dtable.data() != nullptr) require_shape_of("dtable", dtable.extents(), "the table", table.extents());
+        require_shape(verb, "dx", dx.extents(), x.extents());
+        if (dtable.data() != nullptr) require_shape(verb, "dtable", dtable.extents(), table.extents());
     }
     check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
     arena_scope const scope(ctx.scratch);
@@ -166,7 +157,7 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
                           matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table) {
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
-    require_one_per_row("calm::argmax_token", "token", tokens.size(), x.extent(0));
+    require_size("calm::argmax_token", "tokens", tokens.size(), x.extent(0));
     arena_scope const scope(ctx.scratch);
     auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;

@@ -2,11 +2,11 @@
 // How large the numbers of a model and of its training may be, whoever gives them: an option, a file, a caller. Far
 // above what is of use, and so small that what they are multiplied to can be counted.
 
+#include "calm/base/token.hpp"  // limits::vocabulary
 #include "calm/tensor/extents.hpp"
 
 namespace calm::limits {
 
-inline constexpr index_t vocabulary = index_t{1} << 20;    // tokens; published ones have up to 300,000
 inline constexpr index_t patch_size = 1024;                // tokens
 inline constexpr index_t width = index_t{1} << 18;         // of any layer, latent or noise
 inline constexpr index_t layers = 1024;                    // of one kind

@@ -56,7 +56,7 @@ namespace calm {
         if (rank != table.size())
             fail("expected rank " + std::to_string(table.size()) + ", found " + std::to_string(rank) +
                  ": ranks count up from 0, a line is missing or out of order");
-        constexpr std::size_t most = detail::most_tokens - 3;
+        constexpr std::size_t most = limits::vocabulary - 3;
         if (static_cast<std::size_t>(rank) >= most)
             fail("expected at most " + std::to_string(most) + " tokens, found more: the file is of another kind");
         if (table.add(*token) < 0)

@@ -150,8 +150,8 @@ private:
         std::size_t limit = 0;
         for ([[maybe_unused]] auto const field : vocab) ++limit;
         auto added = read_added(file, limit);
-        if (limit + added.size() >= most_tokens)  // a PAD may follow
-            fail("model.vocab", "expected fewer than " + std::to_string(most_tokens) + " tokens, found " +
+        if (limit + added.size() >= limits::vocabulary)  // a PAD may follow
+            fail("model.vocab", "expected fewer than " + std::to_string(limits::vocabulary) + " tokens, found " +
                                     std::to_string(limit + added.size()) + " with those added");
         std::vector<token_name> tokens(limit + added.size());
         auto const give = [&](token_id id, std::string_view name, bool special, auto const& place) {

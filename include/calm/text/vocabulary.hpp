@@ -48,9 +48,6 @@ inline constexpr std::size_t longest_token = std::size_t{1} << 20;
 // Larger files too: those of published tokenizers, of up to 300,000 tokens, have at most 35 MB.
 inline constexpr std::size_t largest_tokenizer_file = std::size_t{64} << 20;
 
-// More tokens too, specials among them: each is a row of a model's tables.
-inline constexpr std::size_t most_tokens = std::size_t{1} << 20;
-
 // Throws errc::tokenizer for a file of so many bytes that is larger.
 inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
     if (bytes > largest_tokenizer_file)
