@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(refused.find("expected a path where nothing stands yet") != std::string::npos, refused);
     BOOST_TEST(folder.content("model/tokenizer.model") == "old");
 
-    w.model.transformer.llama.norm.weight.value[0] = 42;
+    w.model.transformer.llama.child<"norm">().weight.value[0] = 42;
     save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "new"}}, if_exists::replace);
     log << "second\n" << std::flush;
     BOOST_TEST(folder.content("model/tokenizer.model") == "new");
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(!std::filesystem::exists(folder.path("model.previous")));
     resident<calm_model<tiny>> other(7, held_for::use);
     load_calm(read_model_description(path), other.model);
-    BOOST_TEST(other.model.transformer.llama.norm.weight.value[0] == 42);
+    BOOST_TEST(other.model.transformer.llama.child<"norm">().weight.value[0] == 42);
 
     // A save that fails leaves the old directory as it was, and nothing beside it.
     BOOST_TEST(!sentence_of([&] {

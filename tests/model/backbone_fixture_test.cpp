@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_oracle, variant, vari
     // Keys and values: (B, heads, P, head size) there, (B, P, heads, head size) here.
     constexpr index_t heads = C.num_key_value_heads;
     auto const& attended =
-        std::get<1>(std::get<0>(s.llama.layers.layers[0].all).all);  // of the first block's first half
+        std::get<1>(std::get<0>(std::get<0>(s.llama.all).layers[0].all).all);  // of the first block's first half
     for (auto const& [name, got] :
          {std::pair("out/keys_layer0", attended.k.y), std::pair("out/values_layer0", attended.v.y)}) {
         auto const all = f.floats(name);

@@ -51,6 +51,13 @@ BOOST_AUTO_TEST_CASE(a_residual_without_influence_is_the_identity) {
     BOOST_CHECK((y == x));
 }
 
+BOOST_AUTO_TEST_CASE(a_child_is_found_by_its_name) {
+    using inner = linear<4, 4, with_bias::yes, space<cpu, float>>;
+    chain<inner, named<"up", inner>, named<"upper", inner>> layers;
+    BOOST_TEST(&layers.child<"up">() == &layers.layer<1>());
+    BOOST_TEST(&layers.child<"upper">() == &layers.layer<2>());
+}
+
 BOOST_AUTO_TEST_CASE(layers_are_named_by_their_place) {
     stack<float> layer;
     std::string names;

@@ -28,21 +28,21 @@ struct transformer_block
 
 // Blocks and the norm behind them: rows x (R, D) to hidden states (R, D); that of position p has seen rows 0 .. p of
 // its sequence.
-template <llama_sizes S, class Space = space<>> struct llama_stack {
-    using space_type = Space;
+template <llama_sizes S, class Space = space<>>
+struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size, S.intermediate_size,
+                                                                   S.num_attention_heads, S.num_key_value_heads, Space>,
+                                                 static_cast<std::size_t>(S.num_hidden_layers)>>,
+                           named<"norm", rms_norm_layer<S.hidden_size, Space>>> {
+    using parts = typename llama_stack::chain;  // layers and norm
+    using typename parts::saved;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
     static constexpr index_t D = S.hidden_size;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
     static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // blocks
     static constexpr auto theta = static_cast<double>(S.rope_theta);                     // base of the rotary angles
     using attention_type = attention<D, S.num_attention_heads, S.num_key_value_heads, Space>;  // of a block
-    // One layer of the stack.
-    using block = transformer_block<D, S.intermediate_size, S.num_attention_heads, S.num_key_value_heads, Space>;
-    using rows_view = matrix_view<T const, D, Backend>;  // (R, D)
-    using hidden_view = matrix_view<T, D, Backend>;      // (R, D)
+    using rows_view = matrix_view<T const, D, Backend>;                                        // (R, D)
+    using hidden_view = matrix_view<T, D, Backend>;                                            // (R, D)
 
     // Keys and values of every layer, of B sequences that may differ in length.
     struct cache {
@@ -65,34 +65,15 @@ template <llama_sizes S, class Space = space<>> struct llama_stack {
         }
     };
 
-    stack<block, depth> layers;     // in order
-    rms_norm_layer<D, Space> norm;  // of the last block's y
-
-    // Of the products, a row that attends to so many positions on average.
-    static constexpr double flops(double attended) { return decltype(layers)::flops(attended); }
-
-    struct saved {
-        typename stack<block, depth>::saved layers;     // y: (R, D)
-        typename rms_norm_layer<D, Space>::saved norm;  // y: (R, D)
-        hidden_view y;                                  // (R, D), the norm's
-    };
-
     // Of P positions a sequence. Throws errc::usage where rows are no whole sequences.
     saved forward(context<Backend>& ctx, rows_view const& x, index_t positions) const {
-        saved s{};
-        s.layers = layers.forward(ctx, x, positions, theta);
-        s.norm = norm.forward(ctx, s.layers.y);
-        s.y = s.norm.y;
-        return s;
+        return parts::forward(ctx, x, positions, theta);
     }
 
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate. Consumes what was
     // saved.
     void backward(context<Backend>& ctx, saved const& s, rows_view const& dy, hidden_view const& dx) {
-        arena_scope const scope(ctx.scratch);
-        auto const dlayers = ctx.scratch.template take<T>(dy.extents());
-        norm.backward(ctx, s.norm, dy, dlayers);
-        layers.backward(ctx, s.layers, dlayers, dx, theta);
+        parts::backward(ctx, s, dy, dx, theta);
     }
 
     // An empty cache for B sequences of at most `capacity` positions.
@@ -107,12 +88,8 @@ template <llama_sizes S, class Space = space<>> struct llama_stack {
     hidden_view extend(context<Backend>& ctx, rows_view const& x, cache& c, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.scratch);
         auto const now = c.layers.front().as_now(sequences);
-        return norm.forward(ctx, layers.extend(ctx, x, c.layers, theta, bring(ctx, std::span(now)))).y;
-    }
-
-    template <class Visitor> void visit(Visitor& visitor) {
-        visit_as("layers", layers, visitor);
-        visit_as("norm", norm, visitor);
+        auto const there = bring(ctx, std::span(now));
+        return parts::extend(ctx, x, c.layers, theta, there);
     }
 };
 

@@ -11,6 +11,9 @@
 //         of its products forward, a row; attended: to how many positions a row attends, on average
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -96,6 +99,13 @@ concept extends_with = requires(Layer const& layer, Given&... given) {
     layer.extend(given...);
 };
 
+template <child_name Name, class Layer> constexpr bool is_called() {
+    if constexpr (is_named<Layer>)
+        return std::string_view(Layer::name.text) == Name.text;
+    else
+        return false;
+}
+
 // How many turns a visit of a layer has.
 template <class Layer>
 concept has_turns = requires {
@@ -144,6 +154,7 @@ template <class... Layers> struct chain {
 
     template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
     template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
+    template <child_name Name> auto& child() { return layer<place_of<Name>>(); }        // the one that is named so
 
     // y (R, outputs) of x (R, inputs).
     template <class Context, class X, class... More>
@@ -191,6 +202,11 @@ template <class... Layers> struct chain {
 
 private:
     struct unwanted {};
+    template <child_name Name>
+    static constexpr std::size_t place_of = [] {
+        std::array<bool, depth> const called{detail::is_called<Name, Layers>()...};
+        return static_cast<std::size_t>(std::find(called.begin(), called.end(), true) - called.begin());
+    }();
     template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
         static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
                       "calm::chain: the outputs of a layer must equal the inputs of the next");

@@ -35,10 +35,11 @@ template <index_t D, class Space = space<>> struct energy_block {
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    layer_norm_layer<D, Space> in_ln;  // LN of x
-    chain<linear<2 * D, D, with_bias::yes, Space>, silu_layer<D, Space>, linear<D, D, with_bias::yes, Space>,
-          silu_layer<D, Space>, linear<D, 2 * D, with_bias::yes, Space>>
-        linears;                                    // W_0, SiLU, W_2, SiLU, W_4
+    layer_norm_layer<D, Space> in_ln;               // LN of x
+    linear<2 * D, D, with_bias::yes, Space> w0;     // W_0
+    silu_layer<D, Space> activation;                // of what W_0 and W_2 give
+    linear<D, D, with_bias::yes, Space> w2;         // W_2
+    linear<D, 2 * D, with_bias::yes, Space> w4;     // W_4
     linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
     // Of forward, for backward; views of ctx.saved's memory.
@@ -57,7 +58,6 @@ template <index_t D, class Space = space<>> struct energy_block {
     // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
     saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& part) const {
         auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
-        auto const& w0 = linears.template layer<0>();
         saved s{.norm = in_ln.forward(ctx, x),
                 .part = part,
                 .a1 = take(),
@@ -75,13 +75,13 @@ template <index_t D, class Space = space<>> struct energy_block {
             repeat_rows(ctx, s.a1, shared);
         }
         matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
-        s.s1 = linears.template layer<1>().forward(ctx, s.a1);
-        s.l2 = linears.template layer<2>().forward(ctx, s.s1.y);
-        s.s2 = linears.template layer<3>().forward(ctx, s.l2.y);
+        s.s1 = activation.forward(ctx, s.a1);
+        s.l2 = w2.forward(ctx, s.s1.y);
+        s.s2 = activation.forward(ctx, s.l2.y);
         s.gate = take();
         s.up = take();
-        linears.template layer<4>().template apply_part<0, D>(ctx, s.gate, s.s2.y);
-        linears.template layer<4>().template apply_part<D, D>(ctx, s.up, s.s2.y);
+        w4.template apply_part<0, D>(ctx, s.gate, s.s2.y);
+        w4.template apply_part<D, D>(ctx, s.up, s.s2.y);
         auto const act = take();
         evaluate(ctx, act, silu(s.gate) * s.up);
         s.down = down_proj.forward(ctx, act);
@@ -98,12 +98,11 @@ template <index_t D, class Space = space<>> struct energy_block {
         auto const b = ctx.scratch.template take<T>(dy.extents());
         down_proj.backward(ctx, s.down, dy, a);
         differentiate(ctx, silu(wrt(s.gate, s.gate)) * wrt(s.up, s.up), a);
-        linears.template layer<4>().template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
-        linears.template layer<4>().template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
-        linears.template layer<3>().backward(ctx, s.s2, b, b);
-        linears.template layer<2>().backward(ctx, s.l2, b, a);
-        linears.template layer<1>().backward(ctx, s.s1, a, a);  // of a1
-        auto& w0 = linears.template layer<0>();
+        w4.template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
+        w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
+        activation.backward(ctx, s.s2, b, b);
+        w2.backward(ctx, s.l2, b, a);
+        activation.backward(ctx, s.s1, a, a);                                // of a1
         auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
         sum_repeated_rows(ctx, dshared, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
@@ -117,7 +116,9 @@ template <index_t D, class Space = space<>> struct energy_block {
 
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("in_ln", in_ln, visitor);
-        visit_as("linears", linears, visitor);
+        visit_as("linears.0", w0, visitor);
+        visit_as("linears.2", w2, visitor);
+        visit_as("linears.4", w4, visitor);
         visit_as("down_proj", down_proj, visitor);
     }
 };
@@ -243,7 +244,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     final_layer_type final_layer;                     // starts at zero samples
 
     // Without memory until `allocate` gives it some.
-    energy_head() { final_layer.template layer<1>().template layer<2>().weight.starts = role::output; }
+    energy_head() { final_layer.template child<"linears">().template layer<2>().weight.starts = role::output; }
 
     struct saved {
         typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
