@@ -47,10 +47,10 @@ template <class Backend> context<Backend> context_of(execution_options const& o)
         return context<Backend>(o.seed, o.threads);
 }
 
-// Why this machine has no such backend; empty where it has.
-template <class Backend> std::string obstacle_to() {
+// Why this machine has no such backend, of a GPU none of that number; empty where it has.
+template <class Backend> std::string obstacle_to([[maybe_unused]] int number) {
     if constexpr (std::is_same_v<Backend, cuda>)
-        return no_device_reason(Backend());
+        return no_device_reason(Backend(), number);
     else
         return "";
 }

@@ -160,7 +160,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
     if (is_auto) {  // a GPU is asked after here alone: finding one takes a while
         auto const gpu = work.find("cuda" + held);
         std::string const missing =
-            gpu == work.end() ? name + " is not compiled for cuda" + held : gpu->second.obstacle();
+            gpu == work.end() ? name + " is not compiled for cuda" + held : gpu->second.obstacle(device.number);
         chosen = (missing.empty() ? "cuda" : "cpu") + held;
         tell("--device auto takes " + chosen + (missing.empty() ? "" : ": " + missing));
     }
@@ -176,7 +176,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
                         " is compiled for " + compiled + ", not for " + chosen +
                         ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
-    auto const why = is_auto ? "" : found->second.obstacle();
+    auto const why = is_auto ? "" : found->second.obstacle(device.number);
     if (!why.empty())
         throw error(errc::device, "--device " + device.text() + ": " + why + "; leave --device out to use the cpu");
     return found->second;

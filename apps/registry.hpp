@@ -33,8 +33,8 @@ struct compiled_work {
     std::function<int(generate_options const&, stored_model const&)> generate = {};
     // Of writing one text, a draw per patch; of an autoregressive model a token.
     std::function<double(stored_model const&, execution_options const&)> seconds_per_patch = {};
-    // Why this machine cannot do it; empty where it can.
-    std::function<std::string()> obstacle = {};
+    // Why this machine, with the device of that number, cannot do it; empty where it can.
+    std::function<std::string(int)> obstacle = {};
 };
 
 // A configuration of a CALM or of an autoregressive model, and its work by the name of the device that does it, with

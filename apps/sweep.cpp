@@ -251,6 +251,10 @@ int main(int argc, char** argv) {
         refuse_ranks();
         auto const options = read_sweep(argc, argv);
         if (!options) return 0;
+        // Before anything is written or trained; of what auto takes each configuration tells in its turn.
+        if (options->device.name != "auto")
+            for (auto const& name : options->configurations)
+                static_cast<void>(configuration_named(name).on(options->device));
         calm::detail::make_directories(options->out);
         write_record(options->out, options->record, 0);
         index_t const V = tokenizer_named(options->tokenizer).vocabulary_size();

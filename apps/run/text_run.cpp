@@ -231,7 +231,7 @@ void prepare(text_options const& o, intention const& what) {
 }
 
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
-int trained(text_options const& o, text_record& record) {
+int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
     if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o)); })) {
         auto const choices = choices_in(o, record.plan);
         auto data = o.data;
@@ -242,7 +242,7 @@ int trained(text_options const& o, text_record& record) {
             code != 0)
             return code;
     }
-    for (auto& stage : stages_of(o, record)) {
+    for (auto& stage : stages) {
         bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
         if (as_first_rank([&] { return done && run_directory::holds_run(stage.options.out); })) {
             tell("the " + std::string(stage.name) + " is trained");
@@ -274,6 +274,8 @@ int train_text(text_options const& o) {
     intention what;
     if (is_first_rank()) what = intended(o, given, before);
     if (o.dry_run) return tell_plan(o, what);
+    // They ask for the device: before anything is written.
+    auto stages = is_first_rank() ? stages_of(o, what.record) : std::vector<stage>();
 
     std::optional<directory_lock> held;
     if (is_first_rank()) {
@@ -285,8 +287,11 @@ int train_text(text_options const& o) {
         prepare(o, what);
     }
     meet_ranks();
-    if (!is_first_rank()) what.record = read_text_record(o.out).value();
-    if (int const code = trained(o, what.record); code != 0) return code;
+    if (!is_first_rank()) {
+        what.record = read_text_record(o.out).value();
+        stages = stages_of(o, what.record);
+    }
+    if (int const code = trained(o, what.record, stages); code != 0) return code;
     tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
     tell_how_to_go_on(o, choices_in(o, what.record.plan));
     return 0;

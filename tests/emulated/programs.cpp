@@ -1,5 +1,5 @@
-// The programs' work for tiny on the emulated device: what --device emulated does, beside the cpu, whose runs it goes
-// on with.
+// The programs' work for tiny on a device: what --device does, beside the cpu, whose runs it goes on with. The device
+// is CALM_TEST_DEVICE: the emulated one in emulated/programs, a GPU in cuda/programs.
 #include <boost/test/unit_test.hpp>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@
 #include "calm/io/safetensors.hpp"
 #include "registry.hpp"
 #include "support/close.hpp"
+#include "support/skipped.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/text_data.hpp"
 
@@ -19,6 +20,8 @@ using namespace calm::apps;
 using namespace calm::test;
 
 namespace {
+
+std::string const tested = CALM_TEST_DEVICE;  // the device
 
 // A text of which nothing is held out, so that nothing is measured while models learn it.
 struct shop {
@@ -108,7 +111,14 @@ private:
 
 }  // namespace
 
+// What computes on the device; the other cases need none.
+BOOST_AUTO_TEST_SUITE(work)
+
 BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) {
+    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+        skip(why);
+        return;
+    }
     shop const here;
     auto const is_as = [&](std::string const& exchanged, std::string const& of_cpu) {
         BOOST_TEST(close(here.losses(exchanged), here.losses(of_cpu), kind::loss_of_run));
@@ -116,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
         BOOST_CHECK(here.weights(exchanged) != here.weights(of_cpu));  // another executor trained it
     };
     here.train_autoencoder("cpu", "ae", 10);
-    here.train_autoencoder("emulated", "exchanged-ae", 4);
+    here.train_autoencoder(tested, "exchanged-ae", 4);
     BOOST_TEST(here.losses("exchanged-ae").size() == 4U);
     here.train_autoencoder("cpu", "exchanged-ae", 10);
     BOOST_TEST(here.losses("exchanged-ae").size() == 10U);
@@ -124,15 +134,17 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
 
     here.train_calm("cpu", "ae", "calm", 10);
     here.train_calm("cpu", "ae", "exchanged", 4);
-    here.train_calm("emulated", "ae", "exchanged", 10);
+    here.train_calm(tested, "ae", "exchanged", 10);
     is_as("exchanged", "calm");
 
     auto const want = here.evaluated("cpu", "exchanged");
-    auto const got = here.evaluated("emulated", "exchanged");
+    auto const got = here.evaluated(tested, "exchanged");
     BOOST_REQUIRE((want.brier && got.brier));
     BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::output));
-    BOOST_TEST(here.written("emulated", "exchanged") == here.written("cpu", "exchanged"));
+    BOOST_TEST(here.written(tested, "exchanged") == here.written("cpu", "exchanged"));
 }
+
+BOOST_AUTO_TEST_SUITE_END()
 
 // A GPU says how many; the library has all products of the emulated device, and none of the cpu is another's.
 BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence) {
@@ -149,20 +161,30 @@ BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence)
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_not_there_is_a_sentence) {
-    auto const& tiny = calm_named("tiny");
-    BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(device_choice::parse("cuda:1"))), error, [](error const& e) {
+    auto tiny = calm_named("tiny");
+    std::erase_if(tiny.work, [](auto const& one) { return one.first != "cpu" && one.first != tested; });
+    std::string const absent = tested == "cuda" ? "emulated" : "cuda:1";
+    auto const choice = device_choice::parse(absent);
+    BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(choice)), error, [&](error const& e) {
         std::string const text = e.what();
-        return e.code() == errc::config && text.starts_with("--device cuda:1: ") &&
-               text.find("compiled for cpu and emulated, not for cuda") != std::string::npos &&
-               text.find("tiny@emulated;") != std::string::npos && text.find(";tiny@cuda\"") != std::string::npos;
+        return e.code() == errc::config && text.starts_with("--device " + absent + ": ") &&
+               text.find("compiled for cpu and " + tested + ", not for " + choice.name) != std::string::npos &&
+               text.find("tiny@" + tested + ";") != std::string::npos &&
+               text.find(";tiny@" + choice.name + "\"") != std::string::npos;
     });
-    BOOST_CHECK(&tiny.on(device_choice::parse("auto")) == &tiny.on(device_choice()));
+    auto without_gpu = tiny;
+    without_gpu.work.erase("cuda");
+    BOOST_CHECK(&without_gpu.on(device_choice::parse("auto")) == &without_gpu.on(device_choice()));
     auto with_gpu = tiny;
-    with_gpu.work["cuda"].obstacle = [] { return std::string("no GPU: it fell out"); };
+    with_gpu.work["cuda"].obstacle = [](int) { return std::string("no GPU: it fell out"); };
     BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.on(device_choice()));
     BOOST_CHECK_EXCEPTION(static_cast<void>(with_gpu.on(device_choice::parse("cuda"))), error, [](error const& e) {
         return e.code() == errc::device && std::string(e.what()).find("it fell out") != std::string::npos;
     });
-    with_gpu.work["cuda"].obstacle = [] { return std::string(); };
+    with_gpu.work["cuda"].obstacle = [](int number) { return std::string(number == 0 ? "" : "no GPU of that number"); };
     BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.work["cuda"]);
+    BOOST_CHECK(&with_gpu.on(device_choice::parse("cuda")) == &with_gpu.work["cuda"]);
+    BOOST_CHECK_EXCEPTION(static_cast<void>(with_gpu.on(device_choice::parse("cuda:1"))), error, [](error const& e) {
+        return std::string(e.what()) == "--device cuda:1: no GPU of that number; leave --device out to use the cpu";
+    });
 }

@@ -103,9 +103,9 @@ inline std::string no_device_reason(int device = 0) {
         return sentence("no GPU: ", e.what());
     }
 }
-// The same of the first GPU, for a backend that is a parameter.
-inline std::string no_device_reason(cuda) {
-    return no_device_reason();
+// The same for a backend that is a parameter.
+inline std::string no_device_reason(cuda, int device) {
+    return no_device_reason(device);
 }
 
 }  // namespace calm
