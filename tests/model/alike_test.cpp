@@ -52,6 +52,7 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
     ids whole(R * K);
     u.model.ae_model.decode_tokens(ctx, view_of(whole), z.view());
     std::set<std::size_t> lengths;
+    std::ptrdiff_t to_the_end = 0;  // tokens more
     for (alike_groups const groups : {alike_groups{2, 2}, {3, 3}, {4, 2}, {60, 2}, {1, 1}, {7, 8}}) {
         ids some(R * K, no);
         u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), groups);
@@ -69,10 +70,19 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
             for (std::size_t k = 0; k < K; ++k)
                 BOOST_TEST(some[r * K + k] == (k < known ? whole[r * K + k] : no), "patch " << r << ", token " << k);
         }
+        // A few go on to their end, at the second token or later, and all others stop where they did.
+        ids more(R * K, no);
+        auto with_few = groups;
+        with_few.few = 50;
+        u.model.ae_model.decode_alike(ctx, std::span(more), z.view(), with_few);
+        for (std::size_t i = 0; i < R * K; ++i)
+            BOOST_TEST(more[i] == (some[i] == no && more[i] == no ? no : whole[i]), "token " << i);
+        to_the_end += std::count(some.begin(), some.end(), no) - std::count(more.begin(), more.end(), no);
         // What is missing is decoded later.
         u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), {1, 1});
         BOOST_TEST(some == whole, boost::test_tools::per_element());
     }
     BOOST_TEST(lengths.size() > 2U);
+    BOOST_TEST(to_the_end > 0);
     BOOST_TEST(ctx.saved.used() == 0U);
 }

@@ -275,17 +275,87 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     BOOST_TEST(ctx.scratch.used() == 0U);
 }
 
+namespace {
+
+// The batch rule on pools that are decoded whole, with what was found in them.
+struct whole_pools {
+    model_type const& model;
+    std::set<bool> alike, ties, partly;  // whether some patches were equal, the most frequent ones, and others not
+
+    std::vector<token_id> choose(context<>& ctx, matrix_view<float const, model_type::D> const& hidden,
+                                 noise_place const& place, index_t N, std::int64_t n) {
+        constexpr auto size = static_cast<std::size_t>(K);
+        noise_place const at{place.draws, place.first << 20};
+        std::vector<token_id> pool(static_cast<std::size_t>(N) * size);
+        model.sample_patches(ctx, {pool.data(), extents<dyn>(N * K)}, hidden, N, std::span(&at, 1));
+        auto const counts = count_patches(pool, size).counts;
+        auto const most = *std::max_element(counts.begin(), counts.end());
+        alike.insert(most > 1);
+        ties.insert(most > 1 && std::count(counts.begin(), counts.end(), most) > 1);
+        partly.insert(most > 1 && std::count(counts.begin(), counts.end(), 1) > 0);
+        random_sequence choice({place.draws.seed, stream::choice, place.draws.step},
+                               static_cast<std::uint64_t>(at.first));
+        auto const patch = std::span(pool).subspan(batch_choice(pool, size, n, choice) * size, size);
+        return {patch.begin(), patch.end()};
+    }
+};
+
+}  // namespace
+
+// Where the vocabulary is large only what is alike is decoded, which changes nothing.
+BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
+    context<> ctx(1, 2);
+    separate_contexts<cpu> separate(ctx);
+    constexpr index_t rows = 6;
+    for (index_t const vocabulary : {97, 8192}) {
+        untrained u(vocabulary);
+        auto const& table = u.model.ae_model.embed_tokens.weight.value;  // few of its tokens are ever the most likely
+        constexpr index_t width = model_type::autoencoder_type::D;
+        std::fill(table.data() + 97 * width, table.data() + vocabulary * width, 0.0F);
+        whole_pools pools{u.model, {}, {}, {}};
+        for (std::uint32_t state = 0; state < 6; ++state) {
+            tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
+            fill_normal(ctx, hidden.view(), key{state});
+            evaluate(ctx, hidden.view(), hidden.view() * 3.0);
+            std::vector<patch_place> places;
+            for (index_t r = 0; r < rows; ++r) places.push_back({r, {{8, stream::generation, state}, 11 + r}});
+            for (auto const& [n, N] : {std::pair(2, 1), {2, 2}, {3, 7}, {2, 30}, {3, 100}}) {
+                auto const rule = sampler::batch(temperature::of(1.0 / n), N);
+                std::vector<token_id> want;
+                for (auto const& place : places) {
+                    auto const one =
+                        pools.choose(ctx, calm::rows(std::as_const(hidden).view(), place.row, 1), place.noise, N, n);
+                    want.insert(want.end(), one.begin(), one.end());
+                }
+                for (auto const& [round, parts] :
+                     {std::pair(0, &separate), {1, &separate}, {5, static_cast<separate_contexts<cpu>*>(nullptr)}}) {
+                    std::vector<token_id> got(want.size());
+                    auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
+                                                  std::span<patch_place const>(places), round, parts);
+                    BOOST_TEST(got == want, boost::test_tools::per_element());
+                    for (auto const& one : took) BOOST_TEST(one.draws == N);
+                }
+            }
+        }
+        for (auto const& found : {pools.alike, pools.ties, pools.partly}) BOOST_TEST(found.size() == 2U);
+        BOOST_TEST(ctx.scratch.used() == 0U);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
-    untrained u;
-    calm_model<base, space<emulated>> same{97};
+    constexpr index_t vocabulary = 8192;  // of which the batch rule decodes what is alike
+    untrained u(vocabulary);
+    calm_model<base, space<emulated>> same{vocabulary};
     arena<emulated> values{"values"};
     allocate(same, values, static_cast<arena<emulated>*>(nullptr));
     allocate(same.ae_model, values, static_cast<arena<emulated>*>(nullptr));
     context<emulated> ctx(3, 2);
     copy_parameters(ctx, parameters_of(same), parameters_of(u.model));
     copy_parameters(ctx, frozen_parameters_of(same), frozen_parameters_of(u.model));
-    generation_settings const settings{.sampler = sampler::adaptive(temperature::of(0.5), 12), .max_tokens = 12};
-    check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
+    for (auto const& rule : {sampler::adaptive(temperature::of(0.5), 12), sampler::batch(temperature::of(0.5), 12)}) {
+        generation_settings const settings{.sampler = rule, .max_tokens = 12};
+        check_equal(generate(ctx, same, prompt, special, settings), run(u.model, settings));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(new_tokens_of_many_prompts_are_told_with_their_number) {

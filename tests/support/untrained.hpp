@@ -12,8 +12,8 @@ namespace calm::test {
 struct untrained {
     using model_type = calm_model<base>;
     arena<> values{"values"};
-    model_type model{97};
-    untrained() {
+    model_type model;
+    explicit untrained(index_t vocabulary = 97) : model(vocabulary) {
         allocate(model, values, static_cast<arena<>*>(nullptr));
         allocate(model.ae_model, values, static_cast<arena<>*>(nullptr));
         std::uint64_t first = 0;

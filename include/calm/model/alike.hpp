@@ -48,6 +48,9 @@ inline void require_tokens(std::span<token_id const> tokens) {
 struct alike_groups {
     std::size_t size;   // patches of a group, at least 1
     std::size_t least;  // how many of them must agree so far
+    // Where so many or fewer patches of all groups go on behind their first token, they go on to their end: each token
+    // by itself reads the whole vocabulary, which costs as much as a few tokens more.
+    std::size_t few = 0;
 };
 
 // Orders patches (R, K), given by their numbers, by their first k tokens, and equal ones by number.
@@ -93,5 +96,35 @@ inline std::vector<row_id> alike_so_far(std::span<token_id const> patches, std::
     }
     return alike;
 }
+
+namespace detail {
+
+// Which of R patches were begun, and in which order.
+class patches_begun {
+public:
+    explicit patches_begun(index_t R) : number_(static_cast<std::size_t>(R), none) {}
+
+    // Numbers those of `patches` that were not begun yet, from size() on, and returns them: valid until the next call.
+    std::span<row_id const> add(std::span<row_id const> patches) {
+        fresh_.clear();
+        for (auto const patch : patches) {
+            auto& number = number_[static_cast<std::size_t>(patch)];
+            if (number != none) continue;
+            number = size_++;
+            fresh_.push_back(patch);
+        }
+        return fresh_;
+    }
+    [[nodiscard]] index_t size() const { return size_; }
+    [[nodiscard]] index_t operator[](row_id patch) const { return number_[static_cast<std::size_t>(patch)]; }
+
+private:
+    static constexpr index_t none = -1;
+    std::vector<index_t> number_;  // of each patch
+    std::vector<row_id> fresh_;
+    index_t size_ = 0;
+};
+
+}  // namespace detail
 
 }  // namespace calm

@@ -154,33 +154,39 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         mark_not_finite(ctx, tokens, z, nullptr);
     }
 
-    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. What is
-    // alike costs the token's half of the decoder, what is not only the patch's. On a device it throws
-    // errc::non_finite for a latent that is not finite.
+    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. Of the
+    // decoder, the patches' half is done once for those of which some token is decoded, the tokens' half for these
+    // tokens. On a device it throws errc::non_finite for a latent that is not finite.
     void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z,
                       alike_groups groups) const {
         arena_scope const scope(ctx.saved);
-        decoded s{};
-        auto const all = decode_patches(ctx, s, z);
+        index_t const R = z.extent(0);
+        // Latents in the order in which their patches are begun, and what the patches' half made of them.
+        auto const latents_begun = ctx.saved.template take<T>(z.extents());
+        auto const expanded = ctx.saved.template take<T>(extents<dyn, K * D>(R));
+        detail::patches_begun begun(R);
         std::vector<token_id> room;
         for (index_t k = 0; k < K; ++k) {
             arena_scope const of_token(ctx.saved);
             arena_scope const of_places(ctx.scratch);
-            auto places = alike_so_far(tokens, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
+            auto const patches = alike_so_far(tokens, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
+            index_t const count = begun.size();
+            if (auto const fresh = begun.add(patches); !fresh.empty()) {
+                arena_scope const of_fresh(ctx.saved);
+                decoded s{};
+                auto const some = rows(latents_begun, count, std::ssize(fresh));
+                gather_rows(ctx, some, z, bring_ids(ctx, fresh, R));
+                decode_patches(ctx, s, some);
+                copy(ctx, rows(expanded, count, std::ssize(fresh)), s.expanded.y);
+            }
+            index_t const end = k > 0 && patches.size() <= groups.few ? K : k + 1;
+            std::vector<row_id> places;
+            for (auto const patch : patches)
+                for (auto i = k; i < end; ++i) places.push_back(static_cast<row_id>(begun[patch] * K + i));
             if (places.empty()) continue;
-            for (auto& place : places) place = place * static_cast<row_id>(K) + static_cast<row_id>(k);
-            extents<dyn> const count(static_cast<index_t>(places.size()));
-            auto const x = ctx.saved.template take<T>(extents<dyn, D>(count.size()));
-            auto const found = ctx.saved.template take<token_id>(count);
-            auto const named = bring_ids(ctx, std::span<row_id const>(places), all.extent(0));
-            gather_rows(ctx, x, all, named);
-            decode_tokens_apart(ctx, s, x);
-            argmax_token(ctx, found, s.y, embed_tokens.weight.read());
-            mark_not_finite(ctx, found, z, named.data());
-            auto const decoded_here = on_host(ctx, found, room);
-            detail::require_tokens(decoded_here);
-            for (std::size_t i = 0; i < places.size(); ++i)
-                tokens[static_cast<std::size_t>(places[i])] = decoded_here[i];
+            auto from = decode_at(ctx, room, reshape(expanded, extents<dyn, D>(R * K)), latents_begun, places).begin();
+            for (auto const patch : patches)
+                for (auto i = k; i < end; ++i) tokens[static_cast<std::size_t>(patch * K + i)] = *from++;
         }
     }
 
@@ -356,6 +362,23 @@ private:
                                 const_latents const& z, row_id const* places) {
         if constexpr (device_memory<Backend>)
             for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), z.data(), places, L, K});
+    }
+
+    // Of the rows x (R K, D) that the patches' half made of z (R, L), those at `places`: their tokens, on the host.
+    std::span<token_id const> decode_at(context<Backend>& ctx, std::vector<token_id>& room,
+                                        matrix_view<T const, D, Backend> const& x, const_latents const& z,
+                                        std::span<row_id const> places) const {
+        auto const some = ctx.saved.template take<T>(extents<dyn, D>(std::ssize(places)));
+        auto const found = ctx.saved.template take<token_id>(extents<dyn>(std::ssize(places)));
+        auto const named = bring_ids(ctx, places, x.extent(0));
+        decoded s{};
+        gather_rows(ctx, some, x, named);
+        decode_tokens_apart(ctx, s, some);
+        argmax_token(ctx, found, s.y, embed_tokens.weight.read());
+        mark_not_finite(ctx, found, z, named.data());
+        auto const on_the_host = on_host(ctx, found, room);
+        detail::require_tokens(on_the_host);
+        return on_the_host;
     }
 
     // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).

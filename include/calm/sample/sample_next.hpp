@@ -37,7 +37,8 @@ public:
                     sampler const& rule, std::span<patch_place const> places, separate_contexts<Backend>* separate) :
         ctx_(ctx),
         model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), separate_(separate),
-        attempt_(rule.rule == sampling_rule::adaptive && rule.most <= largest ? rule.n : 1),
+        table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
+        attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
         teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
@@ -54,6 +55,7 @@ public:
         while (!active_.empty()) {
             n_ = draws_of_a_round(round);
             draw_round();
+            if (counts()) decode_pools();
             std::span<token_id const> rest = drawn_;
             for (auto& one : active_) {
                 take(one, rest.first(static_cast<std::size_t>(n_) * K));
@@ -76,6 +78,14 @@ private:
         std::vector<latents> drawn;  // (draws of a round, L), where tokens may be missing
     };
 
+    // To count, tokens are decoded one by one where that saves more than the passes cost: not with a small table.
+    [[nodiscard]] bool is_lazy() const {
+        constexpr index_t worthwhile = index_t{1} << 18;
+        return rule_.most > 1 && rule_.most <= largest &&
+               (rule_.rule == sampling_rule::adaptive || (rule_.rule == sampling_rule::batch && table_ >= worthwhile));
+    }
+    // Whether draws are counted without being decoded whole.
+    [[nodiscard]] bool counts() const { return lazy_ && rule_.rule == sampling_rule::batch; }
     [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
 
     [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
@@ -97,7 +107,7 @@ private:
     void draw_round() {
         drawn_.resize(static_cast<std::size_t>(count() * n_) * K);
         latents z{};
-        if (attempt_ > 1) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
+        if (lazy_) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
         arena_scope const scratch(ctx_.scratch);
         auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
         arena_scope const saved(ctx_.saved);
@@ -108,7 +118,7 @@ private:
             auto const& place = places_[one.number];
             rows_.push_back(static_cast<row_id>(place.row));
             noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
-            if (attempt_ > 1) one.drawn.push_back(rows(z, i * n_, n_));
+            if (lazy_) one.drawn.push_back(rows(z, i * n_, n_));
         }
         gather_rows(ctx_, states, hidden_, bring_ids(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
@@ -131,44 +141,86 @@ private:
         auto const patches =
             std::span(drawn_).subspan(static_cast<std::size_t>(first) * K, static_cast<std::size_t>(drawing) * K);
         auto const of = rows(states, i, some);
-        if (attempt_ == 1) {
+        if (!lazy_) {
             arena_scope const scope(by.scratch);
             auto const room = room_for(by, patches);
             model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale);
             return bring_patches(by, patches, room);
         }
-        auto const groups = static_cast<std::size_t>(std::min(n_, attempt_));
-        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own,
-                            {groups, static_cast<std::size_t>(attempt_)});
+        auto const groups = counts() ? groups_of(end - begin, 2) : groups_of(std::min(n_, attempt_), attempt_);
+        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups);
     }
 
     // Gives a place its draws (n_, K) of the round; where it decides, its answer.
     void take(place_at_work& one, std::span<token_id const> own) {
         one.at_work.take(own, one.choice, [&](std::span<token_id> pool) {
-            decode(one, pool, 0, {pool.size() / K, 2});
+            if (!counts()) decode(one, pool, 0, groups_of(std::ssize(pool) / Model::K, 2));
         });
         if (!one.at_work.decided()) return;
         auto const patch = one.at_work.patch();
         auto const answer = tokens_.subspan(one.number * K, K);
         std::copy(patch.begin(), patch.end(), answer.begin());
-        decode(one, answer, one.at_work.chosen(), {1, 1});
+        decode(one, answer, static_cast<index_t>(one.at_work.chosen()), groups_of(1, 1));
         done_[one.number] = one.at_work.result();
     }
 
     // Decodes what is missing of the patches of draws from `first` on: what the batch rule counts, and what it answers.
-    void decode(place_at_work const& one, std::span<token_id> patches, std::size_t first, alike_groups groups) {
-        if (attempt_ == 1) return;
+    void decode(place_at_work const& one, std::span<token_id> patches, index_t first, alike_groups groups) {
+        if (!lazy_) return;
         arena_scope const of_pool(ctx_.scratch);
-        auto const some = static_cast<index_t>(patches.size() / K);
-        auto const pool = ctx_.scratch.template take<T>(extents<dyn, Model::L>(some));
-        index_t at = 0;
-        auto const begin = static_cast<index_t>(first);
-        for (auto const& z_of_round : one.drawn) {
-            index_t const from = std::max(begin, at), to = std::min(begin + some, at + z_of_round.extent(0));
-            if (from < to) copy(ctx_, rows(pool, from - begin, to - from), rows(z_of_round, from - at, to - from));
-            at += z_of_round.extent(0);
-        }
+        auto const pool =
+            ctx_.scratch.template take<T>(extents<dyn, Model::L>(static_cast<index_t>(patches.size() / K)));
+        copy_drawn(pool, one, first);
         model_.ae_model.decode_alike(ctx_, patches, pool, groups);
+    }
+
+    // Decodes what is alike in the pools of all places, with their draws of the round: together, because the whole
+    // vocabulary is read however few rows there are.
+    void decode_pools() {
+        auto const made = active_.front().at_work.result().draws, pool = made + n_;  // of every place as many
+        auto const old = static_cast<std::size_t>(made) * K, fresh = static_cast<std::size_t>(n_) * K;
+        arena_scope const of_pools(ctx_.scratch);
+        auto const z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * pool));
+        pools_.resize(static_cast<std::size_t>(count()) * (old + fresh));
+        auto const for_each_place = [&](auto const& f) {
+            std::span<token_id> from = drawn_, to = pools_;
+            for (auto& one : active_) {
+                f(one, from.first(fresh), to.first(old), to.subspan(old, fresh));
+                from = from.subspan(fresh);
+                to = to.subspan(old + fresh);
+            }
+        };
+        index_t row = 0;
+        for_each_place(
+            [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
+                std::copy_n(one.at_work.draws().begin(), old, before.begin());
+                std::copy_n(round.begin(), fresh, behind.begin());
+                copy_drawn(rows(z, row, pool), one, 0);
+                row += pool;
+            });
+        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2));
+        for_each_place(
+            [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
+                std::copy_n(before.begin(), old, one.at_work.draws().begin());
+                std::copy_n(behind.begin(), fresh, round.begin());
+            });
+    }
+
+    // A table that no cache holds is read again for each token. From sizes alone: texts do not depend on machines.
+    [[nodiscard]] alike_groups groups_of(index_t size, index_t least) const {
+        constexpr index_t held = index_t{1} << 22;
+        return {static_cast<std::size_t>(size), static_cast<std::size_t>(least), std::size_t{table_ <= held ? 0U : 8U}};
+    }
+
+    // to = the latents of draws of a place, from `begin` on.
+    void copy_drawn(latents const& to, place_at_work const& one, index_t begin) {
+        index_t at = 0;
+        index_t const end = begin + to.extent(0);
+        for (auto const& of_round : one.drawn) {
+            index_t const from = std::max(begin, at), until = std::min(end, at + of_round.extent(0));
+            if (from < until) copy(ctx_, rows(to, from - begin, until - from), rows(of_round, from - at, until - from));
+            at += of_round.extent(0);
+        }
     }
 
     context<Backend>& ctx_;
@@ -178,8 +230,10 @@ private:
     sampler const& rule_;
     std::span<patch_place const> places_;
     separate_contexts<Backend>* separate_;
-    // The adaptive rule asks only whether the draws of an attempt are equal, so rounds are whole attempts whose tokens
-    // are decoded while they are alike; the latents are kept for the batch rule.
+    index_t table_;  // numbers of the decoder's projection to the vocabulary
+    // Rules that only compare draws decode tokens while they are alike, and keep the latents for what is asked later.
+    bool lazy_;
+    // The adaptive rule asks whether the draws of an attempt are equal, so its rounds are whole attempts.
     std::int64_t attempt_;
     // Threads draw on their own where weights stay in a core's cache and products are too small to share.
     index_t teams_;
@@ -187,6 +241,7 @@ private:
     std::vector<sampled> done_;
     std::int64_t n_ = 0;           // draws of the round
     std::vector<token_id> drawn_;  // (active, n_, K)
+    std::vector<token_id> pools_;  // (active, draws so far, K)
     std::vector<noise_place> noise_;
     std::vector<row_id> rows_;  // of the hidden states, of every active place
 };

@@ -159,6 +159,8 @@ public:
         take(draws, choice, [](std::span<token_id>) {});
     }
 
+    // The draws so far (draws, K): tokens that were not decoded may be filled in.
+    [[nodiscard]] std::span<token_id> draws() { return pool_; }
     [[nodiscard]] bool decided() const { return decided_; }  // whether there is an answer
     // The number of the draw that is the answer, once it has decided.
     [[nodiscard]] std::size_t chosen() const { return chosen_; }
