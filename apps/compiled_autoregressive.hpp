@@ -57,10 +57,12 @@ public:
 
         auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);
         auto const bytes = bytes_of_tokens(words);
+        auto const pieces = shared_by_ranks<Backend>();
         auto const measure = [&](std::size_t tokens) {
-            return complete(calm::evaluate_model(
-                                ctx, own.model, std::span<token_id const>(spread_blocks(unseen, block, tokens)),
-                                words.specials(), &counts, {.block_tokens = block, .seed = o.seed}, std::span(bytes)),
+            return complete(calm::evaluate_model(ctx, own.model,
+                                                 std::span<token_id const>(spread_blocks(unseen, block, tokens)),
+                                                 words.specials(), &counts, {.block_tokens = block, .seed = o.seed},
+                                                 std::span(bytes), pieces.get()),
                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, 1,
@@ -93,8 +95,9 @@ public:
         auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
+        auto const pieces = shared_by_ranks<Backend>();
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, std::span(bytes));
+                                                settings, std::span(bytes), pieces.get());
         tell_of_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }

@@ -59,9 +59,10 @@ public:
         describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
+        auto const pieces = shared_by_ranks<Backend>();
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
-                                        o.seed);
+                                        o.seed, pieces.get());
         };
         auto calls = run.callbacks(
             recipe, blocks,
@@ -121,9 +122,10 @@ public:
         auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                                   autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
+        auto const pieces = shared_by_ranks<Backend>();
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
-                                                 &counts, settings, recipe.objective),
+                                                 &counts, settings, recipe.objective, pieces.get()),
                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, K,
@@ -152,10 +154,11 @@ public:
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
+        auto const pieces = shared_by_ranks<Backend>();
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder_type> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(ctx, stored, own.model);
-            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings);
+            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings, pieces.get());
             tell_of_products(ctx);
             return complete(found, mode, o.data, data_seed);
         }
@@ -164,7 +167,7 @@ public:
         draw_as(own.model.generator, o.head);
         auto const counts = counts_beside(stored);
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, static_cast<objective>(head_objective_of(d)));
+                                                settings, static_cast<objective>(head_objective_of(d)), pieces.get());
         tell_of_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
@@ -215,7 +218,8 @@ private:
     // What the autoencoder that a CALM stands on is worth.
     static void tell_of_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
                                std::vector<token_id> const& tokens, tokenizer const& words) {
-        tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed));
+        tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
+                                                         shared_by_ranks<Backend>().get()));
     }
     // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

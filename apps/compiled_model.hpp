@@ -17,6 +17,7 @@
 #include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/peak.hpp"
+#include "calm/train/rank_pieces.hpp"
 #include "calm/train/session.hpp"
 #include "calm/train/throughput.hpp"
 #include "products.hpp"
@@ -28,6 +29,7 @@
 #include "run/training_run.hpp"
 #include "text/batch.hpp"
 #include "text/prompt.hpp"
+#include "text/shared_writing.hpp"
 #include "text/text_output.hpp"
 #include "text/write_prompts.hpp"
 #include "text/writing.hpp"
@@ -100,6 +102,15 @@ protected:
 
     static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
         return {{words.file_name(), tokenizer_bytes}};
+    }
+
+    // This process's end of the ranks that share an evaluation, or null where it is the only one. Throws errc::usage
+    // for several on a device.
+    template <class Backend> static std::unique_ptr<shared_pieces> shared_by_ranks() {
+        auto pieces = pieces_of(ranks());
+        require(pieces == nullptr || host_memory<Backend>, errc::usage,
+                "expected one process on a device, found one of several: ranks compute on the cpu");
+        return pieces;
     }
 
     // A device does some steps before the host waits for what came of them.
@@ -226,13 +237,13 @@ protected:
             numbered.prompt_number = first;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
         };
-        auto const untold = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-            return texts_of(prompts, first, [](std::size_t, std::span<token_id const>) {});
-        };
-        int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, texts_of, positions)
-                                           : answer_batch(o, words, K, unit, untold, positions);
-        tell_of_products(ctx);
-        return status;
+        shared_by_ranks<backend_of<Model>>();  // or none on a device
+        return on_all_ranks(texts_of, [&](write_and_tell const& write) {
+            int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
+                                               : answer_batch(o, words, K, unit, untold(write), positions);
+            tell_of_products(ctx);
+            return status;
+        });
     }
 
     // Seconds a patch of writing one text, a draw per patch.

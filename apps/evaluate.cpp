@@ -9,25 +9,34 @@
 
 using namespace calm::apps;
 
+namespace {
+
+int evaluate(evaluate_options options) {
+    options.threads = threads_of_rank(options.threads);
+    bool const several = options.models.size() > 1;
+    text_output out;
+    std::vector<compared_model> all;
+    for (auto const& directory : options.models) {
+        auto one = options;
+        one.model = directory;
+        auto const model = calm::read_model_description(directory);
+        auto const& work = configuration_of(model).on(options.device, options.weights);
+        all.push_back({model, work.evaluate(one, model)});
+        if (several) tell("== " + directory);
+        if (is_first_rank()) out.put(to_json(all.back().found) + "\n");
+        tell_lines(to_table(all.back().found));
+    }
+    if (several) tell_lines("\n" + comparison_text(all));
+    return 0;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
     return run_program("evaluate", [&] {
-        refuse_ranks();
-        auto const options = read_evaluate(argc, argv);
-        if (!options) return 0;
-        bool const several = options->models.size() > 1;
-        text_output out;
-        std::vector<compared_model> all;
-        for (auto const& directory : options->models) {
-            auto one = *options;
-            one.model = directory;
-            auto const model = calm::read_model_description(directory);
-            auto const& work = configuration_of(model).on(options->device, options->weights);
-            all.push_back({model, work.evaluate(one, model)});
-            if (several) tell("== " + directory);
-            out.put(to_json(all.back().found) + "\n");
-            tell_lines(to_table(all.back().found));
-        }
-        if (several) tell_lines("\n" + comparison_text(all));
-        return 0;
+        return run_on_ranks("evaluate", [&] {
+            auto const options = read_evaluate(argc, argv);
+            return options ? evaluate(*options) : 0;
+        });
     });
 }

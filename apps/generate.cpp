@@ -9,10 +9,12 @@ using namespace calm::apps;
 
 int main(int argc, char** argv) {
     return run_program("generate", [&] {
-        refuse_ranks();
-        auto const options = read_generate(argc, argv);
-        if (!options) return 0;
-        auto const model = calm::read_model_description(options->model);
-        return configuration_of(model).on(options->device, options->weights).generate(*options, model);
+        return run_on_ranks("generate", [&] {
+            auto options = read_generate(argc, argv);
+            if (!options) return 0;
+            options->threads = threads_of_rank(options->threads);
+            auto const model = calm::read_model_description(options->model);
+            return configuration_of(model).on(options->device, options->weights).generate(*options, model);
+        });
     });
 }

@@ -46,7 +46,7 @@ private:
 
 int main(int argc, char** argv) {
     return run_program("train", [&] {
-        return run_on_ranks([&] {
+        return run_on_ranks("train", [&] {
             auto const command = read_train(argc, argv);
             return command ? std::visit(perform{}, *command) : 0;
         });

@@ -49,18 +49,19 @@ int ranks_here = 1;  // on this machine
 
 // Says what went wrong, and ends all ranks. Another one than the first leaves it to that one, which heard of it, for as
 // long as that may take; it says it itself where the first does not.
-[[noreturn]] void end_ranks(mpi_ranks& self, failure const& what) {
+[[noreturn]] void end_ranks(std::string const& program, mpi_ranks& self, failure const& what) {
     self.fail(error(static_cast<errc>(what.status), what.text));
     if (!self.is_first()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 200 * std::min(self.rank(), 20)));
         hold_tongue(false);
     }
     if (!what.text.empty())
-        tell_lines(sentence("train: ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
+        tell_lines(
+            sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
     mpi_ranks::end_all(what.status);
 }
 
-int run_with_mpi(std::function<int()> const& body) {
+int run_with_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
     if (self.ranks() == 1) return body();
     all_ranks = &self;
@@ -78,7 +79,7 @@ int run_with_mpi(std::function<int()> const& body) {
         all_ranks = nullptr;
         return status;
     } catch (...) {
-        end_ranks(self, failure_now());
+        end_ranks(program, self, failure_now());
     }
 }
 
@@ -86,15 +87,15 @@ int run_with_mpi(std::function<int()> const& body) {
 
 }  // namespace
 
-int run_on_ranks(std::function<int()> const& body) {
+int run_on_ranks([[maybe_unused]] std::string const& program, std::function<int()> const& body) {
     if (!is_launched()) {
         auto const launcher = launcher_without_mpi();
         require(launcher.empty(), errc::distributed, "expected ranks that mpirun or srun --mpi=pmix started, found ",
-                launcher, ", under which each process would train by itself: docs/ranks.md");
+                launcher, ", under which each process would do all of the work: docs/ranks.md");
         return body();
     }
 #ifdef CALM_HAS_MPI
-    return run_with_mpi(body);
+    return run_with_mpi(program, body);
 #else
     throw error(errc::distributed,
                 "started as one of several processes, and compiled without MPI: install libopenmpi-dev, "
@@ -106,7 +107,7 @@ void refuse_ranks() {
     auto const most = std::max({told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"), told_by("SLURM_STEP_NUM_TASKS")});
     require(most <= 1 && launcher_without_mpi().empty(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
-            "mpirun, srun or torchrun; train alone has ranks");
+            "mpirun, srun or torchrun; train, evaluate and generate have ranks");
 }
 
 bool takes_ranks() {

@@ -1,5 +1,5 @@
 #pragma once
-// One program, run by several processes (ranks) together: docs/ranks.md. `train` is such a one.
+// One program, run by several processes (ranks) together: docs/ranks.md. `train`, `evaluate` and `generate` are such.
 
 #include <functional>
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace calm::apps {
 
-// Runs the body of a program. Where mpirun or srun started this process as one of several, they are ranks() in it; only
-// rank 0 says something, and where one of them fails all end, with the status of its error. Whoever launched them may
-// end them all by a signal to one. Throws errc::distributed where several were started by what brings no MPI.
-int run_on_ranks(std::function<int()> const& body);
+// Runs the body of a program of this name. Where mpirun or srun started this process as one of several, they are
+// ranks() in it; only rank 0 says something, and where one of them fails all end, with the status of its error. Whoever
+// launched them may end them all by a signal to one. Throws errc::distributed where several were started by what brings
+// no MPI.
+int run_on_ranks(std::string const& program, std::function<int()> const& body);
 // For a program that has no ranks. Throws errc::distributed where a launcher started this process as one of several.
 void refuse_ranks();
 

@@ -318,11 +318,13 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
     calls.skipped = [this](progress const& now, error const& why) { report_->skipped(now, why); };
     if (holds_out_)
         calls.evaluate = [this, measure = std::move(evaluate)](progress const& now) { score_ = measure(now); };
-    calls.checkpoint = [this, &blocks, recipe, write = std::move(write),
-                        measure = std::move(score)](training_state const& state, state_after when) {
+    calls.ended = [this, measure = std::move(score)](progress const&) {
+        if (holds_out_ && !score_ && noted_signal_of_ranks() == 0) score_ = measure();
+    };
+    calls.checkpoint = [this, &blocks, recipe, write = std::move(write)](training_state const& state,
+                                                                         state_after when) {
         // Of a run that is through only its last evaluation follows in the log.
         if (when == state_after::end && detail::share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
-        if (holds_out_ && when == state_after::end && !score_ && noted_signal() == 0) score_ = measure();
         bool const better = score_ && (!best_ || *score_ > *best_);
         if (better) best_ = score_;
         if (better || when != state_after::evaluation) keep(state, blocks, write);
@@ -347,7 +349,7 @@ void training_run::train(std::function<void()> const& loop) {
 }
 
 bool training_run::tells_end() const {
-    return holds_out_ && noted_signal() == 0 && is_first_rank();
+    return holds_out_ && noted_signal_of_ranks() == 0;
 }
 
 int training_run::end(std::string_view remark) {

@@ -71,8 +71,7 @@ public:
     // Whether a setting is not as it was.
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }
-    // Whether the run is to be measured at its end: text is held out, no signal ended it, and this is no other rank
-    // than the first.
+    // Whether the run is to be measured at its end: text is held out, and no signal ended it. All ranks ask.
     [[nodiscard]] bool tells_end() const;
     // Done, in so many seconds of the whole run.
     [[nodiscard]] index_t steps() const { return steps_; }
@@ -82,8 +81,8 @@ public:
     void go_on(text_blocks& blocks) const;
 
     // What the loop is to tell. `write` writes a model directory; `evaluate` measures on held-out text, tells, and
-    // returns the score, the highest being the best; `score` only measures. They are called where text is held out,
-    // and outlive the callbacks.
+    // returns the score, the highest being the best; `score` only measures. They are called where text is held out, on
+    // all ranks, and outlive the callbacks.
     training_callbacks callbacks(training_recipe const& recipe, text_blocks const& blocks,
                                  run_directory::write_model write, std::function<double(progress const&)> evaluate,
                                  std::function<double()> score);

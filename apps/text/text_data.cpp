@@ -258,7 +258,7 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
 
 block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
                                   index_t block) {
-    return blocks_from(data, words, split::heldout, rule, block);
+    return in_turn([&] { return blocks_from(data, words, split::heldout, rule, block); });
 }
 
 }  // namespace calm::apps

@@ -1,10 +1,11 @@
-// train by several ranks, as a user starts it: with mpirun.
+// train, evaluate and generate by several ranks, as a user starts them: with mpirun.
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "run/ranks.hpp"
@@ -103,23 +104,23 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
         BOOST_TEST(r.status == (says.empty() ? 0 : 9), launcher << " " << program << ": " << r.err);
         BOOST_TEST(has(r.err, says), launcher << " " << program << ": " << r.err);
     };
-    std::vector<std::string> const alone{"evaluate", "generate", "sweep"};
     std::string const torchrun = "RANK=0 WORLD_SIZE=2", srun = "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1";
     check(torchrun, "train", "expected ranks that mpirun or srun --mpi=pmix started, found torchrun");
     check(srun, "train calm", "found srun without PMIx or PMI");
-    for (auto const& program : alone)
-        for (auto const& launcher : {torchrun, srun, std::string("OMPI_COMM_WORLD_SIZE=2"),
-                                     std::string("PMI_RANK=0 PMI_SIZE=2"), "PMIX_RANK=0 " + srun})
-            check(launcher, program, "expected one process, found one of several");
+    check(torchrun, "evaluate", "found torchrun, under which each process would do all of the work");
+    check(srun, "generate", "found srun without PMIx or PMI");
+    for (auto const& launcher : {torchrun, srun, std::string("OMPI_COMM_WORLD_SIZE=2"),
+                                 std::string("PMI_RANK=0 PMI_SIZE=2"), "PMIX_RANK=0 " + srun})
+        check(launcher, "sweep", "expected one process, found one of several");
     // One process, and an allocation of several that started one.
     for (std::string const program : {"train", "evaluate", "generate", "sweep"})
         for (std::string const launcher : {"RANK=0 WORLD_SIZE=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1",
                                            "SLURM_NTASKS=2 SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"})
             check(launcher, program, "");
     if (obstacle().empty()) {
-        auto const r = run_in(folder, mpirun(2) + "generate --help");
+        auto const r = run_in(folder, mpirun(2) + "sweep --help");
         BOOST_TEST(r.status == 9, r.err);
-        BOOST_TEST(has(r.err, "train alone has ranks"), r.err);
+        BOOST_TEST(has(r.err, "train, evaluate and generate have ranks"), r.err);
     }
 }
 
@@ -150,6 +151,71 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     BOOST_TEST(
         has(shop.folder().content("text/model/checkpoints/step-00000003/state.json"), "\"accumulation\": \"2\""));
     BOOST_TEST(has(well(plan + "--out text"), "the model is trained"));
+}
+
+// What training measures on the way and at its end, what evaluate finds, and the texts of generate.
+BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const well = [&](std::string const& line) {
+        auto const r = shop.shell(line);
+        BOOST_TEST(r.status == 0, line << ": " << r.err);
+        return r;
+    };
+    // As much training as it takes for texts and scores to differ.
+    std::string const stage = " --threads 1 --seed 3 --data stories:20000 --accumulation 2 ";
+    std::string const model = stage + "--batch 4 --block 64 --steps 30 --evaluate-every 15 ";
+    well("train autoencoder --config tiny --tokenizer tokenizer.model --batch 1024 --steps 80 --rate 0.003 --out ae" +
+         stage);
+    for (auto const& [name, of] :
+         {std::pair<std::string, std::string>{"lm", "train calm --config tiny --autoencoder ae"},
+          {"ar", "train ar --config tiny-ar --tokenizer tokenizer.model"}}) {
+        well(of + model + "--out " + name);
+        well(mpirun(2) + of + model + "--out " + name + "-by-2");
+        shop.same(name + "-by-2", name, "step-00000030");
+        BOOST_TEST(has(shop.folder().content(name + "/metrics.jsonl"), "\"heldout_loss\":"));
+    }
+    for (std::string const of : {"--model ae", "--model lm --model ar", "--model lm --positions 100 --samples 3"}) {
+        auto const line = "evaluate --data stories:4000 --threads 1 --block 64 --seed 2 " + of;
+        auto const one = well(line);
+        BOOST_TEST(has(one.out, "\"token_accuracy\":"));
+        for (int const R : {2, 3}) BOOST_TEST(well(mpirun(R) + line).out == one.out);
+        BOOST_TEST(has(well(mpirun(2) + line).err, one.err), one.err);
+    }
+
+    well("seq -f 'line %g' 1 37 >prompts");
+    well("for i in 1 2 3 4 5 6 7; do echo '{\"id\": '$i', \"prompt\": \"'$i'\"}'; done >lines; echo no >>lines");
+    for (std::string const of : {"--model lm --temperature 1/2", "--model ar --temperature 0.8"}) {
+        auto const line = "generate --threads 1 --seed 2 --max-tokens 12 " + of;
+        for (std::string const prompts : {" --prompts prompts", " --prompt once"}) {
+            auto const one = well(line + prompts);
+            BOOST_TEST(one.out.size() > 10U);
+            // mpirun gives a rank a terminal, and a terminal is given no byte that it might obey.
+            for (int const R : {2, 3})
+                BOOST_TEST(well(mpirun(R) + "sh -c '" + line + prompts + " | cat'").out == one.out);
+        }
+        auto const one = shop.shell(line + " --jsonl - <lines");
+        auto const two = shop.shell(mpirun(2) + line + " --jsonl - <lines");
+        BOOST_TEST(one.status == 4);
+        BOOST_TEST(two.status == 4);
+        BOOST_TEST(two.out == one.out);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
+    if (!can_run()) return;
+    workshop const shop;
+    auto const made = shop.shell(autoencoder + "1 --steps 2 --out ae; seq 2 4001 >text0.txt; seq 1 4000 >text1.txt");
+    BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
+    auto const other = shop.shell(mpirun(2) + "sh -c 'exec evaluate --model ae --data text$OMPI_COMM_WORLD_RANK.txt'");
+    BOOST_TEST(other.status == 9);
+    BOOST_TEST(has(other.err, "evaluate: rank 1 has another text or other options than rank 0: give all ranks"),
+               other.err);
+    BOOST_TEST(other.out.empty());
+    // What rank 0 cannot do ends the others too.
+    auto const none = shop.shell(mpirun(2) + "evaluate --model nothing --data text.txt");
+    BOOST_TEST(none.status == 2, none.err);
+    BOOST_TEST(none.err.find("there is no nothing") == none.err.rfind("there is no nothing"), none.err);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {

@@ -73,6 +73,7 @@ struct trial {
         auto const calls = run.callbacks(
             recipe, blocks, write_model, [](progress const&) { return 0.0; }, [&] { return score; });
         for (index_t i = run.steps(); i < step; ++i) calls.step({.step = i, .loss = 1});
+        calls.ended({.step = step - 1, .loss = 1});
         calls.checkpoint({.step = step, .updates = step, .skipped = 0, .seconds = 1, .moments = {}}, state_after::end);
         if (after) after(run.report());
         return true;

@@ -355,6 +355,12 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
     std::vector<std::pair<index_t, state_after>> offered;
     training_callbacks tell;
     tell.checkpoint = [&](training_state const& s, state_after when) { offered.emplace_back(s.step, when); };
+    index_t ended = 0;
+    tell.ended = [&](progress const& now) {
+        BOOST_TEST(ended == 0);
+        BOOST_TEST(offered.back().first == 18);  // not that of the end yet
+        ended = now.step + 1;
+    };
     text_blocks blocks(text(), 2, 2, 5);
     context<> ctx(3, 1);
     train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
@@ -363,6 +369,7 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
         {2, interval},  {4, interval},  {6, interval},  {7, evaluation}, {8, interval}, {10, interval},
         {12, interval}, {14, interval}, {16, interval}, {18, interval},  {20, end}};
     BOOST_CHECK(offered == expected);
+    BOOST_TEST(ended == 20);
 }
 
 BOOST_AUTO_TEST_CASE(a_moment_that_is_no_number_is_neither_written_nor_read) {

@@ -328,6 +328,7 @@ private:
         if (measured || due) agree_on_time();
         if (last || due || measured) {
             state_.seconds = used_ + speed.elapsed();
+            if (last && tell_.ended) tell_.ended(now);
             if (tell_.checkpoint || several()) bring_moments();
             if (tell_.checkpoint && rank() == 0)
                 tell_.checkpoint(state_, last  ? state_after::end

@@ -73,6 +73,7 @@ struct training_callbacks {
     std::function<void(progress const&)> step;      // after each
     std::function<void(progress const&)> evaluate;  // at its interval, and once a fifth of the run is done
     std::function<void(progress const&)> save;      // at its interval; not at the end
+    std::function<void(progress const&)> ended;     // after the last step, before its checkpoint
     // The state, to be kept: where `save` is told, after an evaluation, and after the last step, also where `stop` ends
     // the run. Once a step at most; the spans of its moments are to be read before it returns.
     std::function<void(training_state const&, state_after)> checkpoint;
