@@ -237,7 +237,7 @@ protected:
             numbered.prompt_number = first;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
         };
-        shared_by_ranks<backend_of<Model>>();  // or none on a device
+        static_cast<void>(shared_by_ranks<backend_of<Model>>());  // refuses several on a device
         return on_all_ranks(texts_of, [&](write_and_tell const& write) {
             int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
                                                : answer_batch(o, words, K, unit, untold(write), positions);

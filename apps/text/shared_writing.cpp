@@ -30,10 +30,11 @@ std::vector<generation_result> texts_in(std::span<std::byte const> bytes) {
     std::vector<generation_result> all;
     for (auto at = numbers.begin(); at != numbers.end();) {
         auto const tokens = at + 5;
+        auto const end = tokens + at[0];
         generation_result text{{}, at[1] != 0, at[2], at[3], at[4]};
         text.tokens.reserve(static_cast<std::size_t>(at[0]));
-        for (auto id = tokens; id != tokens + at[0]; ++id) text.tokens.push_back(static_cast<token_id>(*id));
-        at = tokens + text.tokens.size();
+        for (auto id = tokens; id != end; ++id) text.tokens.push_back(static_cast<token_id>(*id));
+        at = end;
         all.push_back(std::move(text));
     }
     return all;
