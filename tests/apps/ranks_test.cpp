@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +32,7 @@ std::string obstacle() {
 // Open MPI as root, with more ranks than cores, and where a container forbids to read another's memory. What its
 // plugins have not given back at the end is no leak of ours.
 std::string mpirun(int ranks) {
-    return "timeout 100 env ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
+    return "timeout 300 env ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
            "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
            "mpirun --oversubscribe --bind-to none -n " +
            std::to_string(ranks) + " ";
@@ -43,6 +45,18 @@ std::string const calm_of =
     "train calm --config tiny --threads 1 --seed 3 --data text.txt --batch 4 --block 64 --accumulation 4 "
     "--save-every 3 ";
 
+// Its steps take long enough to be met in.
+std::string const long_autoencoder =
+    "train autoencoder --config tiny --threads 1 --seed 3 --tokenizer tokenizer.model --batch 2048 "
+    "--data stories:4000 --save-every 4 --evaluate-every 10 --accumulation 4 --steps 60 ";
+
+// The number behind some words.
+std::optional<int> number_behind(std::string const& text, std::string const& words) {
+    auto const at = text.find(words);
+    if (at == std::string::npos) return std::nullopt;
+    return std::atoi(text.c_str() + at + words.size());
+}
+
 class workshop {
 public:
     workshop() {
@@ -54,10 +68,14 @@ public:
     // Starts a job of ranks, does `then` once a file is there, and waits for its end: the status is the job's. `then`
     // may say "$(rank N)" for the process of rank N.
     ran disturbed(std::string const& job, std::string const& file, std::string const& then) const {
+        return disturbed_when("[ -e " + file + " ]", job, then);
+    }
+    // The same once a condition of the shell holds.
+    ran disturbed_when(std::string const& condition, std::string const& job, std::string const& then) const {
         return shell("rank() { for p in $(pgrep -x train); do [ \"$(readlink /proc/$p/cwd)\" != \"$(pwd -P)\" ] || "
                      "! tr '\\0' '\\n' </proc/$p/environ | grep -qx OMPI_COMM_WORLD_RANK=$1 || echo $p; done; }; " +
-                     job + " & job=$!; tries=0; until [ -e " + file +
-                     " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; " + then +
+                     job + " & job=$!; tries=0; until " + condition +
+                     " || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; " + then +
                      "; began=$(date +%s); wait $job; status=$?; echo $(($(date +%s) - began)) >took; (exit $status)");
     }
     temporary_folder const& folder() const { return folder_; }
@@ -218,22 +236,48 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
     BOOST_TEST(none.err.find("there is no nothing") == none.err.rfind("there is no nothing"), none.err);
 }
 
+// At moments spread over the run, of either rank in turn: RANK_KILLS=30 in the environment tries thirty, 2 without.
+// Kill number i has the seed i. Then the run goes on with another number of ranks.
 BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {
     if (!can_run()) return;
     workshop const shop;
-    auto const whole = shop.shell(autoencoder + "4 --steps 40 --out whole");
+    constexpr int steps = 60, save_every = 4;
+    auto const whole = shop.shell(long_autoencoder + "--out whole");
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
-    for (int const victim : {0, 1}) {
-        auto const out = "parts" + std::to_string(victim);
-        auto const killed =
-            shop.disturbed(mpirun(2) + autoencoder + "4 --steps 40 --out " + out, out + "/checkpoints/step-00000004",
-                           "kill -9 $(rank " + std::to_string(victim) + ")");
-        BOOST_TEST(killed.status == 137);
-        BOOST_TEST(has(killed.err, "rank " + std::to_string(victim)), killed.err);
-        auto const again = shop.shell(autoencoder + "4 --steps 40 --out " + out);
-        BOOST_TEST(again.status == 0, again.err);
-        BOOST_TEST(has(again.err, "goes on after step "), again.err);
-        shop.same(out, "whole", "step-00000040");
+    auto const* const asked = std::getenv("RANK_KILLS");
+    int const kills = asked == nullptr ? 2 : std::atoi(asked);
+    for (int i = 0; i < kills; ++i) {
+        std::mt19937 random(static_cast<unsigned>(i));
+        auto const below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+        int const victim = i % 2;
+        // Of an equal part of the run for each kill, but its first and last steps.
+        int const part = (steps - 5 * save_every) * i / kills;
+        int const moment = save_every + part + below((steps - 5 * save_every) / kills + 1);
+        int const later = below(300);
+        int const R = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 2;
+        auto const out = "parts" + std::to_string(i);
+        auto const killed = shop.disturbed_when(
+            "ls " + out + "/checkpoints 2>/dev/null | awk -F- '$2 + 0 >= " + std::to_string(moment) +
+                " { found = 1 } END { exit !found }'",
+            mpirun(2) + long_autoencoder + "--out " + out,
+            "sleep 0." + std::to_string(1000 + later).substr(1) + "; kill -9 $(rank " + std::to_string(victim) + ")");
+        BOOST_TEST_CONTEXT("kill " << i << " (seed " << i << "): rank " << victim << ", " << later
+                                   << " ms after a checkpoint of step " << moment << " or later; goes on with " << R
+                                   << " ranks") {
+            BOOST_TEST(killed.status == 137, killed.err);
+            auto const last =
+                number_behind(killed.err, "no answer comes from rank " + std::to_string(victim) + " after step ");
+            BOOST_TEST_REQUIRE(last.has_value(), killed.err);
+            auto const again = shop.shell((R > 1 ? mpirun(R) : "") + long_autoencoder + "--out " + out);
+            BOOST_TEST(again.status == 0, again.err);
+            auto const from = number_behind(again.err, "goes on after step ");
+            BOOST_TEST_REQUIRE(from.has_value(), again.err);
+            BOOST_TEST((*from <= *last && *last <= *from + save_every), *from << " and " << *last);
+            shop.same(out, "whole", "step-00000060");
+            BOOST_TEST_MESSAGE("kill " << i << ": rank " << victim << " after step " << *last << ", went on after step "
+                                       << *from << " with " << R << " ranks");
+        }
+        shop.shell("rm -r " + out);
     }
 }
 
