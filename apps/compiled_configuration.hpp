@@ -86,7 +86,7 @@ public:
         tell_together<Backend>(recipe);
         auto const stored = read_model_description(o.autoencoder);
         auto const words = tokenizer_of(stored);
-        detail::require_match(C.autoencoder, words.vocabulary_size(), stored);
+        require_match(C.autoencoder, words.vocabulary_size(), stored);
         tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);

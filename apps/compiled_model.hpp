@@ -146,7 +146,7 @@ protected:
     // Throws where a model to go on from is of another configuration.
     static void require_fit(auto const& configuration, tokenizer const& words,
                             std::optional<stored_model> const& start) {
-        if (start) detail::require_match(configuration, words.vocabulary_size(), *start);
+        if (start) require_match(configuration, words.vocabulary_size(), *start);
     }
 
     // An evaluation with what only the program knows: how the text was packed, and the best that its source allows.
@@ -158,7 +158,7 @@ protected:
     // The counts beside a language model, where it has some.
     static std::optional<bigram_table> counts_beside(stored_model const& model) {
         auto const path = model.path(bigram_file);
-        return detail::is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
+        return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
     }
     // The length of blocks to evaluate a language model on: as asked for, else as in training, else 256.
     static index_t evaluation_block(evaluate_options const& o, model_description const& d, index_t K) {

@@ -219,8 +219,8 @@ entry const& autoregressive_named(std::string const& name) {
 
 std::string head_problem(head_field const& field, double value, std::string const& owner) {
     if (field_value{field, value}.is_allowed()) return "";
-    return "--head-" + std::string(field.option) + ": expected from " + detail::six_digits(field.least) + " to " +
-           detail::six_digits(field.most) + " for the head of " + owner + ", found " + detail::six_digits(value);
+    return "--head-" + std::string(field.option) + ": expected from " + six_digits(field.least) + " to " +
+           six_digits(field.most) + " for the head of " + owner + ", found " + six_digits(value);
 }
 
 std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers) {

@@ -150,7 +150,7 @@ std::string noise_text(stored_model const& model) {
     auto const& d = model.description;
     if (d.kind == model_kind::autoregressive) return "";
     if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not at hand";
-    auto const ae = detail::described_autoencoder(d);
+    auto const ae = described_autoencoder(d);
     double const posterior_std = d.calm ? d.calm->posterior_std : 0;
     return (posterior_std > 0 ? formatted("std %.3f on its training text; ", posterior_std) : "") +
            formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
@@ -229,13 +229,12 @@ std::string tensor_table_text(stored_weights const& weights) {
 }
 
 std::string model_text(stored_model const& model) {
-    auto const& weights = *model.weights;
     auto const& d = model.description;
-    std::string const kind(detail::name_of(d.kind));  // with an article
+    std::string const kind(name_of(d.kind));  // with an article
     std::vector<row> rows{
         {"kind", kind.substr(kind.find(' ') + 1) +
                      (d.kind == model_kind::calm ? " with the head " + std::string(d.head.name()) : "")},
-        {"files", files_text(weights) + "; config.json says " + d.torch_dtype},
+        {"files", files_text(*model.weights) + "; config.json says " + d.torch_dtype},
         {"configuration", configuration_text(model)}};
     auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
     add(sizes_of(model));
@@ -248,9 +247,7 @@ std::string model_text(stored_model const& model) {
     for (auto const& one : rows) width = std::max(width, one[0].size());
     std::string text;
     for (auto const& one : rows) text += one[0] + std::string(width - one[0].size() + 2, ' ') + one[1] + "\n";
-    std::vector<stored_tensor> tensors;
-    detail::collect_tensors(weights, detail::tied_names_of(d), "", tensors);
-    return text + "\n" + parameters_text(tensors);
+    return text + "\n" + parameters_text(tensors_of(model));
 }
 
 }  // namespace calm::apps

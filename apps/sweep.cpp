@@ -154,7 +154,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
 row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
     auto const& one = configuration_named(name);
     std::string const folder = o.out + "/" + name;
-    calm::detail::make_directories(folder);
+    calm::make_directories(folder);
     return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }
 
@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
         if (options->device.name != "auto")
             for (auto const& name : options->configurations)
                 static_cast<void>(configuration_named(name).on(options->device));
-        calm::detail::make_directories(options->out);
+        calm::make_directories(options->out);
         write_record(options->out, options->record, 0);
         index_t const V = tokenizer_named(options->tokenizer).vocabulary_size();
         std::vector<row> rows;

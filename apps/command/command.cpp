@@ -65,7 +65,7 @@ std::string toml_number(std::string const& text) {
     if (auto const whole = number_of<std::int64_t>(text)) return std::to_string(*whole);
     bool const is_whole = text.find_first_not_of("0123456789") == std::string::npos;
     auto const number = number_of<double>(text);
-    return number && !is_whole ? detail::shortest(*number) : toml_string(text);
+    return number && !is_whole ? shortest(*number) : toml_string(text);
 }
 
 std::string toml_value(declared_option const& option, std::string const& text) {

@@ -144,7 +144,7 @@ private:
         if constexpr (std::is_integral_v<Value>)
             return std::to_string(value);
         else
-            return detail::shortest(value);
+            return shortest(value);
     }
     template <class Value> static std::string range(Value least, Value most) {
         if constexpr (std::is_integral_v<Value>)
@@ -156,7 +156,7 @@ private:
     }
     // The largest number below 2 is "below 2".
     static std::string upper(double most) {
-        auto const digits = detail::six_digits(most);
+        auto const digits = six_digits(most);
         return (std::stod(digits) > most ? "below " : "at most ") + digits;
     }
 

@@ -158,7 +158,7 @@ void require_file(command& c, std::string const& option, std::string const& path
 }
 
 std::string default_text(training_recipe const& r) {
-    return "rate " + detail::six_digits(r.rate) + ", warm-up " + std::to_string(r.warmup) + ", steps " +
+    return "rate " + six_digits(r.rate) + ", warm-up " + std::to_string(r.warmup) + ", steps " +
            std::to_string(r.steps);
 }
 
@@ -171,8 +171,7 @@ std::string default_text(any_objective const& objective) {
 
 std::string default_text(autoencoder_recipe const& r) {
     return "batch " + std::to_string(r.batch_tokens) + ", " + default_text(static_cast<training_recipe const&>(r)) +
-           ", kl-weight " + detail::six_digits(r.objective.kl_weight) + ", random-patches " +
-           detail::six_digits(r.random_patches);
+           ", kl-weight " + six_digits(r.objective.kl_weight) + ", random-patches " + six_digits(r.random_patches);
 }
 std::string default_text(calm_recipe<any_objective> const& r) {
     return "batch " + std::to_string(r.sequences) + ", block " + std::to_string(r.block_tokens) + ", " +
@@ -294,7 +293,7 @@ template <class Number> std::string text_of(Number value) {
     if constexpr (std::is_integral_v<Number>)
         return value > 0 ? std::to_string(value) : "";
     else
-        return detail::shortest(value);
+        return shortest(value);
 }
 
 // What holds where an option of training is not set: the recipe of the configuration with what is.
@@ -488,7 +487,7 @@ void add_language_model(command& c, train_options& o) {
 }
 // A directory that train wrote.
 void require_run(command& c, std::string const& option, std::string const& run) {
-    if (!detail::is_there(detail::in_directory(run, metrics_file)))
+    if (!is_there(in_directory(run, metrics_file)))
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
 }
 void add_sample_prompt(command& c, train_options& o) {
@@ -596,7 +595,7 @@ void declare(command& c, sweep_options& o) {
            "where to write models, sweep.tsv, sweep.gp and sweep.png; a sweep that is there goes on", needed::yes);
     c.check([&c, &o] {
         if (o.out.empty()) return;
-        if (!run_directory::can_hold(o.out) && !detail::is_there(detail::in_directory(o.out, run_file)))
+        if (!run_directory::can_hold(o.out) && !is_there(in_directory(o.out, run_file)))
             c.problem("--out: " + o.out +
                       " is there already and holds no sweep to go on with; choose another path, or remove it");
         else if (run_directory::holds_run(o.out))

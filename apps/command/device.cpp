@@ -14,14 +14,14 @@ device_choice device_choice::parse(std::string_view text) {
     auto const colon = std::min(text.find(':'), text.size());
     device_choice found{std::string(text.substr(0, colon)), 0};
     if (std::find(device_names.begin(), device_names.end(), found.name) == device_names.end())
-        throw error(errc::usage, "--device: expected cpu, emulated, cuda, cuda:N or auto, found " +
-                                     detail::in_quotes(text) + did_you_mean(found.name, device_names));
+        throw error(errc::usage, "--device: expected cpu, emulated, cuda, cuda:N or auto, found " + in_quotes(text) +
+                                     did_you_mean(found.name, device_names));
     if (colon == text.size()) return found;
     auto const* const last = text.data() + text.size();
     auto const [end, code] = std::from_chars(text.data() + colon + 1, last, found.number);
     if (found.name != "cuda" || code != std::errc{} || end != last || found.number < 0 || found.number > most)
         throw error(errc::usage, "--device: expected the number of a GPU from 0 to " + std::to_string(most) +
-                                     " behind cuda: and nothing else, found " + detail::in_quotes(text));
+                                     " behind cuda: and nothing else, found " + in_quotes(text));
     return found;
 }
 

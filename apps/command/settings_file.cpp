@@ -30,7 +30,7 @@ constexpr std::string_view private_lead = "\xf3\xb0";
 std::string in_private_characters(std::string_view text) {
     if (auto const valid = valid_prefix(text); valid < text.size())
         throw error(errc::usage,
-                    sentence("no valid TOML: expected UTF-8, found byte ", detail::printable(text.substr(valid, 1)),
+                    sentence("no valid TOML: expected UTF-8, found byte ", printable(text.substr(valid, 1)),
                              " in line ", 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(valid), '\n')));
     for (auto const* const escape : {"\\U000F00", "\\U000f00"})
         if (text.find(escape) != std::string_view::npos)
@@ -64,7 +64,7 @@ std::string from_private_characters(std::string_view text) {
 std::string text_of(toml::node const& node) {
     if (auto const* text = node.as_string()) return from_private_characters(text->get());
     if (auto const* whole = node.as_integer()) return std::to_string(whole->get());
-    if (auto const* number = node.as_floating_point()) return detail::shortest(number->get());
+    if (auto const* number = node.as_floating_point()) return shortest(number->get());
     if (auto const* truth = node.as_boolean()) return truth->get() ? "true" : "false";
     throw error(errc::usage, "expected a string, a number, true or false");
 }
@@ -73,7 +73,7 @@ std::string text_of(nlohmann::json const& node) {
     if (node.is_string()) return node.get<std::string>();
     if (node.is_number_unsigned()) return std::to_string(node.get<std::uint64_t>());
     if (node.is_number_integer()) return std::to_string(node.get<std::int64_t>());
-    if (node.is_number_float()) return detail::shortest(node.get<double>());
+    if (node.is_number_float()) return shortest(node.get<double>());
     if (node.is_boolean()) return node.get<bool>() ? "true" : "false";
     throw error(errc::usage, "expected a string, a number, true or false");
 }
@@ -221,8 +221,8 @@ std::string toml_string(std::string const& text) {
     std::string all;
     for (std::string_view rest = quoted; !rest.empty();) {
         auto const character = rest.substr(0, first_character(rest).size);
-        if (auto const value = detail::code_point(character); detail::is_control(value))
-            detail::append_hex(all += "\\u", value, 4);
+        if (auto const value = code_point(character); is_control(value))
+            append_hex(all += "\\u", value, 4);
         else
             all += character;
         rest.remove_prefix(character.size());

@@ -20,7 +20,7 @@ std::string text_of_number(index_t value) {
     return std::to_string(value);
 }
 std::string text_of_number(double value) {
-    return detail::shortest(value);
+    return shortest(value);
 }
 
 std::optional<rate_schedule> schedule_named(std::string const& name) {

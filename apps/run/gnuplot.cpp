@@ -98,9 +98,7 @@ plot_outcome plotted(std::string const& folder, std::string const& name, std::st
         ::unlink(part.c_str());
         return {"no plot: gnuplot failed on " + path + (drawn.line.empty() ? "" : ": " + drawn.line)};
     }
-    detail::flush_file(part);
-    detail::rename_path(part, picture);
-    detail::flush_directory_of(picture);
+    put_in_place(part, picture);
     return {"plotted in " + picture, true};
 }
 

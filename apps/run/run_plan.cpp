@@ -61,7 +61,7 @@ std::string to_text(run_plan const& p, train_options const& o) {
     if (p.recipe.steps > 0) {
         auto recipe = p.recipe;
         recipe.first_phase = p.level.first_phase();
-        auto const first = static_cast<double>((p.level.patch - 1) * calm::detail::first_phase_steps(recipe));
+        auto const first = static_cast<double>((p.level.patch - 1) * calm::first_phase_steps(recipe));
         auto const all = (static_cast<double>(p.recipe.steps) + first) * static_cast<double>(p.tokens_per_step);
         line("tokens", formatted("%s%.4g, %.2f times the text", p.recipe.seconds > 0 ? "at most " : "", all,
                                  all / static_cast<double>(p.tokens)));

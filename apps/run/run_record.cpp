@@ -32,7 +32,7 @@ std::string date_text() {
 // The calls before; none where the file is not one of ours.
 nlohmann::ordered_json calls_of(std::string const& path) {
     auto none = nlohmann::ordered_json::array();
-    if (!calm::detail::is_there(path)) return none;
+    if (!calm::is_there(path)) return none;
     auto const file = mapped_file::open(path);
     try {
         auto const before = nlohmann::ordered_json::parse(json_line(strict_json(file.text())));
@@ -45,7 +45,7 @@ nlohmann::ordered_json calls_of(std::string const& path) {
 
 // Leaves the lines of a step at most `step`.
 std::string cut(std::string const& path, index_t step) {
-    if (!calm::detail::is_there(path)) return path;
+    if (!calm::is_there(path)) return path;
     replaced_file kept(path);
     each_json_line(path, [&](std::string_view line, nlohmann::json const& at) {
         if (at.contains("step") && at["step"].is_number_integer() && at["step"].get<index_t>() <= step)

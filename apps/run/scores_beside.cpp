@@ -51,7 +51,7 @@ scores_beside read_scores_beside(std::string const& directory, calm_description 
         tell(sentence("--beside: ", directory,
                       " was trained with another --data, --data-seed, --holdout, --mode or --block, so its scores are "
                       "of other text than those of this run"));
-    auto const path = calm::detail::in_directory(directory, metrics_file);
+    auto const path = calm::in_directory(directory, metrics_file);
     return {read_metrics(path), path};
 }
 

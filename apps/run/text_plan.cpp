@@ -217,8 +217,8 @@ void require_possible(text_choices const& given) {
     if (!given.minutes && !(autoencoder && given.steps))
         refuse("--minutes is needed, or --steps and --autoencoder-steps instead of it");
     if (given.minutes && given.autoencoder_minutes && *given.autoencoder_minutes >= *given.minutes)
-        refuse(sentence("--autoencoder-minutes: expected fewer than the ", detail::six_digits(*given.minutes),
-                        " minutes of both models, found ", detail::six_digits(*given.autoencoder_minutes)));
+        refuse(sentence("--autoencoder-minutes: expected fewer than the ", six_digits(*given.minutes),
+                        " minutes of both models, found ", six_digits(*given.autoencoder_minutes)));
     if (given.schedule == rate_schedule::constant) return;
     for (auto const& [steps, warmup, prefix] :
          {std::tuple(given.steps, given.warmup, ""),
@@ -248,7 +248,7 @@ std::string to_table(text_plan const& plan) {
     }
     std::string text;
     for (auto const& row : values) {
-        auto const* const why = calm::detail::value_of(plan.why, row.option);
+        auto const* const why = calm::value_of(plan.why, row.option);
         text += "  " + row.option + std::string(option + 2 - row.option.size(), ' ') + row.value +
                 std::string(value + 2 - row.value.size(), ' ') + (why != nullptr ? printable_line(*why, widest) : "") +
                 "\n";

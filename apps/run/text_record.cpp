@@ -67,8 +67,8 @@ nlohmann::ordered_json object_of(recipe_record const& record) {
 }  // namespace
 
 std::optional<text_record> read_text_record(std::string const& directory) {
-    auto const path = calm::detail::in_directory(directory, plan_file);
-    if (!calm::detail::is_there(path)) return std::nullopt;
+    auto const path = calm::in_directory(directory, plan_file);
+    if (!calm::is_there(path)) return std::nullopt;
     reader const file(path);
     return text_record{file.record("given"), file.record("plan"), file.record("why"), file.list("done")};
 }
@@ -79,7 +79,7 @@ void write_text_record(std::string const& directory, text_record const& record) 
                                      {"plan", object_of(record.plan)},
                                      {"why", object_of(record.why)},
                                      {"done", record.done}};
-    replace_file(calm::detail::in_directory(directory, plan_file),
+    replace_file(calm::in_directory(directory, plan_file),
                  all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

@@ -29,7 +29,7 @@ constexpr char const* autoencoder_stage = "autoencoder";
 constexpr char const* model_stage = "model";
 
 std::string in(text_options const& o, std::string const& name) {
-    return calm::detail::in_directory(o.out, name);
+    return calm::in_directory(o.out, name);
 }
 std::string tokenizer_file(text_options const& o) {
     return in(o, tokenizer_description{}.file);
@@ -65,8 +65,7 @@ text_choices choices_in(text_options const& o, recipe_record const& plan) {
 text_choices with_choices_of(text_options const& o, text_record const& before, text_choices const& given) {
     auto all = record_of(given);
     for (auto const& row : before.plan)
-        if (calm::detail::value_of(before.given, row.option) == nullptr &&
-            calm::detail::value_of(all, row.option) == nullptr)
+        if (calm::value_of(before.given, row.option) == nullptr && calm::value_of(all, row.option) == nullptr)
             all.push_back(row);
     return choices_of(all, in(o, plan_file));
 }
@@ -85,8 +84,8 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
     auto plan = plan_of_text(facts, asked, compiled_configurations());
     auto const choices = record_of(given);
     for (auto& row : plan.why)
-        if (before != nullptr && calm::detail::value_of(before->plan, row.option) != nullptr &&
-            calm::detail::value_of(choices, row.option) == nullptr)
+        if (before != nullptr && calm::value_of(before->plan, row.option) != nullptr &&
+            calm::value_of(choices, row.option) == nullptr)
             row.value = "as before";
     return {given_record(o, given), record_of(plan.choices), plan.why, {}};
 }
@@ -95,7 +94,7 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
 void refuse_another_model(text_options const& o, text_record const& before, text_record const& now) {
     for (auto const* const option : {"config", "vocabulary"}) {
         auto const of = [&](recipe_record const& plan) {
-            auto const* const value = calm::detail::value_of(plan, option);
+            auto const* const value = calm::value_of(plan, option);
             return value != nullptr ? *value : "none";
         };
         if (of(before.plan) == of(now.plan)) continue;
@@ -192,7 +191,7 @@ int tell_plan(text_options const& o, intention const& what) {
     std::string const needed[] = {tokenizer_file(o), in(o, autoencoder_stage) + "/" + std::string(config_file)};
     auto const stages = stages_of(o, record);
     for (std::size_t i = 0; i < stages.size(); ++i) {
-        bool const can_tell = calm::detail::is_there(needed[i]) || (i == 0 && is_markov(o.data.sources));
+        bool const can_tell = calm::is_there(needed[i]) || (i == 0 && is_markov(o.data.sources));
         if (!can_tell) break;
         text_output().put("\n" + std::string(stages[i].name) + "\n");
         if (int const code = stages[i].train(stages[i].options); code != 0) return code;
@@ -232,7 +231,7 @@ void prepare(text_options const& o, intention const& what) {
 
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
-    if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::detail::is_there(tokenizer_file(o)); })) {
+    if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
         auto const choices = choices_in(o, record.plan);
         auto data = o.data;
         data.holdout = choices.holdout;
@@ -262,7 +261,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
 }  // namespace
 
 bool can_hold_text_run(std::string const& path) {
-    if (calm::detail::is_there(calm::detail::in_directory(path, lock_file))) return true;
+    if (calm::is_there(calm::in_directory(path, lock_file))) return true;
     return run_directory::can_hold(path) && !run_directory::holds_run(path);
 }
 
@@ -279,7 +278,7 @@ int train_text(text_options const& o) {
 
     std::optional<directory_lock> held;
     if (is_first_rank()) {
-        calm::detail::make_directories(o.out);
+        calm::make_directories(o.out);
         held.emplace(o.out, lock_file);
         if (!o.fresh && read_text_record(o.out) != before)
             throw error(errc::storage, o.out, "",

@@ -18,7 +18,7 @@ namespace calm::apps {
 namespace {
 
 run_metrics metrics_of(std::string const& path) {
-    if (!calm::detail::is_there(path))
+    if (!calm::is_there(path))
         throw error(errc::storage, path, "", "cannot be read, there is none: is this the directory of a run?");
     return read_metrics(path);
 }
@@ -36,9 +36,7 @@ void write_table(std::string const& path, lines_by_step const& lines, lines_by_s
         std::vector<double> values{at.step, at.tokens, at.seconds};
         for (auto const* const key : keys) values.push_back(line[key]);
         for (std::size_t i = 0; i < values.size(); ++i) {
-            std::string cell;
-            detail::append_json(cell, values[i]);
-            file << (i > 0 ? "\t" : "") << (cell == "null" ? missing : cell);
+            file << (i > 0 ? "\t" : "") << (std::isfinite(values[i]) ? shortest(values[i]) : missing);
         }
         file << '\n';
     }

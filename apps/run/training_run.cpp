@@ -57,7 +57,7 @@ std::string short_hash(std::string const& digits) {
 
 // Of all ids, and of where documents end: a sum that tells accidents, not attacks, at the speed of memory.
 std::string fingerprint_of(corpus const& text) {
-    detail::portion_sum sum;
+    portion_sum sum;
     for (std::size_t i = 0; i < text.documents(); ++i) {
         auto const ids = text.document(i);
         std::uint64_t const size = ids.size();
@@ -182,7 +182,7 @@ void training_run::find() {
     from_ = directory_->newest(
         [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is taken: " + damage); });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
-    if (!from_ && detail::is_there(directory_->path(weights_file)))
+    if (!from_ && is_there(directory_->path(weights_file)))
         throw error(errc::storage, options.out, "",
                     "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
 }
@@ -210,7 +210,7 @@ training_run::~training_run() {
 
 void training_run::keep_as_begun(training_recipe& recipe) const {
     auto const was = [&](char const* option, index_t least) -> std::optional<index_t> {
-        auto const* const value = from_ ? calm::detail::value_of(from_->record.recipe, option) : nullptr;
+        auto const* const value = from_ ? calm::value_of(from_->record.recipe, option) : nullptr;
         return value == nullptr ? std::nullopt : number_within<index_t>(*value, least, limits::steps);
     };
     if (!options_.warmup) recipe.warmup = was("warmup", 0).value_or(recipe.warmup);
@@ -264,7 +264,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
         kept_ = state.step;
-        finished = detail::share_done(recipe, state.step, state.seconds) >= 1;
+        finished = share_done(recipe, state.step, state.seconds) >= 1;
         // What is measured at the end follows in the log; where it does not, the end is done again.
         std::error_code absent;
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
@@ -293,7 +293,7 @@ void training_run::go_on(text_blocks& blocks) const {
 void training_run::keep(training_state const& state, text_blocks const& blocks,
                         run_directory::write_model const& write) {
     report_->flush();
-    if (auto const samples = directory_->path(samples_file); detail::is_there(samples)) detail::flush_file(samples);
+    if (auto const samples = directory_->path(samples_file); is_there(samples)) flush_file(samples);
     directory_->save({state, options_.seed, blocks.position(), report_->bytes(), score_, settings_}, write,
                      static_cast<std::size_t>(options_.keep));
     kept_ = state.step;
@@ -324,7 +324,7 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
     calls.checkpoint = [this, &blocks, recipe, write = std::move(write)](training_state const& state,
                                                                          state_after when) {
         // Of a run that is through only its last evaluation follows in the log.
-        if (when == state_after::end && detail::share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
+        if (when == state_after::end && share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
         bool const better = score_ && (!best_ || *score_ > *best_);
         if (better) best_ = score_;
         if (better || when != state_after::evaluation) keep(state, blocks, write);

@@ -20,7 +20,7 @@ inline std::vector<token_id> prompt_tokens(std::string const& prompt, tokenizer 
             " bytes, found ", prompt.size());
     auto tokens = words.encode(prompt);
     auto const special = words.specials();
-    auto const all = padded_prompt(detail::after_bos(special, tokens), K, special.pad, true);
+    auto const all = padded_prompt(after_bos(special, tokens), K, special.pad, true);
     require(!all.empty(), errc::data, "expected a prompt, found none: the vocabulary has no BOS to begin with");
     auto const patches = static_cast<index_t>(all.size()) / K;
     require(patches <= positions, errc::data, "expected a prompt of at most ", positions, " patches of ", K,

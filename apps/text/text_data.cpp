@@ -59,7 +59,7 @@ template <class Read> auto made_by(Read const& read) {
 // A file can be written there: its folder is made, and takes a file. Throws errc::storage.
 void require_writable(std::string const& path) {
     auto const folder = std::filesystem::path(path).parent_path();
-    detail::make_directories(folder);
+    make_directories(folder);
     static_cast<void>(replaced_file(path));
 }
 
@@ -131,7 +131,7 @@ std::string tokenizer_path(stored_model const& model) {
     // A published directory says nothing, and has either form.
     auto const lines = model.path(tokenizer_description{}.file);
     auto const json = model.path("tokenizer.json");
-    return !detail::is_there(lines) && detail::is_there(json) ? json : lines;
+    return !is_there(lines) && is_there(json) ? json : lines;
 }
 
 tokenizer tokenizer_of(stored_model const& model) {

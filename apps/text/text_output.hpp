@@ -29,7 +29,7 @@ public:
 
     void put(std::string const& whole) {
         if (file_) return file_->write(std::string_view(whole));
-        auto const text = ::isatty(STDOUT_FILENO) == 1 ? detail::escaped(whole, "\n\t") : whole;
+        auto const text = ::isatty(STDOUT_FILENO) == 1 ? escaped(whole, "\n\t") : whole;
         if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
         if (errno == EPIPE) throw reader_gone();
         throw error(errc::storage, "standard output", "", "cannot be written; is the disk full?");

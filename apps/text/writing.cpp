@@ -39,8 +39,8 @@ std::string standard_input() {
 
 // Of a directory that holds a model; who opens it says what is wrong where it cannot be read.
 std::optional<model_description> description_in(std::string const& directory) {
-    auto const path = detail::in_directory(directory, config_file);
-    if (directory.empty() || !detail::is_there(path)) return std::nullopt;
+    auto const path = in_directory(directory, config_file);
+    if (directory.empty() || !is_there(path)) return std::nullopt;
     try {
         return read_config_json(path);
     } catch (error const&) {
@@ -80,8 +80,10 @@ std::ifstream opened_prompts(std::string const& path) {
     std::error_code failed;
     auto const type = std::filesystem::status(path, failed).type();
     bool const terminal = type == std::filesystem::file_type::character && [&] {
-        detail::descriptor const device(::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
-        return ::isatty(device.get()) == 1;
+        int const device = ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+        bool const is_one = ::isatty(device) == 1;
+        if (device >= 0) ::close(device);
+        return is_one;
     }();
     using kind = std::filesystem::file_type;
     if (type != kind::not_found && type != kind::regular && type != kind::fifo && !terminal)

@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
     auto const record = record_of(plan.choices);
     for (auto const& row : record_of(given)) {
         BOOST_TEST((std::find(record.begin(), record.end(), row) != record.end()), row.option);
-        auto const* const why = calm::detail::value_of(plan.why, row.option);
+        auto const* const why = calm::value_of(plan.why, row.option);
         BOOST_TEST_REQUIRE(why != nullptr);
         BOOST_TEST(why->starts_with("as given"), row.option);
     }

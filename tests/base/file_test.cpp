@@ -64,6 +64,17 @@ BOOST_AUTO_TEST_CASE(a_file_is_replaced_whole_or_not_at_all) {
     BOOST_TEST(!std::filesystem::exists(path + ".partial"));
 }
 
+BOOST_AUTO_TEST_CASE(what_somebody_else_wrote_is_put_in_place) {
+    calm::test::temporary_folder const folder;
+    auto const place = folder.with("place", "old");
+    calm::put_in_place(folder.with("part", "new"), place);
+    BOOST_TEST(folder.content("place") == "new");
+    BOOST_TEST((calm::is_there(place) && !calm::is_there(folder.path("part"))));
+    auto const absent = sentence_of<calm::error>([&] { calm::put_in_place(folder.path("part"), place); });
+    BOOST_TEST(absent == folder.path("part") + ": cannot be opened: No such file or directory");
+    BOOST_TEST(folder.content("place") == "new");
+}
+
 BOOST_AUTO_TEST_CASE(a_mapping_outlives_the_replacement_of_its_file) {
     calm::test::temporary_folder const folder;
     auto const path = folder.with("file", "old");

@@ -4,7 +4,7 @@
 
 #include <string>
 
-using calm::detail::in_quotes;
+using calm::in_quotes;
 
 BOOST_AUTO_TEST_CASE(text_of_a_file_is_shortened_in_sentences) {
     std::string const whole(100, 'x');
@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(no_terminal_obeys_what_a_file_says) {
     }
     BOOST_TEST(in_quotes("\xe2\x80\xae") == R"('\u202e')");
     BOOST_TEST(in_quotes("\xe2\x80\xa8 \xd8\x9c") == R"('\u2028 \u061c')");
-    BOOST_TEST(calm::detail::escaped("a\tb\n\x1b", "\n\t") == "a\tb\n\\x1b");
+    BOOST_TEST(calm::escaped("a\tb\n\x1b", "\n\t") == "a\tb\n\\x1b");
 }
 
 BOOST_AUTO_TEST_CASE(a_line_stays_one_and_its_ends_are_seen) {

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         facts.magic = ours.magic;
         facts.byte_order = ours.byte_order;
         facts.bytes_of_token = ours.bytes_of_token;
-        calm::detail::portion_sum sum;
+        calm::portion_sum sum;
         sum.add(std::as_bytes(std::span(bytes).subspan(sizeof facts)));
         facts.body = sum.value();
         facts.header = calm::detail::header_sum(facts);

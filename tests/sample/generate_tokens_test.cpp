@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(greedy_texts_take_the_likeliest_token_each_time) {
     auto const prompts = some_prompts();
     auto const made = generate(ctx, m.own.model, std::span(prompts), special, {.sampler = {.T = 0}, .max_tokens = 12});
     for (std::size_t i = 0; i < prompts.size(); ++i) {
-        auto text = detail::after_bos(special, prompts[i]);
+        auto text = after_bos(special, prompts[i]);
         std::vector<token_id> want;
         while (want.size() < 12) {
             token_id const next = likeliest(m.own.model, text);
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     random_model m;
     context<> ctx(1, 2);
     std::vector<token_id> const prompt{0, 1, 2};
-    auto const text = detail::after_bos(special, prompt);
+    auto const text = after_bos(special, prompt);
     auto const n = static_cast<index_t>(text.size());
     auto const hidden = m.own.model.forward(ctx, {text.data(), extents<dyn>(n)}, n).y;
     token_law law;

@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     calm::token_file_facts facts;
     std::memcpy(&facts, forged.data(), sizeof facts);
     forged[sizeof facts] = static_cast<char>(forged[sizeof facts] ^ 1);
-    calm::detail::portion_sum sum;
+    calm::portion_sum sum;
     sum.add(std::as_bytes(std::span(forged)).subspan(sizeof facts));
     facts.body = sum.value();
     auto const put = [&] {

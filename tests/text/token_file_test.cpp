@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(headers_that_lie_are_refused) {
         calm::token_file_facts facts;
         std::memcpy(&facts, whole.data(), sizeof facts);
         change(facts);
-        calm::detail::portion_sum sum;
+        calm::portion_sum sum;
         sum.add(std::as_bytes(std::span(body)));
         facts.body = sum.value();
         facts.header = calm::detail::header_sum(facts);

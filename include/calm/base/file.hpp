@@ -114,9 +114,6 @@ inline void flush(descriptor const& file, std::string const& path) {
     if (uninterrupted([&] { return ::fsync(file.get()); }) != 0)
         fail_with_errno(errc::storage, path, "cannot be flushed to the disk");
 }
-inline void flush_file(std::string const& path) {
-    flush(open_for_reading(path), path);
-}
 
 // What was made, renamed or removed in a directory ("" is the present one) lasts once it is flushed. Throws
 // errc::storage; that a file system has no such thing, or the directory may be written and not read, is no error.
@@ -134,12 +131,6 @@ inline void flush_directory_of(std::string const& path) {
     flush_directory(slash == std::string::npos ? "" : path.substr(0, slash + 1));
 }
 
-// Whether something stands at a path, a link that leads nowhere too.
-inline bool is_there(std::string const& path) {
-    struct stat facts {};
-    return ::lstat(path.c_str(), &facts) == 0;
-}
-
 // Whether what stands at a path lies, its links followed, outside of a folder. What leads nowhere does not.
 inline bool leads_outside(std::string const& folder, std::string const& path) {
     auto const real = [](std::string const& of) {
@@ -151,7 +142,30 @@ inline bool leads_outside(std::string const& folder, std::string const& path) {
     return !at.empty() && at != root && !at.starts_with(root.ends_with('/') ? root : root + '/');
 }
 
+inline void rename_path(std::string const& from, std::string const& to) {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
+}
+
 }  // namespace detail
+
+// Whether something stands at a path, a link that leads nowhere too.
+inline bool is_there(std::string const& path) {
+    struct stat facts {};
+    return ::lstat(path.c_str(), &facts) == 0;
+}
+
+// What was written to a file so far, by whomever, is on the disk. Throws errc::storage.
+inline void flush_file(std::string const& path) {
+    detail::flush(detail::open_for_reading(path), path);
+}
+
+// Moves a file that is complete to its place, in one step, and to the disk: what stood there is replaced. Throws
+// errc::storage.
+inline void put_in_place(std::string const& from, std::string const& to) {
+    flush_file(from);
+    detail::rename_path(from, to);
+    detail::flush_directory_of(to);
+}
 
 // The bytes of a whole file, mapped for reading: pages come when they are touched. Move-only; the bytes live as long
 // as the object. A file shortened by someone else while it is mapped ends the process, as with every mapping.
@@ -211,7 +225,7 @@ enum class if_exists { refuse, replace };
 
 // Throws errc::storage where something stands at the path.
 inline void refuse_existing(std::string const& path) {
-    if (detail::is_there(path))
+    if (is_there(path))
         throw error(errc::storage, path, "",
                     "expected a path where nothing stands yet; choose another one, or remove what is there");
 }

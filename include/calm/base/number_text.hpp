@@ -4,16 +4,17 @@
 #include <charconv>
 #include <string>
 
-namespace calm::detail {
+namespace calm {
 
-// As short as it can be read back, or of six digits.
+// As short as gives the number back.
 inline std::string shortest(double value) {
     char text[32];
     return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
+// Of at most six digits.
 inline std::string six_digits(double value) {
     char text[32];
     return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr};
 }
 
-}  // namespace calm::detail
+}  // namespace calm

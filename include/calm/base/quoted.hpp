@@ -12,8 +12,6 @@
 
 namespace calm {
 
-namespace detail {
-
 // Whether a terminal may obey a character, or show what follows in another place: C0, DEL and C1, the marks of
 // direction, line and paragraph separators.
 constexpr bool is_control(std::uint32_t c) {
@@ -29,6 +27,7 @@ constexpr std::uint32_t code_point(std::string_view character) {
     return value;
 }
 
+// Adds the last hexadecimal digits of a number.
 inline void append_hex(std::string& to, std::uint32_t value, int digits) {
     for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) to += "0123456789abcdef"[value >> shift & 15U];
 }
@@ -53,6 +52,8 @@ inline std::string escaped(std::string_view text, std::string_view kept = "") {
     return out;
 }
 
+namespace detail {
+
 // The beginning of a text: at most so many bytes, of whole characters.
 inline std::string_view beginning(std::string_view text, std::size_t most) {
     if (text.size() <= most) return text;
@@ -76,9 +77,11 @@ inline std::string json_string(std::string_view text) {
     return json + '"';
 }
 
+}  // namespace detail
+
 // Bytes of a file in a sentence: escaped, at most 100 of them, "..." for the rest.
 inline std::string printable(std::string_view bytes) {
-    auto const shown = beginning(bytes, 100);
+    auto const shown = detail::beginning(bytes, 100);
     return escaped(shown) + (shown.size() < bytes.size() ? "..." : "");
 }
 
@@ -87,20 +90,18 @@ inline std::string in_quotes(std::string_view bytes, char mark = '\'') {
     return mark + printable(bytes) + mark;
 }
 
-}  // namespace detail
-
 // How many bytes of a foreign text a line takes, before they are escaped.
 inline constexpr std::size_t longest_line = 4000;
 
 // A text as one line for people: controls, separators, marks of direction and bytes that are no UTF-8 are escaped, and
 // of more than `most` bytes the middle is left out. What is escaped already stays as it is.
 inline std::string printable_line(std::string_view text, std::size_t most = longest_line) {
-    if (text.size() <= most) return detail::escaped(text);
+    if (text.size() <= most) return escaped(text);
     auto const head = detail::beginning(text, most - most / 4);
     auto tail = text.substr(text.size() - most / 4);
     while (!tail.empty() && (static_cast<std::uint8_t>(tail[0]) & 0xc0U) == 0x80U) tail.remove_prefix(1);
-    return detail::escaped(head) + "[... " + std::to_string(text.size() - head.size() - tail.size()) + " bytes ...]" +
-           detail::escaped(tail);
+    return escaped(head) + "[... " + std::to_string(text.size() - head.size() - tail.size()) + " bytes ...]" +
+           escaped(tail);
 }
 
 }  // namespace calm

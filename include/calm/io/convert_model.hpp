@@ -53,14 +53,20 @@ inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) 
 
 }  // namespace detail
 
+// The tensors in a model's own directory, each once: without second names.
+inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
+    std::vector<stored_tensor> tensors;
+    detail::collect_tensors(*model.weights, detail::tied_names_of(model.description), "", tensors);
+    return tensors;
+}
+
 // Writes the model of one directory into another, which must not be there yet: every tensor once, as safetensors, its
 // values rounded to nearest where the type changes; config.json with the type; tokenizer and counts as they are. A CALM
 // gets the autoencoder that `ae_path` names. Memory is that of one block of a tensor. Throws errc::model_file where the
 // model cannot be read, errc::non_finite where a value is too large for the type, errc::storage where writing fails.
 inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
     auto const model = read_model_description(from);
-    std::vector<stored_tensor> tensors;
-    detail::collect_tensors(*model.weights, detail::tied_names_of(model.description), "", tensors);
+    auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)
         detail::collect_tensors(*model.autoencoder->weights, tied_names_of_autoencoder, "ae_model.", tensors);
 
@@ -69,7 +75,7 @@ inline void convert_model(std::string const& from, std::string const& to, conver
         model.description.calm && model.description.calm->tokenizer ? model.description.calm->tokenizer->file : "";
     for (auto const& name : detail::names_in(model.directory)) {
         std::error_code unknown;
-        auto const path = detail::in_directory(model.directory, name);
+        auto const path = in_directory(model.directory, name);
         if (detail::belongs_to_model(name, tokenizer) && std::filesystem::is_regular_file(path, unknown))
             target.write(name, mapped_file::open(path).text());
     }

@@ -17,8 +17,7 @@
 
 namespace calm {
 
-namespace detail {
-
+// Throws errc::config, naming every size that differs, unless a model of that configuration and vocabulary can be read.
 template <class Configuration>
 void require_match(Configuration const& compiled, index_t vocabulary, stored_model const& stored) {
     auto lines = differences(compiled, stored);
@@ -32,6 +31,8 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
                 "the model is not of the configuration at hand: " + all +
                     ". Use a configuration of the sizes that were found");
 }
+
+namespace detail {
 
 // What the file of a whole CALM holds.
 template <class Model> auto whole_parameters(Model& model) {
@@ -47,14 +48,14 @@ template <class Model> auto whole_parameters(Model& model) {
 template <autoencoder_configuration C, class Space>
 void load_autoencoder(context<typename Space::backend> const& ctx, stored_model const& from,
                       autoencoder<C, Space>& model) {
-    detail::require_match(C, model.vocabulary(), from);
+    require_match(C, model.vocabulary(), from);
     load_weights(ctx, *from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
 // The same for a whole CALM, its autoencoder included.
 template <model_configuration auto C, class Space>
 void load_calm(context<typename Space::backend> const& ctx, stored_model const& from, calm_model<C, Space>& model) {
-    detail::require_match(C, model.vocabulary(), from);
+    require_match(C, model.vocabulary(), from);
     if (from.autoencoder == nullptr) {
         load_weights(ctx, *from.weights, tied_names_of_calm, detail::whole_parameters(model));
     } else {
@@ -68,7 +69,7 @@ void load_calm(context<typename Space::backend> const& ctx, stored_model const& 
 template <autoregressive_configuration C, class Space>
 void load_autoregressive(context<typename Space::backend> const& ctx, stored_model const& from,
                          autoregressive_model<C, Space>& model) {
-    detail::require_match(C, model.vocabulary(), from);
+    require_match(C, model.vocabulary(), from);
     load_weights(ctx, *from.weights, detail::tied_names_of(from.description), parameters_of(model));
 }
 
@@ -91,7 +92,7 @@ void load_autoregressive(stored_model const& from, autoregressive_model<C, space
 // The autoencoder's objective that a description states, for training on or measuring a loss; the published one where
 // it states none.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
-    auto const ae = detail::described_autoencoder(d);
+    auto const ae = described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
 }
 

@@ -16,8 +16,6 @@
 
 namespace calm {
 
-namespace detail {
-
 // Makes a directory and those above it that are missing; each lasts in the one above it. Throws errc::storage.
 inline void make_directories(std::filesystem::path const& path) {
     namespace fs = std::filesystem;
@@ -30,8 +28,10 @@ inline void make_directories(std::filesystem::path const& path) {
         if (failed) throw error(errc::storage, path.string(), "", "the directory cannot be made: " + failed.message());
     }
     // Also where it was there: whoever made it may have died before this.
-    if (path != "." && path.filename() != "..") flush_directory(path.parent_path());
+    if (path != "." && path.filename() != "..") detail::flush_directory(path.parent_path());
 }
+
+namespace detail {
 
 // Flushes all regular files and directories of a tree, which may be one file. Throws errc::storage.
 inline void flush_tree(std::filesystem::path const& path) {
@@ -49,10 +49,6 @@ inline void flush_tree(std::filesystem::path const& path) {
         }
     if (failed) throw error(errc::storage, path.string(), "", "cannot be flushed: " + failed.message());
     flush(path, type);
-}
-
-inline void rename_path(std::string const& from, std::string const& to) {
-    if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
 }
 
 // Renames a directory to its place; one that stands there is exchanged with it in one step, and then removed. Throws

@@ -72,7 +72,7 @@ inline stored_type float_type_named(std::string_view name) {
                                         {"float64", stored_type::f64}}};
     for (auto const& one : all)
         if (one.name == name) return one.type;
-    throw error(errc::usage, "expected a floating-point type, f32, bf16, f16 or f64, found " + detail::in_quotes(name));
+    throw error(errc::usage, "expected a floating-point type, f32, bf16, f16 or f64, found " + in_quotes(name));
 }
 
 // The value of torch_dtype in config.json.
@@ -105,7 +105,7 @@ inline void rounded_to(stored_type as, stored_tensor const& tensor,
         read_into(part, from, "");
         for (double const x : from)
             if (std::isfinite(x) && std::abs(x) >= limit)
-                throw error(errc::non_finite, "tensor " + detail::in_quotes(tensor.name) + ": expected values that " +
+                throw error(errc::non_finite, "tensor " + in_quotes(tensor.name) + ": expected values that " +
                                                   std::string(name_of(as)) + " can hold, found " +
                                                   detail::number_text(x) + "; choose a type of a wider range");
         std::span<std::byte const> made;

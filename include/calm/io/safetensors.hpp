@@ -208,8 +208,7 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
                               std::map<std::string, std::string> const& metadata = {},
                               std::optional<stored_type> as = std::nullopt) {
     auto const require_text = [&](std::string const& text) {
-        if (!simdjson::validate_utf8(text))
-            throw error(errc::usage, path, "", detail::in_quotes(text) + " is not UTF-8");
+        if (!simdjson::validate_utf8(text)) throw error(errc::usage, path, "", in_quotes(text) + " is not UTF-8");
     };
     std::set<std::string_view> names{"__metadata__"};
     std::string header = "{";
@@ -226,7 +225,7 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
     std::uint64_t end = 0;
     for (auto const& tensor : tensors) {
         require_text(tensor.name);
-        auto const who = "tensor " + detail::in_quotes(tensor.name);
+        auto const who = "tensor " + in_quotes(tensor.name);
         if (!names.insert(tensor.name).second) throw error(errc::usage, path, "", who + ": its name is taken");
         bool const possible = std::all_of(tensor.shape.begin(), tensor.shape.end(), [](index_t n) { return n >= 0; });
         if (!possible || detail::bytes_of(tensor.type, tensor.shape) != tensor.bytes.size())

@@ -61,7 +61,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
     for (auto const [key, value] : object) {
         auto* const slot = key == "weight_map" ? &map : key == "metadata" ? &metadata : nullptr;
         if (slot == nullptr) continue;
-        if (*slot) problems.add("expected the key " + detail::in_quotes(key) + " once, found it twice");
+        if (*slot) problems.add("expected the key " + in_quotes(key) + " once, found it twice");
         *slot = value;
     }
 
@@ -69,26 +69,25 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
     if (!map)
         problems.add("expected a key 'weight_map', found none");
     else if (map->get(entries))
-        problems.add("key 'weight_map': expected an object of file names, found " +
-                     detail::in_quotes(simdjson::minify(*map)));
+        problems.add("key 'weight_map': expected an object of file names, found " + in_quotes(simdjson::minify(*map)));
     else if (entries.size() == 0)
         problems.add("key 'weight_map': expected the file of every tensor, found no tensor");
     else
         for (auto const [name, value] : entries) {
             std::string_view file;
             if (value.get(file))
-                problems.add("tensor " + detail::in_quotes(name) + ": expected the name of a file, found " +
-                             detail::in_quotes(simdjson::minify(value)));
+                problems.add("tensor " + in_quotes(name) + ": expected the name of a file, found " +
+                             in_quotes(simdjson::minify(value)));
             else if (!detail::is_plain_file_name(file))
-                problems.add("tensor " + detail::in_quotes(name) +
-                             ": expected the name of a file in the same directory, found " + detail::in_quotes(file));
+                problems.add("tensor " + in_quotes(name) +
+                             ": expected the name of a file in the same directory, found " + in_quotes(file));
             else if (!index.files.emplace(name, file).second)
-                problems.add("tensor " + detail::in_quotes(name) + ": expected it once, found it twice");
+                problems.add("tensor " + in_quotes(name) + ": expected it once, found it twice");
         }
 
     simdjson::dom::object facts;
     if (metadata && metadata->get(facts))
-        problems.add("key 'metadata': expected an object, found " + detail::in_quotes(simdjson::minify(*metadata)));
+        problems.add("key 'metadata': expected an object, found " + in_quotes(simdjson::minify(*metadata)));
     else if (metadata)
         for (auto const [key, value] : facts) {
             if (key != "total_size") continue;
@@ -96,7 +95,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
             index.total_size = detail::whole_number(value);
             if (!index.total_size)
                 problems.add("key 'metadata/total_size': expected a whole number of bytes, found " +
-                             detail::in_quotes(simdjson::minify(value)));
+                             in_quotes(simdjson::minify(value)));
         }
     problems.throw_if_any(path);
     return index;
@@ -178,9 +177,8 @@ std::vector<stored_tensor> open_shards(std::string const& index_path, Open const
         if (unread.contains(file)) continue;
         auto const holder = holders.find(tensor);
         if (holder == holders.end() || holder->second != file)
-            problems.add("tensor " + detail::in_quotes(tensor) + ": expected it in file " + detail::in_quotes(file) +
-                         ", found it " +
-                         (holder == holders.end() ? "nowhere" : "in " + detail::in_quotes(holder->second)));
+            problems.add("tensor " + in_quotes(tensor) + ": expected it in file " + in_quotes(file) + ", found it " +
+                         (holder == holders.end() ? "nowhere" : "in " + in_quotes(holder->second)));
     }
     if (unread.empty() && index.total_size && bytes != index.total_size && shared != index.total_size)
         problems.add("key 'metadata/total_size': expected the bytes of all tensors, " + std::to_string(bytes) +

@@ -34,7 +34,7 @@ struct stored_model {
     // down: differences() compares the one that was read.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
     // Of one of its files.
-    [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(directory, file); }
+    [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
 };
 
 namespace detail {
@@ -84,13 +84,17 @@ inline autoencoder_configuration with_published(autoencoder_configuration sizes,
     return sizes;
 }
 
+}  // namespace detail
+
 // The autoencoder's part of a config.json; a CALM's is known where our object says it, and otherwise the published one.
 inline autoencoder_description described_autoencoder(model_description const& d) {
     auto one = d.kind == model_kind::calm && d.calm && d.calm->autoencoder ? *d.calm->autoencoder : d.autoencoder;
-    one.sizes = with_published(one.sizes, d.autoencoder.sizes);
+    one.sizes = detail::with_published(one.sizes, d.autoencoder.sizes);
     one.sizes.vocab_size = d.vocab_size;
     return one;
 }
+
+namespace detail {
 
 // What a config.json says of sizes.
 inline configuration<any_head> described_sizes(model_description const& d) {
@@ -152,12 +156,13 @@ private:
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
 };
 
+}  // namespace detail
+
+// With its article.
 inline std::string_view name_of(model_kind kind) {
     constexpr std::array<std::string_view, 3> names{"an autoencoder", "a CALM", "an autoregressive model"};
     return names[static_cast<std::size_t>(kind)];
 }
-
-}  // namespace detail
 
 inline autoregressive_configuration stored_model::autoregressive() const {
     autoregressive_configuration c;
@@ -172,7 +177,7 @@ inline autoregressive_configuration stored_model::autoregressive() const {
 // a run-time size and the precision the reader's own; neither counts.
 inline std::vector<std::string> differences(autoencoder_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
-    list.compare("kind", detail::name_of(model_kind::autoencoder), detail::name_of(found.description.kind));
+    list.compare("kind", name_of(model_kind::autoencoder), name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
     list.compare(expected, found.sizes.autoencoder);
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
@@ -181,7 +186,7 @@ inline std::vector<std::string> differences(autoencoder_configuration const& exp
 // The same of a CALM.
 inline std::vector<std::string> differences(configuration<any_head> const& expected, stored_model const& found) {
     detail::difference_list list;
-    list.compare("kind", detail::name_of(model_kind::calm), detail::name_of(found.description.kind));
+    list.compare("kind", name_of(model_kind::calm), name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
     list.compare(expected, found.sizes);
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
@@ -192,7 +197,7 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
 // The same of an autoregressive model.
 inline std::vector<std::string> differences(autoregressive_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
-    list.compare("kind", detail::name_of(model_kind::autoregressive), detail::name_of(found.description.kind));
+    list.compare("kind", name_of(model_kind::autoregressive), name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
     list.compare(expected, found.autoregressive());
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);

@@ -61,7 +61,7 @@ public:
     // errc::model_file where there is none, errc::storage where they cannot be looked for, and as the formats do.
     static stored_weights open(std::string const& directory) {
         for (auto const& facts : detail::weights_layouts) {
-            auto const path = detail::in_directory(directory, facts.file);
+            auto const path = in_directory(directory, facts.file);
             std::error_code unknown;
             if (std::filesystem::exists(path, unknown)) return open(facts.layout, path);
             if (unknown) throw error(errc::storage, path, "", "cannot be looked for: " + unknown.message());

@@ -43,7 +43,7 @@ public:
         auto const* const found = find(name);
         if (found == nullptr)
             throw error(errc::model_file, path(), "",
-                        "expected a tensor " + detail::in_quotes(name) + ", found none among its " +
+                        "expected a tensor " + in_quotes(name) + ", found none among its " +
                             std::to_string(tensors_.size()));
         return *found;
     }

@@ -25,7 +25,7 @@ inline constexpr std::string_view successor_file = "replaced-by";
 inline std::string whole_directory(std::string const& directory) {
     namespace fs = std::filesystem;
     auto const mark = (fs::path(directory) / successor_file).string();
-    if (!detail::is_there(mark)) return directory;
+    if (!is_there(mark)) return directory;
     auto const file = mapped_file::open(mark, errc::model_file);
     fs::path const name(file.text().substr(0, 4096));
     auto inside = (fs::path(directory) / name).string();
@@ -35,11 +35,12 @@ inline std::string whole_directory(std::string const& directory) {
     return inside;
 }
 
-namespace detail {
-
+// The path of a file of a directory.
 inline std::string in_directory(std::string const& directory, std::string_view file) {
     return (std::filesystem::path(directory) / file).string();
 }
+
+namespace detail {
 
 // The names in a directory, in order; where it cannot be read to its end, `failed` says why.
 inline std::vector<std::string> names_in(std::filesystem::path const& directory, std::error_code& failed) {

@@ -111,7 +111,7 @@ private:
     static constexpr std::uint32_t all_ones = 0xFFFFFFFFU;
 
     [[noreturn]] void fail(std::uint64_t byte, std::string_view name, std::string const& sentence) const {
-        reader_.fail(byte, "entry " + detail::in_quotes(name) + ": " + sentence);
+        reader_.fail(byte, "entry " + in_quotes(name) + ": " + sentence);
     }
     template <class T> void expect(std::string_view what, T expected, T found) const {
         if (expected != found)
@@ -224,7 +224,7 @@ private:
     // Sizes that do not fit 32 bits stand in the extra field 1.
     void read_wide(std::span<std::byte const> extra, std::uint64_t at, std::string const& name, std::uint64_t& size,
                    std::uint64_t& stored, std::uint64_t& offset) const {
-        bounded_reader fields(extra, reader_.path() + ", extra fields of entry " + detail::in_quotes(name));
+        bounded_reader fields(extra, reader_.path() + ", extra fields of entry " + in_quotes(name));
         bool found = false;
         while (fields.remaining() > 0) {
             auto const kind = fields.little<std::uint16_t>("the kind of an extra field");
@@ -267,14 +267,14 @@ private:
         auto const name_size = reader_.little<std::uint16_t>("a length");
         auto const extra_size = reader_.little<std::uint16_t>("a length");
         if (auto const name = reader_.text(name_size, "a name"); name != entry.name)
-            fail(at, entry.name, "expected the same name in its local header, found " + detail::in_quotes(name));
+            fail(at, entry.name, "expected the same name in its local header, found " + in_quotes(name));
         reader_.take(extra_size, "extra fields");
         entry.begin = reader_.position();
         if (entry.begin > directory_ || size > directory_ - entry.begin)
             fail(at, entry.name,
                  "expected " + std::to_string(size) + " bytes of content before the central directory at byte " +
                      std::to_string(directory_) + ", found fewer");
-        entry.bytes = reader_.take(size, "the content of entry " + detail::in_quotes(entry.name));
+        entry.bytes = reader_.take(size, "the content of entry " + in_quotes(entry.name));
     }
 
     // From the first byte to the central directory; behind a content its sizes may stand once more.

@@ -115,7 +115,7 @@ struct field_value {
 
 // As many digits as give the number back.
 inline std::string text_of(field_value const& one) {
-    return one.whole ? std::to_string(static_cast<index_t>(one.value)) : detail::shortest(one.value);
+    return one.whole ? std::to_string(static_cast<index_t>(one.value)) : shortest(one.value);
 }
 
 // The numbers of a head or of an objective, in their order.

@@ -182,8 +182,8 @@ protected:
     // Throws what is to be said of ranks that gave no answer in time.
     [[noreturn]] void fail_waiting(std::span<int const> missing) const {
         throw error(errc::distributed,
-                    detail::ranks_text(missing) + " gave no answer for " + detail::six_digits(timeout) + " s" +
-                        after_step() + ": expected one from each of " + std::to_string(ranks_) +
+                    detail::ranks_text(missing) + " gave no answer for " + six_digits(timeout) + " s" + after_step() +
+                        ": expected one from each of " + std::to_string(ranks_) +
                         " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
                         "command goes on after the last checkpoint, with any number of ranks");
     }

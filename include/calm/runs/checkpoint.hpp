@@ -128,8 +128,8 @@ inline void write_training(std::string const& directory, checkpoint_record const
                            {static_cast<index_t>(m.bytes.size() / m.element)},
                            m.bytes});
     for (auto const& tensor : tensors) require_finite(tensor);
-    write_safetensors(detail::in_directory(directory, moments_file), tensors);
-    replace_file(detail::in_directory(directory, state_file), detail::state_text(record));
+    write_safetensors(in_directory(directory, moments_file), tensors);
+    replace_file(in_directory(directory, state_file), detail::state_text(record));
 }
 
 // What the text of a state.json says; `path` is what errors call it. Throws errc::model_file.
@@ -139,7 +139,7 @@ inline checkpoint_record parse_record(std::string_view text, std::string const& 
 
 // What state.json of a checkpoint says. Throws errc::model_file.
 inline checkpoint_record read_record(std::string const& directory) {
-    auto const path = detail::in_directory(directory, state_file);
+    auto const path = in_directory(directory, state_file);
     return parse_record(mapped_file::open(path, errc::model_file).text(), path);
 }
 
@@ -148,7 +148,7 @@ inline checkpoint_record read_record(std::string const& directory) {
 // changed.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
-    auto const file = safetensors_file::open(detail::in_directory(directory, moments_file));
+    auto const file = safetensors_file::open(in_directory(directory, moments_file));
     for (auto const& m : state.moments) {
         auto const& stored = file.at(m.name);
         auto const type = m.element == sizeof(double) ? stored_type::f64 : stored_type::f32;

@@ -19,7 +19,7 @@ class directory_lock {
 public:
     // Makes the file where it is missing. Throws errc::storage where another process holds it, or it cannot be opened.
     directory_lock(std::string const& directory, std::string_view name) : file_(-1) {
-        auto const path = detail::in_directory(directory, name);
+        auto const path = in_directory(directory, name);
         file_ = detail::open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened");
         if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
         if (errno != EWOULDBLOCK) detail::fail_with_errno(errc::storage, path, "cannot be locked");

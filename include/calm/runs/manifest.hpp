@@ -35,7 +35,7 @@ inline std::string manifest_of(std::string const& directory) {
     std::error_code failed;
     std::string text = "{\n";
     for (auto const& name : names) {
-        auto const path = detail::in_directory(directory, name);
+        auto const path = in_directory(directory, name);
         if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed)))
             throw error(errc::storage, path, "", "expected a file, found a link");
         auto const size = std::filesystem::file_size(path, failed);
@@ -48,13 +48,13 @@ inline std::string manifest_of(std::string const& directory) {
 
 // Writes the manifest of a directory that is complete but for it, flushed. Throws errc::storage.
 inline void write_manifest(std::string const& directory) {
-    replace_file(detail::in_directory(directory, manifest_file), manifest_of(directory));
+    replace_file(in_directory(directory, manifest_file), manifest_of(directory));
 }
 
 // What is wrong with a directory, in a sentence; nothing where it is, byte for byte, what its manifest says.
 inline std::optional<std::string> damage_of(std::string const& directory) {
     try {
-        auto const path = detail::in_directory(directory, manifest_file);
+        auto const path = in_directory(directory, manifest_file);
         auto const stored = mapped_file::open(path);
         auto const found = manifest_of(directory);
         if (stored.text() == found) return std::nullopt;

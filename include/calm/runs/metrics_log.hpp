@@ -26,7 +26,7 @@ public:
     // Opens or creates the file, cut to its first `keep` bytes where it has more: a run that goes on from a checkpoint
     // writes again what came after it. A line that an earlier run left unfinished is ended first. Throws errc::storage.
     explicit metrics_log(std::string path, std::uint64_t keep = all) : path_(std::move(path)), file_(-1) {
-        bool const made = !detail::is_there(path_);
+        bool const made = !is_there(path_);
         file_ = detail::open_regular(path_, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, errc::storage,
                                      "cannot be opened for appending");
         if (made) detail::flush_directory_of(path_);

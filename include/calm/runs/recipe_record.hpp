@@ -27,20 +27,16 @@ struct recipe_difference {
     std::string now;     // in the latter
 };
 
-namespace detail {
-
+// Of an option, or nullptr.
 inline std::string const* value_of(recipe_record const& record, std::string const& option) {
     auto const found =
         std::find_if(record.begin(), record.end(), [&](recipe_entry const& e) { return e.option == option; });
     return found == record.end() ? nullptr : &found->value;
 }
 
-}  // namespace detail
-
 // Adds what of a recipe the weights depend on. How long the run is counts only where its rate falls towards the end;
 // intervals and what is measured do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
-    using detail::shortest;
     bool const cosine = r.schedule == rate_schedule::cosine;
     auto const& a = r.optimizer;
     to.push_back({"accumulation", std::to_string(r.accumulation)});
@@ -58,7 +54,6 @@ inline void record(recipe_record& to, training_recipe const& r) {
 
 // The settings of a recipe and of a seed.
 inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) {
-    using detail::shortest;
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.batch_tokens)},
                       {"kl-weight", shortest(r.objective.kl_weight)},
@@ -88,7 +83,7 @@ inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t see
         all.push_back({"patch-level", r.level.text()});
         if (r.schedule != rate_schedule::cosine) {
             all.push_back({"steps", std::to_string(r.steps)});
-            all.push_back({"seconds", detail::shortest(r.seconds)});
+            all.push_back({"seconds", shortest(r.seconds)});
         }
     }
     record(all, r);
@@ -104,11 +99,11 @@ template <head_objective Objective> recipe_record record_of(calm_recipe<Objectiv
 inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
     std::vector<recipe_difference> all;
     for (auto const& [option, value] : was) {
-        auto const* const present = detail::value_of(now, option);
+        auto const* const present = value_of(now, option);
         if (present == nullptr || *present != value) all.push_back({option, value, present ? *present : "-"});
     }
     for (auto const& [option, value] : now)
-        if (detail::value_of(was, option) == nullptr) all.push_back({option, "-", value});
+        if (value_of(was, option) == nullptr) all.push_back({option, "-", value});
     return all;
 }
 

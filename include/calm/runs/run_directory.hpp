@@ -68,20 +68,20 @@ public:
 
     // Opens the directory of a run, or makes it, and what an interrupted saving left is removed. Throws errc::storage
     // where something else stands, or another process holds it.
-    explicit run_directory(std::string path) : path_(std::move(path)), was_there_(detail::is_there(path_)) {
+    explicit run_directory(std::string path) : path_(std::move(path)), was_there_(is_there(path_)) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
                         "is there already and holds no run to go on with; choose another path, or remove it");
-        detail::make_directories(path_);
+        make_directories(path_);
         lock_.emplace(path_, lock_name);
-        detail::make_directories(checkpoints());
+        make_directories(checkpoints());
         if (auto const newer = whole_directory(path_); newer != path_) publish(newer);  // interrupted
         remove_leftovers();
     }
 
     [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
     // Where a file of it lies.
-    [[nodiscard]] std::string path(std::string_view file) const { return detail::in_directory(path_, file); }
+    [[nodiscard]] std::string path(std::string_view file) const { return in_directory(path_, file); }
 
     // The newest checkpoint that is whole, and nothing where none was written yet. `tell` hears of each newer one that
     // is not, in a sentence. Throws errc::storage where there are some, but none is whole.
@@ -143,16 +143,16 @@ public:
         std::erase_if(names, [&](std::string const& name) {
             std::error_code absent;
             return name == manifest_file || name == state_file || name == moments_file ||
-                   fs::equivalent(detail::in_directory(checkpoint, name), path(name), absent);
+                   fs::equivalent(in_directory(checkpoint, name), path(name), absent);
         });
         auto const mark = path(successor_file);
         if (!names.empty())
             replace_file(mark, (fs::path("checkpoints") / fs::path(checkpoint).filename()).string());
-        else if (!detail::is_there(mark))
+        else if (!is_there(mark))
             return;
-        for (auto const& name : names) put_file(detail::in_directory(checkpoint, name), path(name));
+        for (auto const& name : names) put_file(in_directory(checkpoint, name), path(name));
         for (auto const name : {config_file, weights_file, bigram_file})  // of another kind of model
-            if (!detail::is_there(detail::in_directory(checkpoint, name))) remove(path(name));
+            if (!is_there(in_directory(checkpoint, name))) remove(path(name));
         detail::flush_directory(path_);
         remove(mark);
     }
@@ -184,9 +184,8 @@ private:
     [[nodiscard]] std::string checkpoints() const { return path("checkpoints"); }
     [[nodiscard]] std::string directory_of(index_t step) const {
         auto const digits = std::to_string(step);
-        return detail::in_directory(checkpoints(), std::string(prefix) +
-                                                       std::string(8 - std::min<std::size_t>(8, digits.size()), '0') +
-                                                       digits);
+        return in_directory(checkpoints(), std::string(prefix) +
+                                               std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits);
     }
 
     static void remove(std::string const& path) {
@@ -210,7 +209,7 @@ private:
             auto const* const end = name.data() + name.size();
             auto const [stop, code] = std::from_chars(name.data() + prefix.size(), end, step);
             if (code == std::errc{} && stop == end && step >= 0 &&
-                detail::in_directory(checkpoints(), name) == directory_of(step))
+                in_directory(checkpoints(), name) == directory_of(step))
                 all.push_back(step);
         }
         std::sort(all.begin(), all.end(), std::greater<>());
@@ -222,7 +221,7 @@ private:
         std::error_code ignored;
         for (auto const& name : detail::names_in(checkpoints(), ignored))
             if (name.starts_with(prefix) && name.find('.') != std::string::npos)
-                std::filesystem::remove_all(detail::in_directory(checkpoints(), name), ignored);
+                std::filesystem::remove_all(in_directory(checkpoints(), name), ignored);
     }
 
     // Renamed first: one that is half removed is no damaged checkpoint. What is newer than this step was given up.

@@ -42,8 +42,6 @@ struct generation_result {
     index_t capped = 0;            // patches at which the exact rule gave up
 };
 
-namespace detail {
-
 // A prompt behind BOS, where the vocabulary has one.
 inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
     std::size_t const begin = special.exist() ? 1 : 0;
@@ -51,6 +49,8 @@ inline std::vector<token_id> after_bos(special_tokens const& special, std::span<
     std::copy(prompt.begin(), prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
     return tokens;
 }
+
+namespace detail {
 
 // Adds a sampled patch to a text: what of it is new, up to EOS or max_tokens.
 inline std::span<token_id const> add_patch(generation_result& text, std::span<token_id const> patch,

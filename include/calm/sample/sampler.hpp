@@ -57,7 +57,7 @@ struct sampler {
     // 0 < T <= 1; throws errc::usage for another T. After `cap` draws the batch rule answers.
     static sampler exact(temperature T, std::int64_t cap = default_cap) {
         require(T.value > 0.0 && (T.value <= 1.0 || T.n == 1), errc::usage, [&] {
-            return "temperature: the exact sampler needs T above 0 and at most 1, found " + detail::shortest(T.value) +
+            return "temperature: the exact sampler needs T above 0 and at most 1, found " + shortest(T.value) +
                    "; scale the noise for another";
         });
         double const whole = T.n > 0 ? T.inverse : std::floor(std::min(T.inverse, 0x1p53));
@@ -71,8 +71,7 @@ struct sampler {
     // 0 <= T <= hottest; throws errc::usage for another T.
     static sampler noise(temperature T) {
         require(T.value >= 0.0 && T.value <= hottest, errc::usage, [&] {
-            return "temperature: scaled noise needs T from 0 to " + detail::shortest(hottest) + ", found " +
-                   detail::shortest(T.value);
+            return "temperature: scaled noise needs T from 0 to " + shortest(hottest) + ", found " + shortest(T.value);
         });
         return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value};
     }

@@ -24,7 +24,7 @@ struct temperature {
     // scale the noise take it.
     static temperature of(double T) {
         require(T >= 0.0 && std::isfinite(T), errc::usage,
-                [&] { return "temperature: expected a number of at least 0, or 1/n, found " + detail::shortest(T); });
+                [&] { return "temperature: expected a number of at least 0, or 1/n, found " + shortest(T); });
         double const inverse = T == 0.0 ? std::numeric_limits<double>::infinity() : 1.0 / T;
         double const nearest = std::round(inverse);
         bool const integer = nearest >= 1.0 && nearest < 0x1p53 && std::abs(inverse - nearest) < 1e-6;
@@ -61,7 +61,7 @@ inline std::int64_t integer_inverse(temperature T) {
     if (T.n > 0) return T.n;
     auto const name = [](double n) {
         auto const whole = std::to_string(static_cast<std::int64_t>(n));
-        return "1/" + whole + " (" + detail::six_digits(1.0 / n) + ")";
+        return "1/" + whole + " (" + six_digits(1.0 / n) + ")";
     };
     std::string nearest = "a positive one";
     if (T.value > 0.0 && T.inverse < 0x1p53) {
@@ -70,7 +70,7 @@ inline std::int64_t integer_inverse(temperature T) {
         nearest += T.value < 1.0 ? ", or the exact sampler" : "";
     }
     throw error(errc::usage, "temperature: this sampler needs T = 1/n with an integer n, found T = " +
-                                 detail::shortest(T.value) + "; take " + nearest);
+                                 shortest(T.value) + "; take " + nearest);
 }
 
 }  // namespace calm

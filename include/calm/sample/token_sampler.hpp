@@ -35,8 +35,8 @@ struct token_sampler {
             "token_sampler: expected top-p above 0 and at most 1, the share of the probability to draw from, found ",
             top_p);
         require(T.value == 0 || (T.value >= coldest && T.value <= hottest), errc::usage, [&] {
-            return "temperature: exact probabilities need T = 0, or from " + detail::shortest(coldest) + " to " +
-                   detail::shortest(hottest) + ", found " + detail::shortest(T.value);
+            return "temperature: exact probabilities need T = 0, or from " + shortest(coldest) + " to " +
+                   shortest(hottest) + ", found " + shortest(T.value);
         });
         return {T.value, top_k, top_p};
     }

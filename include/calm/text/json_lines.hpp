@@ -80,7 +80,7 @@ private:
             fail("the object has no field \"text\"; rename the field that holds the text");
         // The parser accepts a key twice; which of the two is meant nobody knows.
         if (auto const twice = std::adjacent_find(keys_.begin(), keys_.end()); twice != keys_.end())
-            fail("the object has more than one field " + detail::in_quotes(*twice, '"') + "; keep one");
+            fail("the object has more than one field " + in_quotes(*twice, '"') + "; keep one");
         std::string_view text;
         if (value.get(text) != simdjson::SUCCESS)
             fail("the field \"text\" must be a string, found " + name_of(value.type()));

@@ -42,7 +42,7 @@ namespace calm {
         if (space == std::string_view::npos) fail("expected `base64 rank`, found no space: this is no tokenizer file");
         auto const token = base64_decode(line.substr(0, space));
         if (!token || token->empty())
-            fail("expected a token in base64 before the space, found " + detail::in_quotes(line.substr(0, space), '"') +
+            fail("expected a token in base64 before the space, found " + in_quotes(line.substr(0, space), '"') +
                  ": the file is damaged, copy it again");
         if (token->size() > detail::longest_token)
             fail("expected a token of at most " + std::to_string(detail::longest_token) + " bytes, found " +
@@ -52,7 +52,7 @@ namespace calm {
         char const* const end = number_text.data() + number_text.size();
         auto const parsed = std::from_chars(number_text.data(), end, rank);
         if (parsed.ec != std::errc{} || parsed.ptr != end || std::to_string(rank) != number_text)
-            fail("expected a number after the space, found " + detail::in_quotes(number_text, '"'));
+            fail("expected a number after the space, found " + in_quotes(number_text, '"'));
         if (rank != table.size())
             fail("expected rank " + std::to_string(table.size()) + ", found " + std::to_string(rank) +
                  ": ranks count up from 0, a line is missing or out of order");

@@ -51,14 +51,12 @@ struct token_file_facts {
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
-namespace detail {
-
 // A sum over bytes that comes in portions of `portion`, the last one shorter; it tells accidents, not attacks.
 class portion_sum {
 public:
-    static constexpr std::size_t portion = std::size_t{1} << 20;
+    static constexpr std::size_t portion = std::size_t{1} << 20;  // bytes
 
-    // A multiple of eight bytes.
+    // A portion, which is a multiple of eight bytes.
     void add(std::span<std::byte const> bytes) {
         if (bytes.empty()) return;
         std::array<std::uint64_t, 4> lanes{state_, ~state_, 0x9e3779b97f4a7c15U, bytes.size()};
@@ -69,11 +67,14 @@ public:
         }
         for (std::uint64_t const lane : lanes) state_ = std::rotl(state_ ^ lane, 23) * 0xd6e8feb86659fd93U;
     }
+    // Of all that was added.
     [[nodiscard]] std::uint64_t value() const { return state_; }
 
 private:
     std::uint64_t state_ = 0;
 };
+
+namespace detail {
 
 inline std::uint64_t header_sum(token_file_facts const& facts) {
     portion_sum sum;
@@ -166,15 +167,15 @@ private:
         return "its length is not that of its header";
     ids_ = {reinterpret_cast<token_id const*>(body.data()), facts_.tokens};
     ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)), facts_.entries};
-    detail::portion_sum sum;
+    portion_sum sum;
     std::uint32_t largest = 0;
-    for (std::size_t at = 0; at < body.size(); at += detail::portion_sum::portion) {
-        auto const portion = body.subspan(at, std::min(detail::portion_sum::portion, body.size() - at));
+    for (std::size_t at = 0; at < body.size(); at += portion_sum::portion) {
+        auto const portion = body.subspan(at, std::min(portion_sum::portion, body.size() - at));
         pages_.touch(portion.size());
         sum.add(portion);
         std::size_t const first = std::min(at / sizeof(token_id), ids_.size());
         for (token_id const id :
-             ids_.subspan(first, std::min(detail::portion_sum::portion / sizeof(token_id), ids_.size() - first)))
+             ids_.subspan(first, std::min(portion_sum::portion / sizeof(token_id), ids_.size() - first)))
             largest = std::max(largest, static_cast<std::uint32_t>(id));
     }
     if (sum.value() != facts_.body) return "its bytes are damaged";

@@ -78,7 +78,7 @@ private:
     detail::descriptor file_{-1};
     bool waited_ = false;
     std::vector<std::byte> portion_;
-    detail::portion_sum sum_;
+    portion_sum sum_;
     std::size_t written_ = sizeof(token_file_facts);
     std::uint64_t tokens_ = 0;
     std::uint64_t documents_ = 0;
@@ -126,7 +126,7 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait, struct 
             if (::fchmod(file.get(), mine.st_mode & mode) != 0)
                 detail::fail_with_errno(errc::storage, partial_, "cannot be given the permissions of its text");
             file_ = std::move(file);
-            portion_.reserve(detail::portion_sum::portion);
+            portion_.reserve(portion_sum::portion);
             return;
         }
     }
@@ -144,10 +144,10 @@ inline void token_file_writer::flush(std::size_t at) {
 
 [[gnu::cold]] inline void token_file_writer::append(std::span<std::byte const> bytes) {
     while (!bytes.empty()) {
-        auto const some = bytes.first(std::min(bytes.size(), detail::portion_sum::portion - portion_.size()));
+        auto const some = bytes.first(std::min(bytes.size(), portion_sum::portion - portion_.size()));
         portion_.insert(portion_.end(), some.begin(), some.end());
         bytes = bytes.subspan(some.size());
-        if (portion_.size() < detail::portion_sum::portion) continue;
+        if (portion_.size() < portion_sum::portion) continue;
         sum_.add(portion_);
         flush(written_);
         written_ += portion_.size();

@@ -155,7 +155,7 @@ inline std::string to_table(evaluation const& e) {
         say("cross-entropy %.5f nats a token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
     if (e.bits_per_byte)
         say("%.5f bits a byte%s\n", *e.bits_per_byte,
-            e.bits_per_byte_se ? (" +- " + detail::six_digits(*e.bits_per_byte_se)).c_str() : "");
+            e.bits_per_byte_se ? (" +- " + six_digits(*e.bits_per_byte_se)).c_str() : "");
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
         say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
             static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,

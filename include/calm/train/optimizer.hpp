@@ -269,7 +269,7 @@ private:
     }
     void require_usable(context<Backend> const& ctx, double rate) const {
         if (!is_usable(rate))
-            fail(ctx.step, "expected a rate that the weights can be changed by, found " + detail::six_digits(rate));
+            fail(ctx.step, "expected a rate that the weights can be changed by, found " + six_digits(rate));
     }
 
     // The next update, on the host.

@@ -81,7 +81,7 @@ struct patch_level {
         return level;
     }
     // As parse reads it.
-    [[nodiscard]] std::string text() const { return std::to_string(patch) + ":" + detail::shortest(share); }
+    [[nodiscard]] std::string text() const { return std::to_string(patch) + ":" + shortest(share); }
 
     // What a token costs, by the one of token-level training: lambda / K + 1 - lambda.
     [[nodiscard]] double cost() const { return first_cost() + 1 - share; }
@@ -105,17 +105,25 @@ template <head_objective Objective> calm_recipe<Objective> with_objective(calm_r
     return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
 }
 
+// The steps of the first phase of a run that steps limit.
+inline index_t first_phase_steps(training_recipe const& r) {
+    return static_cast<index_t>(std::ceil(r.first_phase * static_cast<double>(r.steps)));
+}
+
+// How far a run is, by steps or by time, whichever is further: 0 .. 1.
+inline double share_done(training_recipe const& r, index_t steps, double seconds) {
+    double done = 0;
+    if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
+    if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
+    return std::min(done, 1.0);
+}
+
 namespace detail {
 
 // Of a phase of so many steps, where steps limit the run.
 inline schedule schedule_of(training_recipe const& r, index_t steps) {
     if (r.schedule == rate_schedule::constant) return schedule::constant(r.rate, r.warmup);
     return r.steps > 0 ? schedule::cosine(r.rate, r.warmup, steps) : schedule::cosine_of_time(r.rate, r.warmup);
-}
-
-// The steps of the first phase of a run that steps limit.
-inline index_t first_phase_steps(training_recipe const& r) {
-    return static_cast<index_t>(std::ceil(r.first_phase * static_cast<double>(r.steps)));
 }
 
 inline void check(training_recipe const& r) {
@@ -129,14 +137,6 @@ inline void check(training_recipe const& r) {
     require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
     require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,
             "training: expected a first phase of a share of the run from 0 to below 1, found ", r.first_phase);
-}
-
-// Of the run, by steps or by time, whichever is further: 0 .. 1.
-inline double share_done(training_recipe const& r, index_t steps, double seconds) {
-    double done = 0;
-    if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
-    if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
-    return std::min(done, 1.0);
 }
 
 }  // namespace detail
