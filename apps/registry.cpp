@@ -110,7 +110,7 @@ std::string member(std::string const& name, index_t value) {
 // The sizes of an autoencoder or a stack in the order of their declaration, as designated initialisers want them.
 template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
     std::map<index_t const*, std::string> by_place;
-    Sizes::visit_fields(sizes, [&](head_field const& field, index_t const& size) {
+    Sizes::visit_fields(sizes, [&](number_field const& field, index_t const& size) {
         by_place.emplace(&size, member(std::string(field.key), size));
     });
     std::vector<std::string> all;
@@ -217,7 +217,7 @@ entry const& autoregressive_named(std::string const& name) {
     return named(name, true);
 }
 
-std::string head_problem(head_field const& field, double value, std::string const& owner) {
+std::string head_problem(number_field const& field, double value, std::string const& owner) {
     if (field_value{field, value}.is_allowed()) return "";
     return "--head-" + std::string(field.option) + ": expected from " + six_digits(field.least) + " to " +
            six_digits(field.most) + " for the head of " + owner + ", found " + six_digits(value);

@@ -81,7 +81,7 @@ entry const& configuration_of(stored_model const& model);
 // this value. A sentence each.
 std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers);
 // What stands against the value of such a number, of the head of somebody; empty where nothing does.
-std::string head_problem(head_field const& field, double value, std::string const& owner);
+std::string head_problem(number_field const& field, double value, std::string const& owner);
 
 // A complete unit for apps/configs/ that registers the sizes of a stored model under a name. An autoencoder's leaves
 // the language model as large as a configuration is by default.

@@ -15,7 +15,7 @@ struct guess {
     struct objective {
         calm::index_t samples = 1;  // guesses a position: equal ones
         template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-            visitor(calm::head_field{"num_samples", "guesses a position", 1, 1, false, false, true, "samples"},
+            visitor(calm::number_field{"num_samples", "guesses a position", 1, 1, false, false, true, "samples"},
                     self.samples);
         }
     };
@@ -26,7 +26,7 @@ struct guess {
         return {.shared = all, .trained = 0, .drawn = 0};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(calm::head_field{"inner_size", "width of the guess", 1, 4096}, self.inner_size);
+        visitor(calm::number_field{"inner_size", "width of the guess", 1, 4096}, self.inner_size);
     }
     friend constexpr bool operator==(guess const&, guess const&) = default;
 };

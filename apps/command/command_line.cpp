@@ -320,11 +320,11 @@ private:
 };
 
 // The ends of a field, themselves allowed.
-double least_of(head_field const& field) {
+double least_of(number_field const& field) {
     if (!field.without_ends) return field.least;
     return field.least == 0 ? above_zero : std::nextafter(field.least, field.most);
 }
-double most_of(head_field const& field) {
+double most_of(number_field const& field) {
     return field.without_ends ? std::nextafter(field.most, field.least) : field.most;
 }
 

@@ -79,7 +79,7 @@ struct fox {
     using objective = energy_objective;
     [[nodiscard]] constexpr head_flops flops(head_surroundings const&) const { return {0, 0, 0}; }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(head_field{.key = "tail", .what = "tail", .least = 2, .most = 8}, self.tail);
+        visitor(number_field{.key = "tail", .what = "tail", .least = 2, .most = 8}, self.tail);
     }
     friend constexpr bool operator==(fox const&, fox const&) = default;
 };

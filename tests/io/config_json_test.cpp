@@ -51,7 +51,7 @@ struct range_checker {
     std::size_t& numbers;
 
     void operator()(std::string_view key, double value, bool = false) const { check(key, value); }
-    void operator()(calm::head_field const& field, calm::index_t size) const {
+    void operator()(calm::number_field const& field, calm::index_t size) const {
         number({field, static_cast<double>(size)});
     }
     void operator()(std::string_view key, std::int64_t value, bool = false) const {

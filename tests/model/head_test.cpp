@@ -16,15 +16,15 @@ struct own_objective {
     index_t samples = 3;
     double weight = 0.5;
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(head_field{.key = "num_samples", .what = "samples", .least = 1, .most = 9, .option = "samples"},
+        visitor(number_field{.key = "num_samples", .what = "samples", .least = 1, .most = 9, .option = "samples"},
                 self.samples);
-        visitor(head_field{.key = "weight",
-                           .what = "weight",
-                           .least = 0,
-                           .most = 1,
-                           .without_ends = true,
-                           .published = false,
-                           .option = "weight"},
+        visitor(number_field{.key = "weight",
+                             .what = "weight",
+                             .least = 0,
+                             .most = 1,
+                             .without_ends = true,
+                             .published = false,
+                             .option = "weight"},
                 self.weight);
     }
 };
@@ -38,7 +38,7 @@ template <int Number> struct own_head {
         return {static_cast<double>(at.D), static_cast<double>(at.L), static_cast<double>(width)};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(head_field{.key = "width", .what = "width", .least = 2, .most = 8}, self.width);
+        visitor(number_field{.key = "width", .what = "width", .least = 2, .most = 8}, self.width);
     }
     friend constexpr bool operator==(own_head const&, own_head const&) = default;
 };

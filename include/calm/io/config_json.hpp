@@ -42,7 +42,7 @@ public:
             if (!read(*found, value, key)) fail(key, "expected " + wanted + ", found " + text(*found));
     }
 
-    void operator()(head_field const& field, index_t& size) {
+    void operator()(number_field const& field, index_t& size) {
         field_value one{field, static_cast<double>(size)};
         number(one);
         size = static_cast<index_t>(one.value);
@@ -108,7 +108,7 @@ private:
     static std::string text(simdjson::dom::element value) { return printable(simdjson::minify(value)); }
 
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
-    static std::string text(head_field const& range) {
+    static std::string text(number_field const& range) {
         auto const whole = [](double x) { return std::to_string(static_cast<std::int64_t>(x)); };
         return " from " + whole(range.least) + " to " + whole(range.most);
     }
@@ -122,7 +122,7 @@ private:
     static std::string expected(field_value const& one) {
         return one.whole ? "an integer" + text(one.field) : number_text(one.field);
     }
-    static std::string number_text(head_field const& range) {
+    static std::string number_text(number_field const& range) {
         return range.without_ends ? "a number above " + text(range.least) + " and below " + text(range.most)
                                   : "a number from " + text(range.least) + " to " + text(range.most);
     }
@@ -199,7 +199,7 @@ public:
     template <class T, class Make> void object(std::string_view key, std::optional<T> const& value, Make const& plain) {
         if (value) json_[std::string(key)] = json_of(*value, plain());
     }
-    void operator()(head_field const& field, index_t size) { json_[std::string(field.key)] = size; }
+    void operator()(number_field const& field, index_t size) { json_[std::string(field.key)] = size; }
     void number(field_value const& one) {
         auto& json = json_[std::string(one.field.key)];
         if (one.whole)

@@ -46,7 +46,7 @@ struct autoencoder_description {
     }
     // The sizes that are published, or the others.
     template <class Self, class Key> static void visit_sizes(Self& self, Key&& key, bool published) {
-        autoencoder_configuration::visit_fields(self.sizes, [&](head_field const& field, auto& size) {
+        autoencoder_configuration::visit_fields(self.sizes, [&](number_field const& field, auto& size) {
             if (field.published == published) key(field, size);
         });
     }

@@ -11,23 +11,23 @@
 namespace calm::detail {
 
 inline constexpr std::array number_ranges{
-    head_field{"vocab_size", "", 1, limits::vocabulary},
-    head_field{"bos_token_id", "", 0, limits::vocabulary - 1},
-    head_field{"eos_token_id", "", 0, limits::vocabulary - 1},
-    head_field{"pad_token_id", "", 0, limits::vocabulary - 1},
-    head_field{"block_tokens", "", 1, limits::block_tokens},
-    head_field{"max_position_embeddings", "", 1, limits::text_tokens},
-    head_field{"ae_dropout", "", 0, 0.99},
-    head_field{"kl_clamp", "", 0, limits::weight},
-    head_field{"kl_weight", "", 0, limits::weight},
-    head_field{"posterior_std", "", 0, 1e39},  // as training found it, in float
-    head_field{"rope_theta", "", 1, 1e12},
-    head_field{"rms_norm_eps", "", 0, 1},
-    head_field{"initializer_range", "", 0, 1000},
+    number_field{"vocab_size", "", 1, limits::vocabulary},
+    number_field{"bos_token_id", "", 0, limits::vocabulary - 1},
+    number_field{"eos_token_id", "", 0, limits::vocabulary - 1},
+    number_field{"pad_token_id", "", 0, limits::vocabulary - 1},
+    number_field{"block_tokens", "", 1, limits::block_tokens},
+    number_field{"max_position_embeddings", "", 1, limits::text_tokens},
+    number_field{"ae_dropout", "", 0, 0.99},
+    number_field{"kl_clamp", "", 0, limits::weight},
+    number_field{"kl_weight", "", 0, limits::weight},
+    number_field{"posterior_std", "", 0, 1e39},  // as training found it, in float
+    number_field{"rope_theta", "", 1, 1e12},
+    number_field{"rms_norm_eps", "", 0, 1},
+    number_field{"initializer_range", "", 0, 1000},
 };
 
 // The range of a key that has a number. Throws errc::usage for a key that the table lacks.
-inline head_field const& range_of(std::string_view key) {
+inline number_field const& range_of(std::string_view key) {
     for (auto const& range : number_ranges)
         if (range.key == key) return range;
     throw error(errc::usage, sentence("calm::number_ranges: expected a range for the key ", key, ", found none"));

@@ -18,7 +18,7 @@ struct energy;
 
 namespace detail {
 // A size of at least 1, which a config.json has to have.
-constexpr head_field size_field(std::string_view key, std::string_view what, index_t most, bool published = true) {
+constexpr number_field size_field(std::string_view key, std::string_view what, index_t most, bool published = true) {
     return {.key = key,
             .what = what,
             .least = 1,
@@ -144,7 +144,7 @@ constexpr bool layers_are_even(autoencoder_configuration const& c) {
 // Of an autoencoder, a stack or a head: every number is one that its field allows.
 template <class Sizes> constexpr bool sizes_are_allowed(Sizes const& sizes) {
     bool all = true;
-    Sizes::visit_fields(sizes, [&](head_field const& field, auto const& member) {
+    Sizes::visit_fields(sizes, [&](number_field const& field, auto const& member) {
         all = all && field_value{field, static_cast<double>(member)}.is_allowed();
     });
     return all;

@@ -18,7 +18,7 @@
 namespace calm {
 
 // One number of a head, of its objective, of the autoencoder or of the stack, as files and programs name it.
-struct head_field {
+struct number_field {
     std::string_view key;       // in config.json
     std::string_view what;      // for people
     double least;               // what it may be
@@ -28,7 +28,7 @@ struct head_field {
     bool published = true;      // a key of config.json; else of our object in it
     std::string_view option{};  // of programs, behind --head-; sizes have none
 
-    friend constexpr bool operator==(head_field const&, head_field const&) = default;
+    friend constexpr bool operator==(number_field const&, number_field const&) = default;
 };
 
 // Floating-point operations of a head's products, forward, as `flops` counts them. In training a position takes the
@@ -54,13 +54,13 @@ struct head_surroundings {
 namespace detail {
 // Stands for any visitor in the concept.
 struct some_visitor {
-    void operator()(head_field const&, index_t const&) const;
-    void operator()(head_field const&, double const&) const;
+    void operator()(number_field const&, index_t const&) const;
+    void operator()(number_field const&, double const&) const;
 };
 }  // namespace detail
 
 // The settings of a head's loss: an aggregate with `samples`, N of a position, whose option is "samples".
-// visit_fields(self, visitor) names all numbers as visitor(head_field, member), members being index_t or double.
+// visit_fields(self, visitor) names all numbers as visitor(number_field, member), members being index_t or double.
 template <class Objective>
 concept head_objective = std::default_initializable<Objective> &&
     requires(Objective const& o, detail::some_visitor const& visitor) {
@@ -101,9 +101,9 @@ concept drafting_head = generative_head<Head> && requires {
 
 // A field and its number; whole numbers are exact.
 struct field_value {
-    head_field field;   // what it is
-    double value = 0;   // its number
-    bool whole = true;  // whether the member is an integer
+    number_field field;  // what it is
+    double value = 0;    // its number
+    bool whole = true;   // whether the member is an integer
 
     // Whether the field allows the number.
     [[nodiscard]] constexpr bool is_allowed() const {
@@ -125,7 +125,7 @@ public:
     // Those of an aggregate with visit_fields.
     template <class Aggregate> static field_values of(Aggregate const& aggregate) {
         field_values all;
-        Aggregate::visit_fields(aggregate, [&](head_field const& field, auto const& member) {
+        Aggregate::visit_fields(aggregate, [&](number_field const& field, auto const& member) {
             all.push_back({field, static_cast<double>(member), std::integral<std::decay_t<decltype(member)>>});
         });
         return all;
@@ -153,7 +153,7 @@ public:
     // The aggregate with these numbers; what is not among them stays as it is by default.
     template <class Aggregate> [[nodiscard]] Aggregate as() const {
         Aggregate aggregate;
-        Aggregate::visit_fields(aggregate, [&](head_field const& field, auto& member) {
+        Aggregate::visit_fields(aggregate, [&](number_field const& field, auto& member) {
             if (auto const* const one = find(field.key))
                 member = static_cast<std::decay_t<decltype(member)>>(one->value);
         });

@@ -159,7 +159,8 @@ struct diffusion_sampling {
     // Names every number.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            head_field{.key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            number_field{
+                .key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
             self.steps);
     }
 };
@@ -188,7 +189,8 @@ struct diffusion {
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            number_field{
+                .key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
             self.num_mlp_layers);
     }
     friend constexpr bool operator==(diffusion const&, diffusion const&) = default;

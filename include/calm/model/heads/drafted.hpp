@@ -28,11 +28,11 @@ struct drafted_objective {
     // Names every number.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         energy_objective::visit_fields(self, visitor);
-        visitor(head_field{.key = "draft_weight",
-                           .what = "weight of a drafted token's cross-entropy",
-                           .least = 0,
-                           .most = limits::weight,
-                           .option = "draft-weight"},
+        visitor(number_field{.key = "draft_weight",
+                             .what = "weight of a drafted token's cross-entropy",
+                             .least = 0,
+                             .most = limits::weight,
+                             .option = "draft-weight"},
                 self.draft_weight);
     }
 };
@@ -75,9 +75,9 @@ struct drafted {
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         calm::energy::visit_fields(self, visitor);
-        visitor(head_field{.key = "looks_back", .what = "drafted tokens see those before", .least = 0, .most = 1},
+        visitor(number_field{.key = "looks_back", .what = "drafted tokens see those before", .least = 0, .most = 1},
                 self.looks_back);
-        visitor(head_field{.key = "own_table", .what = "table of logits of its own", .least = 0, .most = 1},
+        visitor(number_field{.key = "own_table", .what = "table of logits of its own", .least = 0, .most = 1},
                 self.own_table);
     }
     friend constexpr bool operator==(drafted const&, drafted const&) = default;

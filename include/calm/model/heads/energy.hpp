@@ -131,25 +131,25 @@ struct energy_objective {
 
     // Names every number.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(head_field{.key = "num_samples",
-                           .what = "model samples a position, in the loss",
-                           .least = 2,
-                           .most = limits::samples,
-                           .option = "samples"},
+        visitor(number_field{.key = "num_samples",
+                             .what = "model samples a position, in the loss",
+                             .least = 2,
+                             .most = limits::samples,
+                             .option = "samples"},
                 self.samples);
-        visitor(head_field{.key = "num_target_samples",
-                           .what = "target samples a position, in the loss",
-                           .least = 1,
-                           .most = limits::targets,
-                           .published = false,
-                           .option = "targets"},
+        visitor(number_field{.key = "num_target_samples",
+                             .what = "target samples a position, in the loss",
+                             .least = 1,
+                             .most = limits::targets,
+                             .published = false,
+                             .option = "targets"},
                 self.targets);
-        visitor(head_field{.key = "beta",
-                           .what = "exponent of the energy score",
-                           .least = 0,
-                           .most = 2,
-                           .without_ends = true,
-                           .option = "beta"},
+        visitor(number_field{.key = "beta",
+                             .what = "exponent of the energy score",
+                             .least = 0,
+                             .most = 2,
+                             .without_ends = true,
+                             .option = "beta"},
                 self.beta);
     }
 };
@@ -204,9 +204,10 @@ struct energy {
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            number_field{
+                .key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
             self.num_mlp_layers);
-        visitor(head_field{.key = "noise_size", .what = "noise", .least = 1, .most = limits::width}, self.noise_size);
+        visitor(number_field{.key = "noise_size", .what = "noise", .least = 1, .most = limits::width}, self.noise_size);
     }
     friend constexpr bool operator==(energy const&, energy const&) = default;
 };

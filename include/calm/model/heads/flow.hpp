@@ -26,13 +26,14 @@ struct flow_sampling {
     // Names every number.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            head_field{.key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            number_field{
+                .key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
             self.steps);
-        visitor(head_field{.key = "order",
-                           .what = "evaluations a step: 1 Euler's rule, 2 the midpoint rule",
-                           .least = 1,
-                           .most = 2,
-                           .option = "order"},
+        visitor(number_field{.key = "order",
+                             .what = "evaluations a step: 1 Euler's rule, 2 the midpoint rule",
+                             .least = 1,
+                             .most = 2,
+                             .option = "order"},
                 self.order);
     }
 };
@@ -61,7 +62,8 @@ struct flow {
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            head_field{.key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
+            number_field{
+                .key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
             self.num_mlp_layers);
     }
     friend constexpr bool operator==(flow const&, flow const&) = default;

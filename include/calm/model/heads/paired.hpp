@@ -20,11 +20,11 @@ struct paired_objective {
 
     // Names every number.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(head_field{.key = "num_samples",
-                           .what = "samples a position with a target each, in the loss",
-                           .least = 1,
-                           .most = limits::samples,
-                           .option = "samples"},
+        visitor(number_field{.key = "num_samples",
+                             .what = "samples a position with a target each, in the loss",
+                             .least = 1,
+                             .most = limits::samples,
+                             .option = "samples"},
                 self.samples);
     }
 };
