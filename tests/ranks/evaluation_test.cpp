@@ -52,7 +52,7 @@ std::string numbers_of(evaluation const& e) {
 std::string numbers_of(autoencoder_evaluation const& a) {
     evaluation e;
     e.add(a);
-    return to_json(e) + std::to_string(a.patches) + " " + calm::detail::shortest(a.cross_entropy);
+    return to_json(e) + std::to_string(a.patches) + " " + calm::shortest(a.cross_entropy);
 }
 
 // What is asked of a rank is counted.
