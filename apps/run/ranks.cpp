@@ -63,7 +63,13 @@ int ranks_here = 1;  // on this machine
 
 int run_with_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
-    if (self.ranks() == 1) return body();
+    if (self.ranks() == 1) {
+        auto const told = std::max(told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"));
+        require(told <= 1, errc::distributed, "expected to be one of ", told,
+                " ranks, as the launcher says, found this process alone: the launcher is of another MPI than ", program,
+                " was built with, and each process would do all of the work: docs/ranks.md");
+        return body();
+    }
     all_ranks = &self;
     ranks_here = mpi_ranks::beside();
     self.asked_to_end = [] { return noted_signal() != 0; };

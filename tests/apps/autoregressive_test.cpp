@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
     auto const tsv = shop().content("both/sweep.tsv");
     BOOST_TEST(has(tsv, "\ntiny\t4\t32\t"), tsv);
     BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
-    BOOST_TEST(has(swept.out, "plotted in swept/sweep.png"), swept.out);
+    BOOST_TEST(has(swept.out, "plotted in both/sweep.png"), swept.out);
     BOOST_TEST(has(swept.out, "energy"), swept.out);
     BOOST_TEST(has(swept.out, "softmax"), swept.out);
     for (std::string const stage : {"tiny/autoencoder", "tiny/calm", "tiny-ar/ar"})
