@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -99,12 +98,13 @@ concept extends_with = requires(Layer const& layer, Given&... given) {
     layer.extend(given...);
 };
 
-template <child_name Name, class Layer> constexpr bool is_called() {
-    if constexpr (is_named<Layer>)
-        return std::string_view(Layer::name.text) == Name.text;
-    else
-        return false;
-}
+// Whether a layer has a name, found by overloads: nvcc 13.0 gets comparisons of names wrong in constant expressions.
+template <child_name Name> struct called {
+    template <class Layer, int Turn> static std::true_type so(named<Name, Layer, Turn> const*);
+    static std::false_type so(void const*);
+};
+template <child_name Name, class Layer>
+inline constexpr bool is_called = decltype(called<Name>::so(static_cast<Layer const*>(nullptr)))::value;
 
 // How many turns a visit of a layer has.
 template <class Layer>
@@ -154,7 +154,7 @@ template <class... Layers> struct chain {
 
     template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
     template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
-    template <child_name Name> auto& child() { return layer<place_of<Name>>(); }        // the one that is named so
+    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }      // the one that is named so
 
     // y (R, outputs) of x (R, inputs).
     template <class Context, class X, class... More>
@@ -202,11 +202,10 @@ template <class... Layers> struct chain {
 
 private:
     struct unwanted {};
-    template <child_name Name>
-    static constexpr std::size_t place_of = [] {
-        std::array<bool, depth> const called{detail::is_called<Name, Layers>()...};
+    template <child_name Name> static constexpr std::size_t place_of() {
+        constexpr std::array<bool, depth> called{detail::is_called<Name, Layers>...};
         return static_cast<std::size_t>(std::find(called.begin(), called.end(), true) - called.begin());
-    }();
+    }
     template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
         static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
                       "calm::chain: the outputs of a layer must equal the inputs of the next");
