@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
     if (!can_run()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) {
-        auto const r = shop.shell(line);
+        auto r = shop.shell(line);
         BOOST_TEST(r.status == 0, line << ": " << r.err);
         return r;
     };
