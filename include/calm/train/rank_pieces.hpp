@@ -33,10 +33,14 @@ public:
     void require_alike(std::span<std::uint64_t const> words) override {
         std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(ranks_.ranks()));
         ranks_.all_gather(words, std::span(all));
-        for (std::size_t at = 0; at < all.size(); at += words.size())
-            require(std::equal(words.begin(), words.end(), all.begin() + static_cast<std::ptrdiff_t>(at)),
-                    errc::distributed, "rank ", at / words.size(), " has another text or other options than rank ",
-                    ranks_.rank(), ": give all ranks the same command and the same files");
+        auto const of = [&](int rank) {
+            return std::span(all).subspan(words.size() * static_cast<std::size_t>(rank), words.size());
+        };
+        // All ranks compare all with rank 0, so that whichever speaks first says the same.
+        for (int rank = 1; rank < ranks_.ranks(); ++rank)
+            require(
+                std::ranges::equal(of(rank), of(0)), errc::distributed, "rank ", rank,
+                " has another text or other options than rank 0: give all ranks the same command and the same files");
     }
 
 private:
