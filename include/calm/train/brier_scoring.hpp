@@ -67,7 +67,7 @@ public:
         ctx_(ctx),
         model_(model), settings_(settings), loss_(loss), ranks_(ranks), P_(settings.block_tokens / K),
         on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1), tally_(table, ranks),
-        losses_(ranks) {}
+        losses_(ranks, [this](double of_batch) { loss_sum_ += of_batch; }) {}
 
     // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
     // too, for the loss.
@@ -82,7 +82,7 @@ public:
     void tell(evaluation& e) {
         score();
         tally_.tell(e, settings_);
-        losses_.take_all([this](double loss) { loss_sum_ += loss; });
+        losses_.end();
         if (ranks_ != nullptr) {
             std::array counts{took_.patches, took_.draws, took_.capped};
             ranks_->add_up(counts);
@@ -147,8 +147,7 @@ private:
             losses_.add(batch_,
                         model_.loss_sum(ctx_, hidden,
                                         bring_numbered(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
-                                        *loss_, drawn_),
-                        [this](double loss) { loss_sum_ += loss; });
+                                        *loss_, drawn_));
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),

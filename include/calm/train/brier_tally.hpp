@@ -18,7 +18,8 @@ namespace calm {
 class brier_tally {
 public:
     // The table is of the model's vocabulary.
-    explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) : table_(table), blocks_(ranks) {}
+    explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) :
+        table_(table), blocks_(ranks, [this](scores const& one) { take(one); }) {}
 
     // The references' scores of a position of the next block: of its target (at least 4 tokens) after the token before
     // it.
@@ -31,13 +32,13 @@ public:
     // The positions of block `number`; it is a sequence of the jackknife where one was counted. Numbers ascend.
     void add(index_t number, brier_sequence const& block) {
         block_.model = block;
-        if (block.count > 0) blocks_.add(number, block_, [this](scores const& one) { take(one); });
+        if (block.count > 0) blocks_.add(number, block_);
         block_ = {};
     }
 
     // Puts the scores, and how they were drawn, into an evaluation. Throws errc::data where nothing was scored.
     template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings) {
-        blocks_.take_all([this](scores const& one) { take(one); });
+        blocks_.end();
         auto const report = report_brier(sequences_);
         e.brier = report.brier;
         e.brier_se = report.brier_error;

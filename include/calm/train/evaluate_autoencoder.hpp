@@ -33,7 +33,8 @@ public:
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
                         shared_pieces* ranks = nullptr) :
         ctx_(ctx),
-        model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), sums_(ranks) {}
+        model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks),
+        sums_(ranks, [this](sums const& one) { take(one); }) {}
 
     // The K tokens of a patch.
     void add(index_t number, std::span<token_id const> patch) {
@@ -45,7 +46,7 @@ public:
     // Of all that were added. Throws errc::data where they are nothing but PAD.
     autoencoder_evaluation result() {
         score();
-        sums_.take_all([this](sums const& one) { take(one); });
+        sums_.end();
         if (ranks_ != nullptr) {
             std::array counts{patches_, counted_, right_, right_posterior_};
             ranks_->add_up(counts);
@@ -107,7 +108,7 @@ private:
         for (T const loss : on_host(ctx_, losses, numbers_found_)) sum.loss += static_cast<double>(loss);
         for (T const one : on_host(ctx_, posterior.log_std, numbers_found_))
             sum.std += std::exp(static_cast<double>(one));
-        sums_.add(chunk_, sum, [this](sums const& each) { take(each); });
+        sums_.add(chunk_, sum);
         counted_ += n * K - std::count(tokens_.begin(), tokens_.end(), pad_);
         patches_ += n;
     }

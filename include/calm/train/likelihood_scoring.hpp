@@ -39,7 +39,7 @@ public:
         ctx_(ctx),
         model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens), ranks_(ranks),
         branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table, ranks),
-        blocks_(ranks) {
+        blocks_(ranks, [this](likelihood const& one) { likelihoods_.push_back(one); }) {
         require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
                 "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
                 ", found those of ", bytes_.size());
@@ -64,7 +64,7 @@ public:
     // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
         tally_.tell(e, settings_);
-        blocks_.take_all([this](likelihood const& one) { likelihoods_.push_back(one); });
+        blocks_.end();
         tell_likelihood(e);
     }
 
@@ -116,7 +116,7 @@ private:
             auto random = choices(0, number, p);
             for (auto& token : one.drawn) token = law.draw(detail::uniform53(random));
         });
-        if (sum.tokens > 0) blocks_.add(number, sum, [this](likelihood const& one) { likelihoods_.push_back(one); });
+        if (sum.tokens > 0) blocks_.add(number, sum);
     }
 
     void count(likelihood& sum, std::span<T const> logits, token_id next) const {

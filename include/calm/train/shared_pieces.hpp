@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "calm/tensor/extents.hpp"
@@ -41,29 +43,33 @@ inline bool is_done_here(shared_pieces const* ranks, index_t number) {
     return ranks == nullptr || ranks->is_own(number);
 }
 
-// Results of pieces on their way to take(result), which gets them in the order of their numbers: at once from one rank,
-// and once all pieces are done from several.
+// Results of pieces on their way to whoever takes them, one by one in the order of their numbers: at once from one
+// rank, and once all pieces are done from several.
 template <class T> class piece_results {
     static_assert(std::is_trivially_copyable_v<T>);
 
 public:
-    explicit piece_results(shared_pieces* ranks) : ranks_(ranks) {}
+    using taker = std::function<void(T const&)>;  // of a result
+
+    piece_results(shared_pieces* ranks, taker take) : ranks_(ranks), take_(std::move(take)) {}
+    piece_results(piece_results const&) = delete;  // the taker knows where its owner is
+    piece_results& operator=(piece_results const&) = delete;
 
     // Of the next piece of this rank; their numbers ascend.
-    template <class Take> void add(index_t number, T const& result, Take const& take) {
+    void add(index_t number, T const& result) {
         if (ranks_ == nullptr)
-            take(result);
+            take_(result);
         else
             own_.push_back({number, result});
     }
-    // Of several ranks, the results of all.
-    template <class Take> void take_all(Take const& take) {
+    // All pieces are done: of several ranks, takes the results of all.
+    void end() {
         if (ranks_ == nullptr) return;
         auto const bytes = ranks_->gather(std::as_bytes(std::span<numbered const>(own_)));
         own_.resize(bytes.size() / sizeof(numbered));
         if (!bytes.empty()) std::memcpy(own_.data(), bytes.data(), bytes.size());
         std::ranges::sort(own_, {}, &numbered::number);
-        for (auto const& one : own_) take(one.result);
+        for (auto const& one : own_) take_(one.result);
         own_.clear();
     }
 
@@ -73,6 +79,7 @@ private:
         T result;
     };
     shared_pieces* ranks_;
+    taker take_;
     std::vector<numbered> own_;
 };
 
