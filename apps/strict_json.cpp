@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
+#include "calm/base/utf8.hpp"
 #include "calm/text/line_reader.hpp"
 
 namespace calm::apps {
@@ -51,6 +53,21 @@ private:
 
     std::vector<std::set<std::string>> keys_;  // of the values that are open
 };
+
+// A line of JSON of whole characters, all controls escaped.
+std::string without_controls(std::string_view line) {
+    std::string out;
+    out.reserve(line.size());
+    while (!line.empty()) {
+        auto const character = line.substr(0, first_character(line).size);
+        if (auto const value = code_point(character); is_control(value))
+            append_hex(out += "\\u", value, 4);
+        else
+            out += character;
+        line.remove_prefix(character.size());
+    }
+    return out;
+}
 
 }  // namespace
 
@@ -107,11 +124,11 @@ std::string raw_value(std::string_view object, std::string_view key) {
 }
 
 std::string json_line(nlohmann::json const& value) {
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return without_controls(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string json_line(nlohmann::ordered_json const& value) {
-    return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return without_controls(value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void each_json_line(std::string const& path,

@@ -73,6 +73,13 @@ BOOST_AUTO_TEST_CASE(an_id_comes_back_byte_for_byte) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(what_a_terminal_might_obey_is_escaped) {
+    std::string const raw = "\x7f \xc2\x9b \xe2\x80\xae \xd8\x9c \xc3\xbc",
+                      told = "\\u007f \\u009b \\u202e \\u061c \xc3\xbc";
+    echo const e("{\"id\": 1, \"prompt\": \"" + raw + "\"}");
+    BOOST_TEST(has(e.answers.at(0), "\"prompt\":\"" + told + "\",\"text\":\"" + told + "\","), e.answers.at(0));
+}
+
 BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
     std::vector<std::pair<std::string, std::string>> bad{
         {"{\"id\": 1", "no valid JSON"},
