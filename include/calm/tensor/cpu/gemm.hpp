@@ -47,8 +47,8 @@ template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t
     return to;
 }
 
-// Rows of A from row i and depth l on, as many as `to` has, for tiles: as they are stored, where the least tile that
-// has them has no more, and else in `few`, which has room for a tile.
+// `rows` rows of A, at most a tile's, from row i and depth l on: as they are stored, where the least tile that has them
+// has no more, and else in `few`, which has room for a tile.
 template <class T, class W>
 rows_of_a<T> rows_for_tiles(product<T, W> const& p, index_t i, index_t l, index_t depth, index_t rows, T* few) {
     T const* const first = p.a_transposed ? p.a + l * p.lda + i : p.a + i * p.lda + l;
@@ -90,12 +90,13 @@ template <class T, class W> void empty_product(product<T, W> const& p) {
 template <class T, class W> bool reads_b(product<T, W> const& p) {
     return !p.a_transposed && !p.b_transposed && p.m <= 2 * tile_height;
 }
-// The same of the transpose of A: a tile reads a line of both a depth. Of more rows a packed panel, in the first cache,
-// gains more than it costs, and where B's rows are far from each other their lines drive each other out of it.
-inline constexpr index_t rows_to_read_both = 132;
+// Whether a product of the transpose of A can read both factors as they are stored, by depth: where B's rows are far
+// from each other, their lines drive each other out of the first cache.
 template <class T, class W> bool reads_both(product<T, W> const& p) {
-    return p.a_transposed && !p.b_transposed && p.m <= rows_to_read_both && p.ldb <= 512;
+    return p.a_transposed && !p.b_transposed && p.ldb <= 512;
 }
+// It does for so many rows of C at most: of more, a packed panel in the first cache gains more than it costs.
+inline constexpr index_t rows_to_read_both = 132;
 
 // At most tile_width columns of B from `column` on, of a part of the depth, as tiles read them: packed, for which there
 // is room in `panel`, or as they are stored.
@@ -103,7 +104,8 @@ template <class T, class W>
 columns_of_b<T> columns_for_tiles(product<T, W> const& p, T* panel, index_t l, index_t depth, index_t column) {
     index_t const columns = std::min(tile_width<T>, p.n - column);
     if constexpr (std::is_same_v<T, W>)
-        if (columns == tile_width<T> && (reads_b(p) || reads_both(p))) return {p.b + l * p.ldb + column, p.ldb};
+        if (columns == tile_width<T> && (reads_b(p) || (reads_both(p) && p.m <= rows_to_read_both)))
+            return {p.b + l * p.ldb + column, p.ldb};
     if (p.b_transposed)
         pack_turned<tile_width<T>>(panel, p.b + column * p.ldb + l, p.ldb, columns, depth);
     else
@@ -289,7 +291,7 @@ template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p)
     if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
     if constexpr (std::is_same_v<T, W>)
         if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
-    if (reads_both(slice_rows(p, 0, 1))) return multiply_by_blocks(ctx, p);
+    if (reads_both(p)) return multiply_by_blocks(ctx, p);
     product_parts<T> const parts(p);
     arena_scope const scope(ctx.scratch);
     auto const b = ctx.scratch.template take<T>(extents<dyn>(parts.packed));
