@@ -20,35 +20,42 @@ inline constexpr index_t rows_of_b_at_once = 16;
 // Elements of C that are added up at once: as many as the registers hold.
 inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
 
+// Rows of B that are read side by side: memory brings more of them no faster.
+inline constexpr int streams_of_b = 8;
+
 // Rows rows of A from row i by tile_sums / Rows rows of B from row j. Every element is added up in the same order,
-// whatever Rows is and whoever shares its tile.
-template <int Rows, class T, class W>
+// whatever Rows is and whoever shares its tile. With Ahead it calls for the rows of B that come next.
+template <int Rows, bool Ahead, class T, class W>
 [[gnu::always_inline]] inline void tile_of_few_rows(product<T, W> const& p, index_t i, index_t j) {
     using V = typename vectors_of<T>::native;
     constexpr index_t width = sizeof(V) / sizeof(T);
     constexpr int columns = tile_sums / Rows;
+    constexpr int streams = std::min(columns, streams_of_b);
     constexpr auto packet_of = [](int q) { return tile_sums == 16 ? packet_of_sum(q) : q; };
     T const* a[Rows];
     W const* b[columns];
     unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
     unrolled<columns>([&](auto c)
                           __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
-    // The first rows of A call for those of B that come next.
-    index_t const ahead = i == 0 && p.m > 4 && j + rows_of_b_at_once + columns <= p.n ? rows_of_b_at_once * p.ldb : 0;
+    index_t const ahead = Ahead && j + rows_of_b_at_once + columns <= p.n ? rows_of_b_at_once * p.ldb : 0;
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
-    auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
-        V x[Rows]{};
-        unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
-        unrolled<columns>([&](auto c) __attribute__((always_inline)) {
-            __builtin_prefetch(b[c] + l + ahead);
-            V const y = widened<V>(b[c] + l, count);
-            unrolled<Rows>([&](auto r) __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
-        });
-    };
-    index_t l = 0;
-    for (; l + width <= p.k; l += width) add(l, width);
-    if (l < p.k) add(l, p.k - l);
+    unrolled<columns / streams>([&](auto group) __attribute__((always_inline)) {
+        auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
+            V x[Rows]{};
+            unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
+            unrolled<streams>([&](auto stream) __attribute__((always_inline)) {
+                constexpr int c = group * streams + stream;
+                if constexpr (Ahead) __builtin_prefetch(b[c] + l + ahead);
+                V const y = widened<V>(b[c] + l, count);
+                unrolled<Rows>([&](auto r)
+                                   __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
+            });
+        };
+        index_t l = 0;
+        for (; l + width <= p.k; l += width) add(l, width);
+        if (l < p.k) add(l, p.k - l);
+    });
     T s[tile_sums];
     if constexpr (tile_sums == 16)
         sums16(s, v);
@@ -75,9 +82,9 @@ template <int Rows, class T, class W>
 }
 
 // Rows rows of C from row i, columns begin .. end.
-template <int Rows, class T, class W>
+template <int Rows, bool Ahead = false, class T, class W>
 void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t end) {
-    for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows>(p, i, j);
+    for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows, Ahead>(p, i, j);
 }
 
 // C = start + A B^T, some rows of B at a time, which all rows of A then find in the cache.
@@ -86,6 +93,10 @@ template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     for (index_t begin = 0; begin < p.n; begin += rows_of_b_at_once) {
         index_t const end = std::min(p.n, begin + rows_of_b_at_once);
         index_t i = 0;
+        if (p.m > 4) {
+            strip_of_few_rows<most, true>(p, 0, begin, end);
+            i = most;
+        }
         for (; i + most <= p.m; i += most) strip_of_few_rows<most>(p, i, begin, end);
         if constexpr (most > 2)
             if (i + 2 <= p.m) {
