@@ -18,6 +18,7 @@
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 #include "calm/tensor/positions.hpp"
+#include "calm/tensor/rotate.hpp"
 #include "calm/tensor/row_ids.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"

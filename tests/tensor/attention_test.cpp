@@ -1,5 +1,6 @@
 #include "calm/tensor/attention.hpp"
 #include "calm/tensor/positions.hpp"
+#include "calm/tensor/rotate.hpp"
 #include "support/sentences.hpp"
 #include "support/typed.hpp"
 

@@ -6,6 +6,7 @@
 #include "calm/nn/kv_cache.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/tensor/attention.hpp"
+#include "calm/tensor/rotate.hpp"
 
 namespace calm {
 

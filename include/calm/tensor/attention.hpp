@@ -1,7 +1,6 @@
 #pragma once
-// Rotary embeddings and causal attention with grouped key and value heads. Sizes: B sequences of P positions, rows are
-// (B, P); heads of head_size numbers lie side by side in a row; query head h reads key head h / (heads / kv_heads).
-// Vaswani et al. 2017; Su et al. 2021.
+// Causal attention with grouped key and value heads. Sizes: B sequences of P positions, rows are (B, P); heads of
+// head_size numbers lie side by side in a row; query head h reads key head h / (heads / kv_heads). Vaswani et al. 2017.
 
 #include <algorithm>
 #include <type_traits>
@@ -9,26 +8,12 @@
 #include "calm/base/error.hpp"
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/block/attention.hpp"
-#include "calm/tensor/block/rotate.hpp"
 #include "calm/tensor/cpu/attention.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {
 
 namespace detail {
-
-inline void require_heads(char const* verb, index_t width, index_t head_size) {
-    require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
-            " numbers, found rows of ", width);
-}
-
-inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, index_t period, index_t first,
-                            double theta, double direction) {
-    require_heads("calm::rotate", rows[1], head_size);
-    require(head_size % 2 == 0, errc::usage, "calm::rotate: expected heads of an even size, found ", head_size);
-    require(period > 0 || rows[0] == 0, errc::usage, "calm::rotate: expected a period of at least 1, found ", period);
-    return {rows[0], rows[1], head_size, period, first, theta, direction};
-}
 
 // Of rows q (R, D) that read keys (R, kv_width), where R are whole sequences.
 inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv_width, index_t positions,
@@ -55,27 +40,6 @@ inline void require_shapes_of_attention(char const* verb, attention_shape const&
 }
 
 }  // namespace detail
-
-// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
-// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient. Throws errc::usage for
-// heads that are odd or not whole, and for no period.
-template <tensor_like X>
-void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first, double theta,
-            double direction = 1) {
-    auto const turned = detail::written_rows(x);
-    detail::run_rotate(ctx, turned.data(),
-                       detail::rotation_of(turned.extents(), head_size, period, first, theta, direction));
-}
-
-// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
-template <tensor_like X>
-void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
-            on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
-    auto const turned = detail::written_rows(x);
-    index_t const fresh = detail::rows_of_each("calm::rotate", turned.extent(0), sequences.size());
-    detail::run_rotate(ctx, turned.data(), detail::rotation_of(turned.extents(), head_size, fresh, 0, theta, 1),
-                       sequences);
-}
 
 // y (R, D) = softmax(q k^T / sqrt(head_size)) v of every sequence of P positions and every head, position p attending
 // to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. Throws errc::usage

@@ -1,5 +1,6 @@
 #pragma once
-// What attention is asked to compute, for every executor: pointers, sizes and strides, no configurations.
+// What attention and rotary embeddings are asked to compute, for every executor: pointers, sizes and strides, no
+// configurations.
 
 #include <cmath>
 #include <span>
@@ -27,6 +28,12 @@ inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
         require(of.length >= 0 && of.length <= memory[1] - fresh, errc::usage, verb, ": expected room for ",
                 of.length + fresh, " positions of a sequence, found room for ", memory[1]);
     }
+}
+
+// Throws errc::usage unless rows of this width are whole heads.
+inline void require_heads(char const* verb, index_t width, index_t head_size) {
+    require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
+            " numbers, found rows of ", width);
 }
 
 // T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head

@@ -2,8 +2,8 @@
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/block/product.hpp"
-#include "calm/tensor/cpu/gemm.hpp"
+#include "calm/tensor/block/matmul.hpp"
+#include "calm/tensor/cpu/matmul.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {

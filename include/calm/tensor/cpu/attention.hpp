@@ -9,7 +9,7 @@
 #include <span>
 
 #include "calm/tensor/attention_shape.hpp"
-#include "calm/tensor/cpu/gemm.hpp"
+#include "calm/tensor/cpu/matmul.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
@@ -161,48 +161,6 @@ void run_attention_back(context<cpu>& ctx, attention_shape const& a, T* dq, T* d
                                 q + at, k + kv, v + kv);
         }
     });
-}
-
-// Turns every head of x (rows, width) in place: every row of one sequence, from to.first on.
-template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) {
-    index_t const half = to.head_size / 2;
-    arena_scope const scope(ctx.scratch);
-    auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(to.period, 2, half));  // cos, sin
-    auto const turns = ctx.scratch.template take<float>(extents<dyn>(half));
-    if (ctx.rehearsing()) return;
-    for (index_t i = 0; i < half; ++i) turns[i] = to.frequency(i);
-    ctx.parallel_ranges(to.period, 64, [&](index_t begin, index_t end) {
-        for (index_t p = begin; p < end; ++p)
-            for (index_t i = 0; i < half; ++i) {
-                auto const angle = rotation::at(to.first + p, turns[i]);
-                table[(p * 2) * half + i] = static_cast<T>(angle.cosine);
-                table[(p * 2 + 1) * half + i] = static_cast<T>(to.direction * static_cast<double>(angle.sine));
-            }
-    });
-    ctx.parallel_ranges(to.rows, 64, [&](index_t begin, index_t end) {
-        for (index_t r = begin; r < end; ++r) {
-            T const* const c = table.data() + (r % to.period) * 2 * half;
-            T const* const s = c + half;
-            for (T* a = x + r * to.width; a < x + (r + 1) * to.width; a += to.head_size)
-                for_pieces<T>(0, half, [&]<class V>(index_t i) {
-                    V const u = load<V>(a + i);
-                    V const w = load<V>(a + half + i);
-                    store(a + i, u * load<V>(c + i) - w * load<V>(s + i));
-                    store(a + half + i, w * load<V>(c + i) + u * load<V>(s + i));
-                });
-        }
-    });
-}
-// The same of to.period new rows of each of some sequences.
-template <class T>
-void run_rotate(context<cpu>& ctx, T* x, rotation const& to, on_both_sides<cached_sequence, cpu> const& sequences) {
-    rotation one = to;
-    one.rows = to.period;
-    for (auto const& of : sequences.here) {
-        one.first = of.length;
-        run_rotate(ctx, x, one);
-        x += one.rows * one.width;
-    }
 }
 
 }  // namespace calm::detail

@@ -9,7 +9,7 @@
 #endif
 #include <Eigen/Core>
 
-#include "calm/tensor/cpu/gemm.hpp"
+#include "calm/tensor/cpu/matmul.hpp"
 
 namespace calm::detail {
 

@@ -1,0 +1,47 @@
+#pragma once
+// Rotary embeddings of heads of head_size numbers that lie side by side in a row. Su et al. 2021.
+
+#include "calm/base/error.hpp"
+#include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/block/rotate.hpp"
+#include "calm/tensor/copy.hpp"
+#include "calm/tensor/cpu/rotate.hpp"
+#include "calm/tensor/rows.hpp"
+#include "calm/tensor/tensor_like.hpp"
+
+namespace calm {
+
+namespace detail {
+
+inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, index_t period, index_t first,
+                            double theta, double direction) {
+    require_heads("calm::rotate", rows[1], head_size);
+    require(head_size % 2 == 0, errc::usage, "calm::rotate: expected heads of an even size, found ", head_size);
+    require(period > 0 || rows[0] == 0, errc::usage, "calm::rotate: expected a period of at least 1, found ", period);
+    return {rows[0], rows[1], head_size, period, first, theta, direction};
+}
+
+}  // namespace detail
+
+// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
+// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient. Throws errc::usage for
+// heads that are odd or not whole, and for no period.
+template <tensor_like X>
+void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first, double theta,
+            double direction = 1) {
+    auto const turned = detail::written_rows(x);
+    detail::run_rotate(ctx, turned.data(),
+                       detail::rotation_of(turned.extents(), head_size, period, first, theta, direction));
+}
+
+// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
+template <tensor_like X>
+void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
+            on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
+    auto const turned = detail::written_rows(x);
+    index_t const fresh = detail::rows_of_each("calm::rotate", turned.extent(0), sequences.size());
+    detail::run_rotate(ctx, turned.data(), detail::rotation_of(turned.extents(), head_size, fresh, 0, theta, 1),
+                       sequences);
+}
+
+}  // namespace calm
