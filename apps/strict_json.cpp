@@ -54,21 +54,6 @@ private:
     std::vector<std::set<std::string>> keys_;  // of the values that are open
 };
 
-// A line of JSON of whole characters, all controls escaped.
-std::string without_controls(std::string_view line) {
-    std::string out;
-    out.reserve(line.size());
-    while (!line.empty()) {
-        auto const character = line.substr(0, first_character(line).size);
-        if (auto const value = code_point(character); is_control(value))
-            append_hex(out += "\\u", value, 4);
-        else
-            out += character;
-        line.remove_prefix(character.size());
-    }
-    return out;
-}
-
 }  // namespace
 
 nlohmann::json strict_json(std::string_view text) {
@@ -121,6 +106,20 @@ std::string raw_value(std::string_view object, std::string_view key) {
         if (object[at] == ',') at = skip(at + 1);
     }
     return "";
+}
+
+std::string without_controls(std::string_view line) {
+    std::string out;
+    out.reserve(line.size());
+    while (!line.empty()) {
+        auto const character = line.substr(0, first_character(line).size);
+        if (auto const value = code_point(character); is_control(value))
+            append_hex(out += "\\u", value, 4);
+        else
+            out += character;
+        line.remove_prefix(character.size());
+    }
+    return out;
 }
 
 std::string json_line(nlohmann::json const& value) {

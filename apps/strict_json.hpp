@@ -21,6 +21,9 @@ nlohmann::json strict_json(std::string_view text);
 // holds, escapes. The text is one that strict_json took. Empty where the key is missing.
 std::string raw_value(std::string_view object, std::string_view key);
 
+// One line of JSON, UTF-8, in which every control (calm::is_control) is escaped.
+std::string without_controls(std::string_view line);
+
 // The value on one line; bytes that are no UTF-8 become U+FFFD. What a terminal might obey (calm::is_control) is
 // escaped even where JSON lets it stand, DEL, C1 and marks of direction, so that a terminal shows the same JSON.
 std::string json_line(nlohmann::json const& value);

@@ -217,17 +217,7 @@ std::vector<std::string> listed_values(std::string const& text) {
 }
 
 std::string toml_string(std::string const& text) {
-    auto const quoted = nlohmann::json(text).dump();  // its escapes are TOML's, which has more
-    std::string all;
-    for (std::string_view rest = quoted; !rest.empty();) {
-        auto const character = rest.substr(0, first_character(rest).size);
-        if (auto const value = code_point(character); is_control(value))
-            append_hex(all += "\\u", value, 4);
-        else
-            all += character;
-        rest.remove_prefix(character.size());
-    }
-    return all;
+    return without_controls(nlohmann::json(text).dump());  // its escapes are TOML's, which has more
 }
 
 }  // namespace calm::apps
