@@ -34,7 +34,7 @@ inline void append_hex(std::string& to, std::uint32_t value, int digits) {
 
 // The text with every control as \n, \t, \r, \x1b or \u202e, and every byte that is no UTF-8 as \xff. A backslash stays
 // one, so that what is escaped already stays as it is. `kept` are controls that may stand.
-inline std::string escaped(std::string_view text, std::string_view kept = "") {
+[[gnu::cold]] inline std::string escaped(std::string_view text, std::string_view kept = "") {
     std::string out;
     out.reserve(text.size());
     while (!text.empty()) {
@@ -80,7 +80,7 @@ inline std::string json_string(std::string_view text) {
 }  // namespace detail
 
 // Bytes of a file in a sentence: escaped, at most 100 of them, "..." for the rest.
-inline std::string printable(std::string_view bytes) {
+[[gnu::cold]] inline std::string printable(std::string_view bytes) {
     auto const shown = detail::beginning(bytes, 100);
     return escaped(shown) + (shown.size() < bytes.size() ? "..." : "");
 }
@@ -95,7 +95,7 @@ inline constexpr std::size_t longest_line = 4000;
 
 // A text as one line for people: controls, separators, marks of direction and bytes that are no UTF-8 are escaped, and
 // of more than `most` bytes the middle is left out. What is escaped already stays as it is.
-inline std::string printable_line(std::string_view text, std::size_t most = longest_line) {
+[[gnu::cold]] inline std::string printable_line(std::string_view text, std::size_t most = longest_line) {
     if (text.size() <= most) return escaped(text);
     auto const head = detail::beginning(text, most - most / 4);
     auto tail = text.substr(text.size() - most / 4);

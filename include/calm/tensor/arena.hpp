@@ -3,8 +3,10 @@
 // round of use an arena is one block, and the rounds that follow allocate nothing.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +32,9 @@ public:
     // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory where there is
     // not enough, and for a shape of more elements than can be counted.
     template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
-        auto const bytes = detail::bytes_of_shape<T>(shape);
-        if (!bytes) fail_for(to_string(shape), sizeof(T));
-        return {static_cast<T*>(take_bytes(*bytes)), shape};
+        std::array<index_t, Extents::rank + 1> sizes{};
+        for (std::size_t r = 0; r < Extents::rank; ++r) sizes[r] = shape[r];
+        return {static_cast<T*>(take_sizes({sizes.data(), Extents::rank}, sizeof(T))), shape};
     }
 
     // How far an arena was used; of that arena alone.
@@ -80,10 +82,15 @@ private:
         std::size_t total = 0;  // bytes that were taken before it
     };
 
-    [[noreturn]] void fail_for(std::string const& shape, std::size_t element) const {
-        throw error(errc::memory,
-                    sentence("calm::arena '", name_, "': expected a shape that memory can hold, found ", shape, " of ",
-                             element, " bytes each; use smaller batches or shorter blocks"));
+    // For so many elements of so many bytes each; compiled once, whatever they are.
+    [[gnu::noinline]] void* take_sizes(std::span<index_t const> sizes, std::size_t element) {
+        auto const bytes = bytes_of_sizes(sizes, element);
+        require(bytes.has_value(), errc::memory, [&] {
+            return sentence("calm::arena '", name_, "': expected a shape that memory can hold, found ",
+                            detail::text_of_sizes(sizes.data(), sizes.size()), " of ", element,
+                            " bytes each; use smaller batches or shorter blocks");
+        });
+        return take_bytes(*bytes);
     }
 
     void add_block(std::size_t size) {

@@ -8,32 +8,35 @@
 
 namespace calm {
 
-// An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one.
-template <class T, index_t Rows, index_t Columns, class Backend> struct matrix_operand {
-    T* data;             // the first element that the product sees
+namespace detail {
+
+// An operand without its static sizes: products are compiled once a scalar type.
+template <class T> struct plain_operand {
+    T const* data;       // the first element that the product sees
     index_t rows;        // as seen by the product
     index_t columns;     // as seen by the product
     index_t stride;      // between rows as stored
     bool is_transposed;  // whether what the product sees as a row is stored as a column
 };
 
+}  // namespace detail
+
+// An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one. T const where it
+// is not to be written.
+template <class T, index_t Rows, index_t Columns, class Backend>
+struct matrix_operand : detail::plain_operand<std::remove_const_t<T>> {};
+
 namespace detail {
 
-template <index_t... Sizes> struct matrix_shape {
-    static constexpr std::size_t rank = sizeof...(Sizes);
-    static constexpr std::array<index_t, rank> sizes{Sizes...};
-    static constexpr index_t columns = sizes[rank - 1];
-    static constexpr index_t rows = rank == 2 ? sizes[0] : dyn;
-};
-
 template <class T, index_t... Sizes, class B> auto as_matrix(view<T, extents<Sizes...>, B> const& x) {
-    static_assert(sizeof...(Sizes) >= 2,
-                  "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
-    using shape = matrix_shape<Sizes...>;
-    index_t const columns = x.extent(shape::rank - 1);
-    index_t rows = 1;
-    for (std::size_t r = 0; r + 1 < shape::rank; ++r) rows *= x.extent(r);
-    return matrix_operand<T, shape::rows, shape::columns, B>{x.data(), rows, columns, columns, false};
+    constexpr std::size_t rank = sizeof...(Sizes);
+    static_assert(rank >= 2, "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
+    using shape = extents<Sizes...>;
+    index_t const columns = x.extent(rank - 1);
+    index_t rows = x.extent(0);
+    for (std::size_t r = 1; r + 1 < rank; ++r) rows *= x.extent(r);
+    constexpr index_t static_rows = rank == 2 ? shape::static_extent(0) : dyn;
+    return matrix_operand<T, static_rows, shape::static_extent(rank - 1), B>{{x.data(), rows, columns, columns, false}};
 }
 template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) {
     return as_matrix(x.view());
@@ -41,12 +44,13 @@ template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) {
 template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) {
     return as_matrix(x.view());
 }
-template <class T, index_t R, index_t C, class B> auto as_matrix(matrix_operand<T, R, C, B> const& x) {
+template <class T, index_t R, index_t C, class B>
+matrix_operand<T, R, C, B> const& as_matrix(matrix_operand<T, R, C, B> const& x) {
     return x;
 }
 
 template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand<T, R, C, B> const& x) {
-    return matrix_operand<T, C, R, B>{x.data, x.columns, x.rows, x.stride, !x.is_transposed};
+    return matrix_operand<T, C, R, B>{{x.data, x.columns, x.rows, x.stride, !x.is_transposed}};
 }
 
 }  // namespace detail
@@ -59,30 +63,19 @@ template <class X> auto transposed(X&& x) {
 // Columns First .. First + Count of a matrix as an operand; nothing is moved. Throws errc::usage where they are not all
 // there.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
-    auto const m = detail::as_matrix(x);
-    return [&]<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
+    return []<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
         require(First >= 0 && First + Count <= a.columns, errc::usage, "calm::columns: columns ", First, " to ",
                 First + Count, " of a matrix of ", a.columns);
-        return matrix_operand<T, R, Count, B>{a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count,
-                                              a.stride, a.is_transposed};
-    }(m);
+        return matrix_operand<T, R, Count, B>{
+            {a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count, a.stride, a.is_transposed}};
+    }(detail::as_matrix(x));
 }
 
 // What a product does with its destination: replaces what is there, or adds to it.
 enum class into { overwrite, accumulate };
 
 namespace detail {
-
-// An operand whose static sizes are checked and forgotten: products are compiled once a scalar type.
-template <class T> struct plain_operand {
-    T* data;
-    index_t rows, columns, stride;
-    bool is_transposed;
-};
-template <class T, index_t R, index_t C, class B> plain_operand<T const> plain(matrix_operand<T, R, C, B> const& x) {
-    return {x.data, x.rows, x.columns, x.stride, x.is_transposed};
-}
 
 // Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
 template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operand<U> const& y) {
@@ -101,9 +94,10 @@ template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operan
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
+// C, which may be written whatever its type says, from A and B, whose static sizes fit.
 template <class T, class W, class B>
-void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain_operand<T const> const& a,
-              plain_operand<W const> const& b, into mode, T const* bias) {
+void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b,
+              into mode, T const* bias) {
     static_assert(std::is_same_v<T, W> ||
                       (std::is_same_v<W, bf16> && std::is_same_v<T, float> && std::is_same_v<B, cpu>),
                   "calm::matmul: expected factors of one type, or a second one of bf16 for float on the cpu: nothing "
@@ -115,8 +109,8 @@ void multiply(context<B>& ctx, T* result, plain_operand<T const> const& c, plain
             extents<dyn, dyn>(a.rows, a.columns), " ", extents<dyn, dyn>(b.rows, b.columns));
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
-    gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, result, c.stride, a.data, a.stride, a.is_transposed, b.data,
-                            b.stride, b.is_transposed, mode == into::accumulate, bias});
+    gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, const_cast<T*>(c.data), c.stride, a.data, a.stride,
+                            a.is_transposed, b.data, b.stride, b.is_transposed, mode == into::accumulate, bias});
 }
 
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
@@ -128,7 +122,7 @@ void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operan
         static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
     if constexpr (N != dyn && N2 != dyn)
         static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
-    multiply(ctx, c.data, plain(c), plain(a), plain(b), mode, bias);
+    multiply(ctx, c, a, b, mode, bias);
 }
 
 inline void check_bias(index_t size, index_t columns) {
@@ -148,7 +142,7 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = in
 // c (M, N) = a (M, K) b (K, N) + bias (N) on every row. Throws as above, and for a bias of another size.
 template <class Backend, class C, class A, class B, class T, index_t N>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
-    auto const out = detail::as_matrix(c);
+    auto const& out = detail::as_matrix(c);
     detail::check_bias(bias.size(), out.columns);
     detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
 }

@@ -27,8 +27,9 @@ public:
         // Pieces of one count lie together: how much a place counts for is found among few.
         std::vector<std::size_t> order(pieces.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return pieces.count(a) > pieces.count(b); });
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return pieces.count(a) != pieces.count(b) ? pieces.count(a) > pieces.count(b) : a < b;
+        });
         cells_.reserve(1 + pieces.bytes() + pieces.size());
         cells_.push_back(edge);
         for (std::size_t const i : order) {

@@ -13,7 +13,7 @@ namespace calm::detail {
 
 // The pattern with \s and \S spelled out, since PCRE2's own \s differs from White_Space. Refuses what other regular
 // expressions understand otherwise or not at all.
-[[nodiscard]] inline std::string spelled_out(std::string_view pattern) {
+[[nodiscard, gnu::cold]] inline std::string spelled_out(std::string_view pattern) {
     std::string const space = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
     auto const refuse = [](std::string_view what) {
         throw error(errc::tokenizer, "\"" + std::string(what) +

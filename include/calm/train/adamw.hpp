@@ -40,7 +40,7 @@ template <class T> double sum_of_squares(T const* g, index_t begin, index_t end)
 }
 
 // The sum of x[begin .. end) by halves.
-inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end) {
+[[gnu::noinline]] inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end) {
     if (end - begin <= 1) return end > begin ? x[begin] : 0;
     std::size_t const middle = begin + (end - begin) / 2;
     return sum_by_halves(x, begin, middle) + sum_by_halves(x, middle, end);

@@ -44,18 +44,18 @@ struct diffusion_step {
 
 namespace detail {
 
-// What a row of a training step is told about its step.
+// What a row of a training step is told about the variance before its step.
 template <class T> struct diffusion_row {
-    T root_signal;  // of the target, in the state
-    T root_noise;   // of the noise
-    T range;        // of the log variance
-    T pull;         // how far an error of the noise moves the mean, in standard deviations of the lower variance
-    T bin;          // half a bin of the likelihood in such deviations; 0 but at step 0
+    T range;  // of the log variance
+    T pull;   // how far an error of the noise moves the mean, in standard deviations of the lower variance
+    T bin;    // half a bin of the likelihood in such deviations; 0 but at step 0
 };
 
-// rows (n): of steps (n).
+// rows (n), and what target and noise count in the state, root_signal and root_noise (n): of steps (n).
 template <class T> struct diffusion_rows {
     diffusion_row<T>* rows;
+    T* root_signal;
+    T* root_noise;
     std::int32_t const* steps;
     CALM_HD void operator()(index_t i) const {
         index_t const step = steps[i];
@@ -65,21 +65,9 @@ template <class T> struct diffusion_rows {
         double const variance = step > 0 ? s.variance : diffusion_step(s.signal, diffusion_signal(1)).variance;
         double const pull = s.beta * std::sqrt(before / (s.noise * s.signal * variance));
         double const bin = step > 0 ? 0.0 : 1.0 / (255.0 * std::sqrt(variance));
-        rows[i] = {static_cast<T>(std::sqrt(s.signal)), static_cast<T>(std::sqrt(s.noise)),
-                   static_cast<T>(std::log(s.beta / variance)), static_cast<T>(pull), static_cast<T>(bin)};
-    }
-};
-
-// x (n) = the states of targets (n) with noise (n), `width` of them a row.
-template <class T> struct diffuse {
-    T* x;
-    diffusion_row<T> const* rows;
-    T const* targets;
-    T const* noise;
-    index_t width;
-    CALM_HD void operator()(index_t i) const {
-        auto const& row = rows[i / width];
-        x[i] = row.root_signal * targets[i] + row.root_noise * noise[i];
+        root_signal[i] = static_cast<T>(std::sqrt(s.signal));
+        root_noise[i] = static_cast<T>(std::sqrt(s.noise));
+        rows[i] = {static_cast<T>(std::log(s.beta / variance)), static_cast<T>(pull), static_cast<T>(bin)};
     }
 };
 
@@ -114,8 +102,8 @@ template <class T> CALM_HD sloped<T> bin_likelihood(T gap, T d, T bin, T target)
     return {-math::log(p.value), -p.slope / p.value};
 }
 
-// bits (n) = the variational term of every number, v (n) becomes its slope by v. In double, where T is float: a bin is
-// the difference of two probabilities.
+// bits (n) = the variational term of every number, v (n) becomes its slope by v. No tree, whose elements are T: this is
+// in double where T is float, for a bin is the difference of two probabilities.
 template <class T> struct variational_bits {
     T* bits;
     T* v;
@@ -274,10 +262,13 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         auto const target = paired_targets(ctx, mean, log_std, noise.targets);
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
         auto const told = ctx.saved.template take<detail::diffusion_row<T>>(extents<dyn>(noise.count()));
+        auto const root_signal = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));
+        auto const root_noise = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));
         auto const x = ctx.saved.template take<T>(target.extents());
         for_each(ctx, noise.count(), detail::path_steps_of<T>{steps.data(), noise.times.data()});
-        for_each(ctx, noise.count(), detail::diffusion_rows<T>{told.data(), steps.data()});
-        for_each(ctx, x.size(), detail::diffuse<T>{x.data(), told.data(), target.data(), noise.samples.data(), L});
+        for_each(ctx, noise.count(),
+                 detail::diffusion_rows<T>{told.data(), root_signal.data(), root_noise.data(), steps.data()});
+        evaluate(ctx, x, column(root_signal) * target + column(root_noise) * noise.samples);
         auto const s = net.forward(ctx, x, steps, hidden);
         auto const& [guess, v] = s.y;
         auto const bits = ctx.saved.template take<T>(x.extents());
