@@ -104,6 +104,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     t.out = folder + "/calm";
     t.block = block;
     t.rate = o.rate;
+    t.muon = o.muon;
     t.minutes = o.minutes;
     t.steps = steps_of(o, static_cast<double>(step), flops);
     trained(work.train_calm, t);
@@ -134,6 +135,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     t.out = folder + "/ar";
     t.block = block;
     t.rate = o.rate;
+    t.muon = o.muon;
     t.minutes = o.minutes;
     t.steps = steps_of(o, mean_step, flops);
     trained(work.train_autoregressive, t);

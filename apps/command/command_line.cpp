@@ -158,8 +158,8 @@ void require_file(command& c, std::string const& option, std::string const& path
 }
 
 std::string default_text(training_recipe const& r) {
-    return "rate " + six_digits(r.rate) + ", warm-up " + std::to_string(r.warmup) + ", steps " +
-           std::to_string(r.steps);
+    return "rate " + six_digits(r.rate) + (r.optimizer.muon > 0 ? ", muon " + six_digits(r.optimizer.muon) : "") +
+           ", warm-up " + std::to_string(r.warmup) + ", steps " + std::to_string(r.steps);
 }
 
 std::string default_text(any_objective const& objective) {
@@ -248,6 +248,9 @@ void add_upkeep(command& c, train_options& o) {
     add_execution(c, o);
 }
 
+constexpr char const* muon_help =
+    "matrices between hidden states take steps of Muon, at X times the rate; 0: of AdamW, as all else";
+
 void add_training(command& c, train_options& o, trained kind) {
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
     c.check([&o, kind] {
@@ -263,6 +266,7 @@ void add_training(command& c, train_options& o, trained kind) {
                                               "micro-batches a step: less memory, the same result", 1,
                                               limits::step_tokens);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
     c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N",
                                               "steps until the peak (as the configuration, at most a tenth of --steps)",
                                               0, limits::steps);
@@ -303,6 +307,7 @@ public:
         put("--steps", [](Recipe const& r) { return text_of(r.steps); });
         put("--accumulation", [](Recipe const& r) { return text_of(r.accumulation); });
         put("--rate", [](Recipe const& r) { return text_of(r.rate); });
+        put("--muon", [](Recipe const& r) { return text_of(r.optimizer.muon); });
         put("--warmup", [](Recipe const& r) { return std::to_string(r.warmup); });
         put("--schedule",
             [](Recipe const& r) { return std::string(r.schedule == rate_schedule::cosine ? "cosine" : "constant"); });
@@ -625,6 +630,7 @@ void declare(command& c, sweep_options& o) {
                                               limits::block_tokens);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the language models at its peak",
                                             above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",

@@ -60,6 +60,7 @@ struct train_options : execution_options {
     std::optional<index_t> accumulation;
     std::optional<double> rate;
     std::string rate_option = "--rate";  // where it is set, for sentences
+    std::optional<double> muon;
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;
     head_numbers head;  // of its objective
@@ -113,6 +114,7 @@ struct sweep_options : execution_options {
     std::optional<double> teraflops;
     std::optional<index_t> block;
     std::optional<double> rate;
+    std::optional<double> muon;
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
     index_t samples = 8;

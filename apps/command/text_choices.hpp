@@ -18,6 +18,7 @@ namespace ends {
 inline constexpr double above_zero = std::numeric_limits<double>::min();
 inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // what no run that ends well is given more of
 inline constexpr double rate = 10;                       // above it weight decay alone would turn weights around
+inline constexpr double muon = 1000;                     // times the rate
 inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 specials
 }  // namespace ends
 
@@ -43,6 +44,7 @@ struct text_choices {
     std::optional<index_t> batch;  // sequences
     std::optional<index_t> block;  // tokens
     std::optional<double> rate;
+    std::optional<double> muon;
     std::optional<index_t> warmup;
     std::optional<rate_schedule> schedule;  // of both
     head_numbers head;                      // of the objective
@@ -81,6 +83,8 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(whole{"batch", "N", "sequences a step of the language model", 1, limits::step_tokens}, c.batch);
     f(whole{"block", "N", "tokens a sequence", 1, limits::block_tokens}, c.block);
     f(real{"rate", "X", "learning rate of the language model at its peak", ends::above_zero, ends::rate}, c.rate);
+    f(real{"muon", "X", "times the rate, steps of Muon for matrices between hidden states; 0: of AdamW", 0, ends::muon},
+      c.muon);
     f(whole{"warmup", "N", "steps of the language model until the peak", 0, limits::steps}, c.warmup);
 }
 

@@ -68,6 +68,10 @@ std::string to_text(run_plan const& p, train_options const& o) {
     }
     if (p.level.first_phase() > 0) line("patch level", patch_level_text(p.level));
     line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
+    if (double const muon = p.recipe.optimizer.muon; muon > 0)
+        line("muon",
+             formatted("matrices between hidden states go along their orthogonalised momentum, %g times the rate",
+                       muon));
     line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
                             p.flops_per_token * static_cast<double>(p.tokens_per_step), p.flops_per_token));
     line("memory", bytes_text(p.memory.total()));

@@ -200,6 +200,8 @@ private:
                : bytes          ? known->rate_of_bytes
                                 : known->rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
+        choose("muon", c().muon, entry_->defaults.calm.optimizer.muon,
+               "times the rate, for matrices between hidden states; the configuration's own");
         choose("warmup", c().warmup, warmup_for(c().steps, plan_.minutes_of_model(), longest_warmup),
                "a tenth of a core's steps, at most 200");
     }

@@ -161,6 +161,7 @@ train_options model_options(text_options const& o, text_plan const& plan) {
     t.batch = plan.choices.batch;
     t.block = plan.choices.block;
     t.rate = plan.choices.rate;
+    t.muon = plan.choices.muon;
     t.warmup = plan.choices.warmup;
     t.head = plan.choices.head;
     return t;

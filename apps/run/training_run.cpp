@@ -29,6 +29,7 @@ void take_common(training_recipe& r, train_options const& o) {
         r.seconds = 60 * o.minutes.value_or(0);
     }
     r.rate = o.rate.value_or(r.rate);
+    r.optimizer.muon = o.muon.value_or(r.optimizer.muon);
     // Warming up takes no more than a tenth of a run whose steps are known.
     if (r.steps > 0) r.warmup = std::min(r.warmup, std::max<index_t>(1, r.steps / 10));
     r.warmup = o.warmup.value_or(r.warmup);

@@ -119,6 +119,7 @@ struct autoregressive_job {
         r.block_tokens = 8;
         r.warmup = 2;
         r.level = {.patch = 2, .share = 0.5};
+        r.optimizer.muon = 1;
         told_together(r, tell_every);
         train_autoregressive(ctx, own, source, r, tell);
     }

@@ -132,6 +132,7 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
                 kept_state* kept = nullptr) {
     auto r = steps_of<calm_recipe<energy_objective>>(steps, accumulation);
     r.objective = {.samples = 3, .targets = 4};
+    r.optimizer.muon = 2;
     return run_of<model_type>(
         R,
         [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
@@ -142,6 +143,7 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
 outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoregressive_recipe>(steps, accumulation);
     r.level = {2, 0.5};  // two phases, of which the first takes more text
+    r.optimizer.muon = 1;
     return run_of<ar_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
         train_autoregressive(ctx, model, source, r, tell, ranks);
     });

@@ -7,7 +7,7 @@ namespace calm::test {
 
 // The norm of the gradients before clipping. Throws what was wrong with the step, also where a device decides it.
 template <class Optimizer, class Backend>
-double stepped(Optimizer& optimizer, context<Backend> const& ctx, double rate, double loss = 0) {
+double stepped(Optimizer& optimizer, context<Backend>& ctx, double rate, double loss = 0) {
     if constexpr (host_memory<Backend>) {
         return optimizer.step(ctx, rate, loss);
     } else {

@@ -89,7 +89,7 @@ std::string sentence_of(auto&& call) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, E, executors) {
     small_model<E> model;
     adamw optimizer(model, {.weight_decay = 0.1, .clip = 20});
-    context<typename E::backend> const ctx(1, 2);
+    context<typename E::backend> ctx(1, 2);
     auto p = model.weights();
     auto const matrix = static_cast<std::size_t>(model.matrix.value.size());
     std::vector<double> m(p.size());
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_small_norm_is_not_clipped_and_none_is_with_zero) {
         small_model<executor<cpu, double>> other;
         adamw a(model, {.clip = clip});
         adamw b(other, {.clip = 1e12});
-        context<> const ctx(1, 1);
+        context<> ctx(1, 1);
         model.draw_gradients(1);
         other.draw_gradients(1);
         a.step(ctx, 0.1);
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(a_small_norm_is_not_clipped_and_none_is_with_zero) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_are_zero_after_a_step_and_have_to_come_again, E, executors) {
     small_model<E> model;
     adamw optimizer(model);
-    context<typename E::backend> const ctx(1, 2);
+    context<typename E::backend> ctx(1, 2);
     model.draw_gradients(1);
     optimizer.step(ctx, 1e-3);
     BOOST_TEST(std::ranges::all_of(model.gradient_numbers(), [](auto g) { return g == 0; }));
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
 BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_goes_on_as_it, E, executors) {
     small_model<E> one;
     adamw first(one);
-    context<typename E::backend> const ctx(1, 2);
+    context<typename E::backend> ctx(1, 2);
     auto const step = [&](auto& model, auto& optimizer, std::uint64_t seed) {
         model.draw_gradients(seed);
         stepped(optimizer, ctx, 1e-2);
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_go
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executors) {
     small_model<E> model;
     adamw optimizer(model);
-    context<typename E::backend> const ctx(1, 2);
+    context<typename E::backend> ctx(1, 2);
     model.draw_gradients(1);
     opened(model.matrix.grad)[5] = std::numeric_limits<typename E::scalar>::quiet_NaN();
     BOOST_CHECK_THROW(stepped(optimizer, ctx, 1e-2), error);
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executor
 BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     small_model<executor<cpu, float>> model;
     adamw optimizer(model);
-    context<> const ctx(1, 1);
+    context<> ctx(1, 1);
     BOOST_TEST(optimizer.moments().name() == "moments");
     BOOST_TEST(optimizer.moments().used() >= 2 * (21003 + 5) * sizeof(float));
     model.draw_gradients(1);

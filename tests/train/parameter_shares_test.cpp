@@ -38,6 +38,7 @@ public:
                            {gradients_[i].data(), shape},
                            role::weight,
                            false,
+                           false,
                            nullptr,
                            nullptr,
                            nullptr});

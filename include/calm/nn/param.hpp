@@ -48,6 +48,8 @@ template <class Extents, class Space = space<>> struct param {
     [[nodiscard]] view<value_type const, Extents, typename Space::backend> read() const { return value; }
     // Whether weight decay acts on it: on matrices, not on biases and norms (AdamW in docs/mathematics.md).
     static constexpr bool decays = rank > 1;
+    // Whether it is a matrix between hidden states: its type has both sizes, and no vocabulary.
+    static constexpr bool is_hidden = rank == 2 && Extents::rank_dynamic == 0;
 };
 
 // A parameter of that shape without memory, as members of layers are initialised.
@@ -95,6 +97,7 @@ template <class Space = space<>> struct any_parameter {
     flat<gradient_type> grad;                                     // flat; null where the parameter has none
     role starts;                                                  // how `initialise` fills it
     bool decays;                                                  // whether weight decay acts on it
+    bool is_hidden;                                               // whether it is a matrix between hidden states
     bool* received_gradient;                                      // the parameter's own mark
     void* owner;                                                  // the parameter itself, for bind
     void (*bind)(void* owner, void* value, gradient_type* grad);  // gives the parameter its memory
@@ -138,8 +141,8 @@ template <class Space> struct parameter_list {
                       "calm::parameters_of: a model whose numbers are not float on the cpu names them as `space_type`");
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
-        add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, &p.received_gradient, &p,
-            [](void* owner, void* value, G* grad) {
+        add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, param<E, Space>::is_hidden,
+            &p.received_gradient, &p, [](void* owner, void* value, G* grad) {
                 using own = param<E, Space>;
                 auto& self = *static_cast<own*>(owner);
                 self.value = {static_cast<typename own::value_type*>(value), self.value.extents()};
@@ -150,7 +153,8 @@ template <class Space> struct parameter_list {
 private:
     template <class T>
     [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, G* grad, role starts,
-                               bool decays, bool* received, void* owner, void (*bind)(void*, void*, G*)) {
+                               bool decays, bool is_hidden, bool* received, void* owner,
+                               void (*bind)(void*, void*, G*)) {
         auto const bytes = bytes_of_sizes(sizes, sizeof(T));
         require(bytes.has_value(), errc::memory, "expected a size of ", name,
                 " that memory can hold, found a larger one; is the vocabulary right?");
@@ -161,6 +165,7 @@ private:
                        {grad, all_of_them},
                        starts,
                        decays,
+                       is_hidden,
                        received,
                        owner,
                        bind});

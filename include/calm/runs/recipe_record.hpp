@@ -50,6 +50,7 @@ inline void record(recipe_record& to, training_recipe const& r) {
     to.push_back({"eps", shortest(a.eps)});
     to.push_back({"weight-decay", shortest(a.weight_decay)});
     to.push_back({"clip", shortest(a.clip)});
+    if (a.muon != 0) to.push_back({"muon", shortest(a.muon)});
 }
 
 // The settings of a recipe and of a seed.

@@ -14,6 +14,7 @@
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/train/adamw.hpp"
+#include "calm/train/muon.hpp"
 #include "calm/train/shared_work.hpp"
 
 namespace calm {
@@ -25,6 +26,8 @@ struct adamw_settings {
     double eps = 1e-8;          // beside the root, above 0
     double weight_decay = 0.1;  // of matrices, not of biases and norms
     double clip = 1.0;          // largest norm of all gradients together; 0 leaves them as they are
+    double muon = 0;  // what the rate is multiplied by for matrices between hidden states, which then take the steps of
+                      // train/muon.hpp; 0: there are none
 };
 
 // A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
@@ -70,9 +73,12 @@ public:
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
                 return zeros.data();
             };
+            bool const leads = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
-            T* const second = moment();
-            slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays});
+            T* const second = leads && work == nullptr ? nullptr : moment();  // several ranks gather all alike
+            if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
+            slots_.push_back(
+                {p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays, leads});
             marks_.push_back({p.name, p.received_gradient, p.grad.data(), p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
@@ -103,25 +109,29 @@ public:
     // step, to be checked with them. Returns the norm of the gradients before clipping. Throws errc::usage naming the
     // first parameter that received no gradient, and errc::non_finite naming the first bad tensor and ctx.step; no
     // weight and no moment has then changed. In a rehearsal only the former is checked.
-    double step(context<Backend> const& ctx, double rate, double loss = 0) requires host_memory<Backend> {
+    double step(context<Backend>& ctx, double rate, double loss = 0) requires host_memory<Backend> {
         require_gradients(ctx);
-        double const norm = ctx.rehearsing() ? 0 : update(ctx, rate, loss).norm;
+        double norm = 0;
+        if (ctx.rehearsing())
+            update_hidden(ctx);
+        else
+            norm = update(ctx, rate, loss).norm;
         forget_marks();
         return norm;
     }
     // The same with a loss in the executor's memory.
-    double step(context<Backend> const& ctx, double rate,
+    double step(context<Backend>& ctx, double rate,
                 vector_view<double const, 1, Backend> const& loss) requires host_memory<Backend> {
         return step(ctx, rate, loss[0]);
     }
     // Asks a device for the same, and does not wait: it decides itself whether loss and gradients are finite, and from
     // the first step on where they are not it changes no weight and no moment until `require_finite` has told. Throws
     // errc::usage for parameters without gradients, and errc::non_finite for a rate that cannot be.
-    void step(context<Backend> const& ctx, double rate, double loss = 0) requires device_memory<Backend> {
+    void step(context<Backend>& ctx, double rate, double loss = 0) requires device_memory<Backend> {
         ask(ctx, rate, loss, nullptr);
     }
     // The same with a loss in the device's memory, which is read there.
-    void step(context<Backend> const& ctx, double rate,
+    void step(context<Backend>& ctx, double rate,
               vector_view<double const, 1, Backend> const& loss) requires device_memory<Backend> {
         ask(ctx, rate, 0, loss.data());
     }
@@ -168,7 +178,8 @@ public:
         forget_marks();
     }
 
-    // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>. With
+    // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>; Muon
+    // has the first alone. With
     // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does; those of a
     // device, and of several ranks, are copies, which `bring_moments` makes, at rank 0, and `resume_after` takes, and
     // which live until `forget_copies`.
@@ -177,16 +188,16 @@ public:
         copies_.resize(has_copies() ? 2 * slots_.size() : 0);
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             auto const& slot = slots_[i];
-            auto const add = [&](char const* name, T* moment, std::size_t number) {
-                std::span there(moment, static_cast<std::size_t>(slot.size));
-                if (has_copies()) {
+            auto const add = [&](char const* name, T* moment, std::size_t number, bool is_asked_for) {
+                std::span there(moment, moment != nullptr ? static_cast<std::size_t>(slot.size) : 0);
+                if (has_copies() && moment != nullptr) {
                     copies_[number].resize(static_cast<std::size_t>(marks_[i].size));
                     there = copies_[number];
                 }
-                all.push_back({name + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
+                if (is_asked_for) all.push_back({name + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
             };
-            add("exp_avg.", slot.first, 2 * i);
-            add("exp_avg_sq.", slot.second, 2 * i + 1);
+            add("exp_avg.", slot.first, 2 * i, true);
+            add("exp_avg_sq.", slot.second, 2 * i + 1, !slot.leads);
         }
         return all;
     }
@@ -238,12 +249,14 @@ private:
         must(s.eps > 0 && std::isfinite(s.eps), "eps above 0", s.eps);
         must(s.weight_decay >= 0 && std::isfinite(s.weight_decay), "weight_decay of at least 0", s.weight_decay);
         must(s.clip >= 0 && std::isfinite(s.clip), "clip of at least 0", s.clip);
+        must(s.muon >= 0 && std::isfinite(s.muon), "muon of at least 0", s.muon);
     }
 
     // Calls f(moment on the device, its copy on the host).
     template <class F> void for_each_copy(F const& f) {
         for (std::size_t i = 0; i < copies_.size(); ++i) {
             auto const& slot = slots_[i / 2];
+            if (i % 2 == 1 && slot.second == nullptr) continue;
             extents<dyn> const shape(slot.size);
             f(vector_view<T, dyn, Backend>(i % 2 == 0 ? slot.first : slot.second, shape),
               vector_view<T>(copies_[i].data(), shape));
@@ -273,7 +286,7 @@ private:
     }
 
     // The next update, on the host.
-    step_outcome update(context<Backend> const& ctx, double rate, double loss) {
+    step_outcome update(context<Backend>& ctx, double rate, double loss) {
         tell(ctx, rate, loss);
         if (work_ != nullptr)
             detail::conclude(memory_, sum_of_all_squares(ctx), nullptr);
@@ -282,7 +295,13 @@ private:
         require_finite(ctx);
         require_usable(ctx, rate);
         detail::update_parameters(ctx, memory_);
+        update_hidden(ctx);
         return memory_.record->steps[++updates_ % outcomes_kept];
+    }
+    // What the update has left to Muon.
+    void update_hidden(context<Backend>& ctx) {
+        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients();
+        for (auto const& m : hidden_) detail::run_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Of all ranks' gradients, the same on each.
     double sum_of_all_squares(context<Backend> const& ctx) {
@@ -299,7 +318,7 @@ private:
         return marks_.size();
     }
     // The next update, on a device, when it comes to it.
-    void ask(context<Backend> const& ctx, double rate, double loss, double const* loss_there) {
+    void ask(context<Backend>& ctx, double rate, double loss, double const* loss_there) {
         require_gradients(ctx);
         if (!ctx.rehearsing()) {
             require_usable(ctx, rate);
@@ -307,6 +326,7 @@ private:
         }
         detail::measure_gradients(ctx, memory_, {.updates = true, .loss = loss_there});
         detail::update_parameters(ctx, memory_);
+        update_hidden(ctx);
         if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
@@ -338,7 +358,8 @@ private:
                                          static_cast<T>(1 - settings_.beta2),
                                          static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
                                          static_cast<T>(1 / second_root),
-                                         static_cast<T>(settings_.eps)};
+                                         static_cast<T>(settings_.eps),
+                                         static_cast<T>(rate * settings_.muon)};
         put(ctx, memory_.told, told);
     }
 
@@ -353,8 +374,9 @@ private:
     adamw_settings settings_;
     shared_work* work_;  // of several ranks, or null
     arena<Backend> moments_{"moments"};
-    std::vector<detail::adamw_slot<T>> slots_;  // in the order of visit
-    std::vector<own_mark> marks_;               // the same
+    std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
+    std::vector<own_mark> marks_;                   // the same
+    std::vector<detail::hidden_matrix<T>> hidden_;  // in the same order
     std::vector<detail::parameter_range> ranges_;
     detail::adamw_memory<T> memory_;
     index_t updates_ = 0;

@@ -72,7 +72,7 @@ public:
         auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
         require_alike({seed, word(state.step), word(state.updates), word(state.skipped), word(state.first_phase_steps),
                        word(r.steps), word(r.accumulation), word(r.seconds), word(r.rate), word(r.warmup),
-                       word(tokens)});
+                       word(r.optimizer.muon), word(tokens)});
         ranks_.at_work = true;
     }
     double agree_on_time(index_t steps_done) override {
@@ -117,6 +117,11 @@ public:
         gather<Master>(
             true, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
             [&](std::size_t i) { return tensors_[i].value; });
+    }
+    void gather_gradients() override {
+        gather<T>(
+            true, [&](std::size_t i) { return tensors_[i].gradient + own(i).begin; },
+            [&](std::size_t i) { return tensors_[i].gradient; });
     }
     double sum_of_squares(std::span<double const> own_ranges) override {
         ranks_.all_gather(own_ranges, std::span(sums_), first_range_);

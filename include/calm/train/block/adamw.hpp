@@ -17,14 +17,17 @@ namespace detail {
 
 inline constexpr index_t outcomes_kept = 64;  // steps whose outcomes a device keeps until the host asks
 
+inline constexpr double muon_momentum = 0.95;  // of the mean of gradients, where their direction is what counts
+
 // One parameter's memory.
 template <class T> struct adamw_slot {
     T* value;
     T* gradient;
     T* first;
-    T* second;
+    T* second;  // null where nobody asks for it
     index_t size;
     bool decays;
+    bool leads;  // the gradient becomes what train/muon.hpp updates the values with
 };
 
 // What the host says of an update.
@@ -40,6 +43,7 @@ template <class T> struct adamw_told {
     T rate;   // over the first moment's bias correction
     T root;   // 1 / sqrt(the second moment's bias correction)
     T eps;
+    T muon;  // the rate of what train/muon.hpp updates
 };
 
 // What came of the last updates. The first whose loss or gradients are not finite changes nothing, nor do those that
@@ -102,6 +106,14 @@ template <class T> struct adamw_update {
         store(slot.value + i, p);
         store(slot.gradient + i, V{});
     }
+    // The same where train/muon.hpp goes on: the gradient becomes the mean of gradients, a step ahead.
+    template <class V> [[gnu::always_inline]] CALM_HD inline void lead(index_t i) const {
+        V const g = load<V>(slot.gradient + i) * splat<V>(scale);
+        V const m0 = load<V>(slot.first + i);
+        V const m = m0 + (g - m0) * splat<V>(T(1 - muon_momentum));
+        store(slot.first + i, m);
+        store(slot.gradient + i, g + (m - g) * splat<V>(T(muon_momentum)));
+    }
 };
 
 // What the sum of squares is for: its number alone, or an update with the loss at an address (conclude).
@@ -156,7 +168,11 @@ template <class T> struct adamw_kernel {
             if (all.record->bad_update != 0) return;
             parameter_range const range = all.ranges[block];
             adamw_update<T> const update(all, range.slot);
-            for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
+            if (update.slot.leads)
+                for_groups<Block, T>(t, range.begin, range.end,
+                                     [&]<class V>(index_t i) { update.template lead<V>(i); });
+            else
+                for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
         });
     }
 };
