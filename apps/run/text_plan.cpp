@@ -15,16 +15,15 @@ namespace {
 // Which configuration a text is given to: the first that is compiled.
 struct preferred_configuration {
     std::string_view name;
-    double rate_of_bytes;  // of the language model, at a byte a token
-    double rate;           // at any other vocabulary
-    std::uint64_t bytes;   // of a file, from which it learns tokens of about two bytes
-    double minutes;        // the same
+    double rate;          // of the language model
+    std::uint64_t bytes;  // of a file, from which it learns tokens of about two bytes
+    double minutes;       // the same
     char const* why;
 };
 constexpr preferred_configuration preferences[] = {
-    {"tiny-drafted", 2e-3, 2e-3, 500'000, 5, "drafts of whole tokens: learns context soonest"},
-    {"tiny-flow", 2e-3, 2e-3, 2'000'000, 20, "the flow head learns fastest of those compiled"},
-    {"tiny", 1e-3, 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, and is not compiled"},
+    {"tiny-drafted", 2e-3, 500'000, 5, "drafts of whole tokens: learns context soonest"},
+    {"tiny-flow", 2e-3, 2'000'000, 20, "the flow head learns fastest of those compiled"},
+    {"tiny", 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, and is not compiled"},
 };
 
 // The vocabulary of large files: the first row whose bytes and minutes are there.
@@ -194,11 +193,7 @@ private:
                : block == 128        ? "tokens a sequence, as on WikiText"
                                      : "tokens a sequence: stories, or a long run, have use for more");
         auto const* const known = preference();
-        bool const bytes = c().vocabulary == tokenizer::byte_vocabulary;
-        choose("rate", c().rate,
-               known == nullptr ? entry_->defaults.calm.rate
-               : bytes          ? known->rate_of_bytes
-                                : known->rate,
+        choose("rate", c().rate, known == nullptr ? entry_->defaults.calm.rate : known->rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
         choose("muon", c().muon, entry_->defaults.calm.optimizer.muon,
                "times the rate, for matrices between hidden states; the configuration's own");

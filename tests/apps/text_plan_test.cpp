@@ -21,6 +21,7 @@ template <class Configuration> entry compiled(std::string const& name, Configura
     entry one{.name = name, .sizes = with_any_head(sizes)};
     one.defaults.autoencoder.rate = 7e-4;
     one.defaults.calm.rate = 5e-4;
+    one.defaults.calm.optimizer.muon = 3;
     return one;
 }
 
@@ -107,6 +108,7 @@ BOOST_AUTO_TEST_CASE(the_rule_is_that_of_the_measurements) {
     BOOST_TEST(*wiki.kl_weight == 0.02);
     BOOST_TEST(*wiki.autoencoder_rate == 3e-3);
     BOOST_TEST(*wiki.rate == 2e-3);
+    BOOST_TEST(*wiki.muon == 3);  // the configuration's
     BOOST_TEST(*wiki.block == 128);
     BOOST_TEST(*wiki.batch == 16);
     BOOST_TEST(*wiki.warmup == 200);
@@ -139,10 +141,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     BOOST_TEST(vocabulary(500'000, 4.9) == 259);
     auto const tiny = chosen({compiled("text", sizes::text), compiled("tiny", sizes::tiny)});
     BOOST_TEST(tiny.configuration == "tiny");
-    BOOST_TEST(*tiny.rate == 1e-3);  // bytes by the energy head
-    auto bpe = in_minutes(5);
-    bpe.vocabulary = 512;
-    BOOST_TEST(*chosen({compiled("tiny", sizes::tiny)}, bpe).rate == 2e-3);
+    BOOST_TEST(*tiny.rate == 2e-3);
     auto const other = chosen({compiled("text", sizes::text)});
     BOOST_TEST(other.configuration == "text");
     BOOST_TEST(*other.rate == 5e-4);  // its own

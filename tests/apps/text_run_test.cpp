@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
               "--rate 3e-3 --warmup 0 --kl-weight 0.02 --random-patches 0.15 --schedule cosine --threads 1 --seed 3 "
               "--out autoencoder; "
               "train calm --config tiny --autoencoder autoencoder --data text.txt --batch 2 --block 64 --steps 5 "
-              "--rate 1e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
+              "--rate 2e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
               "mkdir three; mv three.model three/tokenizer.model; mv autoencoder model three");
     shop.same_weights("run", "three");
     shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --samples 2");

@@ -97,7 +97,8 @@ namespace detail {
 // The update of a slot that leads, where the whole matrix does. Its elements move as far as AdamW's do: by about 0.2 of
 // the rate (Liu et al. 2025, arXiv 2502.16982).
 template <class T, class Backend>
-void run_muon(context<Backend>& ctx, adamw_memory<T> const& all, adamw_slot<T> const& slot, hidden_matrix<T> const& m) {
+void update_by_muon(context<Backend>& ctx, adamw_memory<T> const& all, adamw_slot<T> const& slot,
+                    hidden_matrix<T> const& m) {
     view<T, extents<dyn, dyn>, Backend> const ahead(m.gradient, {m.rows, m.columns});
     if (slot.size > 0) {
         arena_scope const scope(ctx.scratch);

@@ -301,7 +301,7 @@ private:
     // What the update has left to Muon.
     void update_hidden(context<Backend>& ctx) {
         if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients();
-        for (auto const& m : hidden_) detail::run_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
+        for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Of all ranks' gradients, the same on each.
     double sum_of_all_squares(context<Backend> const& ctx) {
