@@ -81,6 +81,7 @@ struct for_seconds {
     double seconds;      // of the run, above 0
     double rate = 1e-3;  // at its peak
     index_t tokens = 0;  // a step, for a language model in whole blocks; 0: as many as the default
+    double muon = 2;     // of a language model: small ones learn soonest so (adamw_settings)
 
     // As the recipe of an autoencoder or of a language model.
     template <std::derived_from<training_recipe> Recipe> operator Recipe() const {
@@ -89,8 +90,10 @@ struct for_seconds {
         r.rate = rate;
         if constexpr (requires { r.batch_tokens; })
             r.batch_tokens = tokens > 0 ? tokens : r.batch_tokens;
-        else
+        else {
             r.sequences = tokens > 0 ? std::max<index_t>(1, tokens / r.block_tokens) : r.sequences;
+            r.optimizer.muon = muon;
+        }
         return r;
     }
 };
