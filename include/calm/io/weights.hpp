@@ -77,8 +77,16 @@ public:
         for (auto const& p : parameters) {
             auto const value = memory_.take<T>(p.value.extents());
             std::fill_n(value.data(), value.size(), T{});
-            all_.push_back(
-                {p.name, p.shape, value, {nullptr, p.value.extents()}, p.starts, p.decays, nullptr, nullptr, nullptr});
+            all_.push_back({p.name,
+                            p.shape,
+                            value,
+                            {nullptr, p.value.extents()},
+                            p.starts,
+                            p.decays,
+                            p.is_hidden,
+                            nullptr,
+                            nullptr,
+                            nullptr});
         }
     }
     [[nodiscard]] std::vector<any_parameter<space<cpu, T>>> const& all() const { return all_; }
