@@ -18,7 +18,7 @@ namespace ends {
 inline constexpr double above_zero = std::numeric_limits<double>::min();
 inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // what no run that ends well is given more of
 inline constexpr double rate = 10;                       // above it weight decay alone would turn weights around
-inline constexpr double muon = 1000;                     // times the rate
+inline constexpr double muon = 1e6;                      // times the rate
 inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 specials
 }  // namespace ends
 

@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     auto const made =
         run("train tokenizer --vocabulary 300 --data stories:4000 --out words && train autoencoder" + config +
             " --tokenizer words --data stories:4000 --batch 64 --steps 1 --out ae && train calm" + config +
-            " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --out lm");
+            " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --rate 1e-3 --out lm");
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     // 0 for a plan or a text, 2 for what cannot be, 4 for too little text, 7 for too little memory: never another, and
     // never without a sentence.
