@@ -2,9 +2,10 @@
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
 //     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]
-//     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--json]
+//     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--muon] [--json]
 //
-// B, P and N are those of a step of the language model, in the place of the configuration's. --json prints one JSON
+// B, P and N are those of a step of the language model, in the place of the configuration's. With --muon matrices
+// between hidden states take steps of Muon in the place of AdamW's. --json prints one JSON
 // object a line in the shape of bench.py, with the fastest and the slowest repeat, GFLOP/s, the share of the machine's
 // peak, and the bytes of the step added: as a rehearsal plans them, and as much as the process grew. The latter is
 // exact where a process does one work.
@@ -37,6 +38,7 @@ struct options {
     index_t sequences = 0;  // 0: the configuration's; so the other two
     index_t patches = 0;
     index_t samples = 0;
+    bool muon = false;
     bool json = false;
 };
 
@@ -66,11 +68,12 @@ void report(options const& o, char const* configuration, char const* work, measu
     double const share = calm::share_of_peak(flops, seconds, peak);
     if (o.json)
         std::printf(
-            "{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"threads\": %d, "
+            "{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"muon\": %s, "
+            "\"threads\": %d, "
             "\"seconds\": %.6f, \"fastest\": %.6f, \"slowest\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, "
             "\"flops\": %.6g, \"gflop_per_s\": %.2f, \"peak_gflop_per_s\": %.2f, \"share_of_peak\": %s, "
             "\"planned_bytes\": %zu, \"grown_bytes\": %zu}\n",
-            configuration, work, o.threads, seconds, m.seconds.lowest, m.seconds.highest,
+            configuration, work, o.muon ? "true" : "false", o.threads, seconds, m.seconds.lowest, m.seconds.highest,
             static_cast<long long>(tokens), speed, flops, flops / seconds / 1e9, peak / 1e9,
             (std::isnan(share) ? "null" : std::to_string(share)).c_str(), m.planned, m.grown);
     else
@@ -89,9 +92,8 @@ struct memory_of_step {
     std::size_t before = (bench::forget_peak(), bench::memory_held().now);
 
     // As the plan of a training counts it, after a rehearsal.
-    [[nodiscard]] std::size_t planned(calm::context<> const& ctx) const {
-        std::size_t const moments = 2 * gradients.used();
-        return values.used() + gradients.used() + moments + ctx.saved.peak() + ctx.scratch.peak();
+    [[nodiscard]] std::size_t planned(calm::context<> const& ctx, calm::arena<> const& moments) const {
+        return values.used() + gradients.used() + moments.used() + ctx.saved.peak() + ctx.scratch.peak();
     }
     [[nodiscard]] std::size_t grown() const {
         std::size_t const most = bench::memory_held().most;
@@ -101,17 +103,17 @@ struct memory_of_step {
 
 // A step, repeated; what it does to the weights stays, as in training.
 template <class Model, class Losses>
-measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& memory, int repeats,
+measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& memory, options const& o,
                      Losses const& loss_and_gradient) {
-    calm::adamw optimizer(model);
+    calm::adamw optimizer(model, {.muon = o.muon ? 2.0 : 0.0});
     measured m;
     ctx.rehearse(true);
     loss_and_gradient();
     optimizer.step(ctx, 3e-4);
     ctx.rehearse(false);
-    m.planned = memory.planned(ctx);
+    m.planned = memory.planned(ctx, optimizer.moments());
     std::vector<double> times;
-    for (int i = 0; i < repeats + 2; ++i) {
+    for (int i = 0; i < o.repeats + 2; ++i) {
         double const begin = bench::now();
         double const loss = loss_and_gradient();
         optimizer.step(ctx, 3e-4, loss);
@@ -133,7 +135,7 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
     auto const tokens = random_tokens(b.autoencoder_tokens, model.vocabulary());
     calm::vector_view<calm::token_id const> const labels(tokens.data(), calm::extents<calm::dyn>(b.autoencoder_tokens));
     calm::autoencoder_objective const objective;
-    auto const m = repeat_step(ctx, model, memory, o.repeats, [&] {
+    auto const m = repeat_step(ctx, model, memory, o, [&] {
         calm::arena_scope const scope(ctx.saved);
         auto const noise = model.draw(ctx, labels, objective.dropout);
         return model.loss_and_gradient(ctx, labels, noise, objective).loss;
@@ -156,7 +158,7 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     auto const tokens = random_tokens(b.sequences * b.patches * model.K, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
-    auto const m = repeat_step(ctx, model, memory, o.repeats,
+    auto const m = repeat_step(ctx, model, memory, o,
                                [&] { return model.loss_and_gradient(ctx, blocks, b.patches, b.objective); });
     double const positions = static_cast<double>(b.sequences * (b.patches - 1));
     double const flops =
@@ -178,7 +180,7 @@ void ar_step(options const& o, char const* name, bench::batch const& b, double p
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
     auto const m =
-        repeat_step(ctx, model, memory, o.repeats, [&] { return model.loss_and_gradient(ctx, blocks, b.ar_tokens); });
+        repeat_step(ctx, model, memory, o, [&] { return model.loss_and_gradient(ctx, blocks, b.ar_tokens); });
     double const flops =
         calm::flops::train_autoregressive(A.llama, model.vocabulary(), b.ar_tokens) * static_cast<double>(count);
     report(o, name, "ar_step", m, count, flops, peak);
@@ -230,6 +232,8 @@ bool read(options& o, int argc, char** argv) {
             o.configurations = values;
         else if (option == "--work")
             o.work = values;
+        else if (option == "--muon" && values.empty())
+            o.muon = true;
         else if (option == "--json" && values.empty())
             o.json = true;
         else if (values.size() != 1 || !read_number(o, option, std::atoi(values[0].c_str())))
@@ -245,7 +249,7 @@ int main(int argc, char** argv) {
     if (!read(o, argc, argv)) {
         std::fputs("usage: steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] "
                    "[--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20] [--sequences B] "
-                   "[--patches P] [--samples N] [--json]\n",
+                   "[--patches P] [--samples N] [--muon] [--json]\n",
                    stderr);
         return 2;
     }
