@@ -52,7 +52,7 @@ public:
         begin(ctx, start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
+        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
         tell_of_patch_level(run.report(), recipe.level);
 
         auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);

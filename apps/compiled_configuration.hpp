@@ -56,7 +56,7 @@ public:
         if (start) load_autoencoder(ctx, *start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
+        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
         auto const pieces = shared_by_ranks<Backend>();
@@ -115,7 +115,7 @@ public:
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, name_of_space<Space>);
+        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
         if (!run.from() && !unseen.empty())
             tell_of_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
 

@@ -49,6 +49,14 @@ template <class Backend> context<Backend> context_of(execution_options const& o)
         return context<Backend>(o.seed, o.threads);
 }
 
+// What trains, with the products that options say.
+template <class Backend> context<Backend> context_of(train_options const& o) {
+    auto ctx = context_of<Backend>(static_cast<execution_options const&>(o));
+    if constexpr (std::is_same_v<Backend, cpu>)
+        if (o.in_bf16) multiply_in_bf16(ctx);
+    return ctx;
+}
+
 // Why this machine has no such backend, of a GPU none of that number; empty where it has.
 template <class Backend> std::string obstacle_to([[maybe_unused]] int number) {
     if constexpr (std::is_same_v<Backend, cuda>)
@@ -61,6 +69,14 @@ template <class Space> inline constexpr char const* name_of_space = "cpu";
 template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16";
 template <> inline constexpr char const* name_of_space<space<emulated>> = "emulated";
 template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
+
+// Where and how a model is trained, in words.
+template <class Space> std::string place_of(train_options const& o) {
+    std::string const place = name_of_space<Space>;
+    if (!o.in_bf16) return place;
+    return place + ", products in bf16" +
+           (has_bf16_products() ? "" : " without the instruction for them (AVX512-BF16): slower than f32");
+}
 
 // What the work for a configuration of any model does for the registry, but for training.
 template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work const> const& work) {

@@ -21,6 +21,7 @@ namespace {
         if (needs && !has) missing = name;
     };
     __builtin_cpu_init();
+    check(needed.avx512bf16, __builtin_cpu_supports("avx512bf16"), "AVX512-BF16");
     check(needed.avx512vl, __builtin_cpu_supports("avx512vl"), "AVX-512VL");
     check(needed.avx512dq, __builtin_cpu_supports("avx512dq"), "AVX-512DQ");
     check(needed.avx512bw, __builtin_cpu_supports("avx512bw"), "AVX-512BW");

@@ -13,6 +13,7 @@ struct instruction_sets {
     bool avx512bw = false;
     bool avx512dq = false;
     bool avx512vl = false;
+    bool avx512bf16 = false;
 };
 
 extern instruction_sets const compiled_for;  // constant: there before any code runs

@@ -1,13 +1,7 @@
 // Matrix products at the shapes of a step: forward (x W^T), gradient of the input (dy W) and of the weights (dy^T x),
-// and forward by serial Eigen. Beside them what one thread adds up on registers, in fp32 and, where the processor has
-// sums of pairs of bf16, in those: what products in bf16 could gain.
-
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
+// and forward by serial Eigen.
 
 #include "calm/eigen.hpp"
-#include "calm/tensor/cpu/multiply_adds.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/train/peak.hpp"
@@ -79,49 +73,12 @@ void add_configuration(int threads, double peak, std::string const& name, calm::
     add("head_latent", samples, c.hidden_size, a.latent_size);
 }
 
-#ifdef __AVX512BF16__
-
-// As detail::multiply_adds, of pairs of bf16.
-struct pairs_of_bf16 {
-    static constexpr int chains = 24;
-    static constexpr int turns = 1 << 14;
-    static constexpr double flops = 2.0 * turns * chains * 32;
-
-    static float run() {
-        __m512 sums[chains];
-        for (int c = 0; c < chains; ++c) sums[c] = _mm512_set1_ps(static_cast<float>(c));
-        auto x = _mm512_cvtneps_pbh(_mm512_set1_ps(0.5F));
-        benchmark::DoNotOptimize(x);  // or one run would serve for all
-        auto const pairs = _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)x), (__m256i)x, 1);
-        for (int turn = 0; turn < turns; ++turn)
-            calm::detail::unrolled<chains>([&](auto c) __attribute__((always_inline)) {
-                sums[c] = _mm512_dpbf16_ps(sums[c], (__m512bh)pairs, (__m512bh)pairs);
-            });
-        float total = 0;
-        for (auto const& sum : sums) total += _mm512_reduce_add_ps(sum);
-        return total;
-    }
-};
-
-#endif
-
-template <class Work> void add_registers(double peak, char const* name) {
-    bench::add(std::string("registers/") + name, [peak](benchmark::State& state) {
-        double const seconds = bench::measure(state, [] { benchmark::DoNotOptimize(Work::run()); });
-        bench::report_flops(state, Work::flops, seconds, peak);
-    });
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
     return bench::run(argc, argv, [](int threads) {
         double const peak = calm::measure_peak(calm::context<>(0, threads), 0.2);
         benchmark::AddCustomContext("peak GFLOP/s", std::to_string(peak / 1e9));
-        add_registers<calm::detail::multiply_adds<calm::cpu>>(peak, "fp32");
-#ifdef __AVX512BF16__
-        add_registers<pairs_of_bf16>(peak, "bf16_pairs");
-#endif
         add_configuration(threads, peak, "tiny", bench::tiny, bench::tiny_batch);
         add_configuration(threads, peak, "text", bench::text, bench::text_batch);
     });

@@ -2,13 +2,13 @@
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
 //     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]
-//     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--muon] [--json]
+//     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--muon] [--bf16] [--json]
 //
 // B, P and N are those of a step of the language model, in the place of the configuration's. With --muon matrices
-// between hidden states take steps of Muon in the place of AdamW's. --json prints one JSON
-// object a line in the shape of bench.py, with the fastest and the slowest repeat, GFLOP/s, the share of the machine's
-// peak, and the bytes of the step added: as a rehearsal plans them, and as much as the process grew. The latter is
-// exact where a process does one work.
+// between hidden states take steps of Muon in the place of AdamW's, with --bf16 products are in bf16. --json prints one
+// JSON object a line in the shape of bench.py, with the fastest and the slowest repeat, GFLOP/s, the share of the
+// machine's peak, and the bytes of the step added: as a rehearsal plans them, and as much as the process grew. The
+// latter is exact where a process does one work.
 
 #include <cmath>
 #include <cstdio>
@@ -20,6 +20,7 @@
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
+#include "calm/tensor/bf16_products.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
 #include "calm/train/throughput.hpp"
@@ -39,6 +40,7 @@ struct options {
     index_t patches = 0;
     index_t samples = 0;
     bool muon = false;
+    bool bf16 = false;
     bool json = false;
 };
 
@@ -68,14 +70,14 @@ void report(options const& o, char const* configuration, char const* work, measu
     double const share = calm::share_of_peak(flops, seconds, peak);
     if (o.json)
         std::printf(
-            "{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"fp32\", \"muon\": %s, "
+            "{\"config\": \"%s\", \"work\": \"%s\", \"device\": \"cpu\", \"dtype\": \"%s\", \"muon\": %s, "
             "\"threads\": %d, "
             "\"seconds\": %.6f, \"fastest\": %.6f, \"slowest\": %.6f, \"tokens\": %lld, \"tokens_per_s\": %.1f, "
             "\"flops\": %.6g, \"gflop_per_s\": %.2f, \"peak_gflop_per_s\": %.2f, \"share_of_peak\": %s, "
             "\"planned_bytes\": %zu, \"grown_bytes\": %zu}\n",
-            configuration, work, o.muon ? "true" : "false", o.threads, seconds, m.seconds.lowest, m.seconds.highest,
-            static_cast<long long>(tokens), speed, flops, flops / seconds / 1e9, peak / 1e9,
-            (std::isnan(share) ? "null" : std::to_string(share)).c_str(), m.planned, m.grown);
+            configuration, work, o.bf16 ? "bf16" : "fp32", o.muon ? "true" : "false", o.threads, seconds,
+            m.seconds.lowest, m.seconds.highest, static_cast<long long>(tokens), speed, flops, flops / seconds / 1e9,
+            peak / 1e9, (std::isnan(share) ? "null" : std::to_string(share)).c_str(), m.planned, m.grown);
     else
         std::printf(
             "%-7s %-17s %d threads %9.2f ms (%.2f .. %.2f) %9.0f tokens/s %8.1f GFLOP/s %5.1f %% of the peak of "
@@ -83,6 +85,12 @@ void report(options const& o, char const* configuration, char const* work, measu
             configuration, work, o.threads, seconds * 1e3, m.seconds.lowest * 1e3, m.seconds.highest * 1e3, speed,
             flops / seconds / 1e9, 100 * share, peak / 1e9);
     std::fflush(stdout);
+}
+
+calm::context<> context_for(options const& o, std::uint64_t seed = 1) {
+    calm::context<> ctx(seed, o.threads);
+    if (o.bf16) calm::multiply_in_bf16(ctx);
+    return ctx;
 }
 
 // The memory of a model that is trained, and what the process held before it.
@@ -128,7 +136,7 @@ measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& m
 template <calm::model_configuration auto C>
 void autoencoder_step(options const& o, char const* name, bench::batch const& b, double peak) {
     memory_of_step memory;
-    calm::context<> ctx(1, o.threads);
+    auto ctx = context_for(o);
     calm::autoencoder<C.autoencoder> model;
     calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model);
@@ -149,7 +157,7 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
 template <calm::model_configuration auto C>
 void calm_step(options const& o, char const* name, bench::batch const& b, double peak) {
     memory_of_step memory;
-    calm::context<> ctx(1, o.threads);
+    auto ctx = context_for(o);
     calm::calm_model<C> model;
     calm::allocate(model.ae_model, memory.values, static_cast<calm::arena<>*>(nullptr));
     calm::allocate(model, memory.values, &memory.gradients);
@@ -171,7 +179,7 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
 template <calm::model_configuration auto C>
 void ar_step(options const& o, char const* name, bench::batch const& b, double peak) {
     memory_of_step memory;
-    calm::context<> ctx(1, o.threads);
+    auto ctx = context_for(o);
     constexpr calm::autoregressive_configuration A{.llama = calm::llama_sizes_of(C)};
     calm::autoregressive_model<A> model(C.autoencoder.vocab_size);
     calm::allocate(model, memory.values, &memory.gradients);
@@ -234,6 +242,8 @@ bool read(options& o, int argc, char** argv) {
             o.work = values;
         else if (option == "--muon" && values.empty())
             o.muon = true;
+        else if (option == "--bf16" && values.empty())
+            o.bf16 = true;
         else if (option == "--json" && values.empty())
             o.json = true;
         else if (values.size() != 1 || !read_number(o, option, std::atoi(values[0].c_str())))
@@ -249,11 +259,11 @@ int main(int argc, char** argv) {
     if (!read(o, argc, argv)) {
         std::fputs("usage: steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] "
                    "[--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 20] [--sequences B] "
-                   "[--patches P] [--samples N] [--muon] [--json]\n",
+                   "[--patches P] [--samples N] [--muon] [--bf16] [--json]\n",
                    stderr);
         return 2;
     }
-    double const peak = calm::measure_peak(calm::context<>(0, o.threads), 0.2);
+    double const peak = calm::measure_peak(context_for(o, 0), 0.2);
     run<bench::tiny>(o, "tiny", bench::tiny_batch, peak);
     run<bench::text>(o, "text", bench::text_batch, peak);
     run<bench::small>(o, "small", bench::small_batch, peak);

@@ -147,6 +147,7 @@ recipe_record settings_of(std::string const& kind, calm_description const& ours,
                       {"tokenizer", short_hash(ours.tokenizer->fingerprint)}};
     if (autoencoder != nullptr) all.push_back({"autoencoder", fingerprint_of(*autoencoder)});
     if (!o.init.empty()) all.push_back({"init", fingerprint_of(read_model_description(o.init))});
+    if (o.in_bf16) all.push_back({"dtype", "bf16"});
     all.insert(all.end(), recipe.begin(), recipe.end());
     return all;
 }

@@ -118,8 +118,23 @@ private:
 // barrier is missing, or blocks depend on each other.
 enum class thread_order { ascending, descending, permuted };
 
+template <class Backend = cpu> class context;
+
+namespace detail {
+
+template <class T, class W> struct product;
+
+// Another way to multiply matrices of float than by fp32 (bf16_products.hpp), and what a thread adds up at most by it.
+struct float_products {
+    void (*multiply)(context<cpu>& ctx, product<float, float> const& p);
+    float (*round)();  // multiply-adds on registers; somebody has to use what they come to
+    double flops;      // of a round
+};
+
+}  // namespace detail
+
 // Runs on the host, `cpu` or `blocks`; a device's context is in emulated/context.hpp and cuda/context.hpp.
-template <class Backend = cpu> class context : public detail::context_base<Backend> {
+template <class Backend> class context : public detail::context_base<Backend> {
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
 
 public:
@@ -127,7 +142,8 @@ public:
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
-    thread_order order = thread_order::ascending;  // of `blocks`
+    thread_order order = thread_order::ascending;      // of `blocks`
+    detail::float_products const* products = nullptr;  // of `cpu`; null: by fp32
 
     [[nodiscard]] int threads() const { return threads_; }  // at least 1
     void wait() const {}                                    // everything is done when it returns

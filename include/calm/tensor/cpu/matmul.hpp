@@ -21,6 +21,7 @@ template <class T, class W> void serial_gemm(product<T, W> const& p);
 
 #include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/cpu/panels.hpp"
+#include "calm/tensor/cpu/parts.hpp"
 #include "calm/tensor/cpu/tile.hpp"
 #include "calm/tensor/kernel.hpp"
 
@@ -29,23 +30,6 @@ namespace calm::detail {
 // Whether T has packets, and so products here. Those of other types are Eigen's, cpu/eigen.hpp.
 template <class T>
 concept has_packets = packed<packet<T>>;
-
-// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB, whatever the registers' width.
-// Sums of deeper products are added up from sums of so many, which keeps their rounding small.
-inline constexpr index_t depth_at_once = 256;
-
-// What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
-// `l`.
-template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t l, index_t row, index_t column) {
-    tile_of_c<T> to{p.c + row * p.ldc + column, p.ldc, nullptr, p.ldc, 0, std::min(tile_width<T>, p.n - column)};
-    if (l > 0 || (p.bias == nullptr && p.accumulates)) {
-        to.start = to.c;
-    } else if (p.bias != nullptr) {
-        to.start = p.bias + column;
-        to.start_row = 0;
-    }
-    return to;
-}
 
 // `rows` rows of A, at most a tile's, from row i and depth l on: as they are stored, where the least tile that has them
 // has no more, and else in `few`, which has room for a tile.
@@ -139,36 +123,6 @@ template <class T, class W> product<T, W> slice_rows(product<T, W> p, index_t be
     return p;
 }
 
-// How tasks cut a C of so many rows and columns, from its shape alone: into blocks of whole tiles.
-template <class T> struct blocks_of_c {
-    index_t high;    // rows a block; its part of A stays in the second cache
-    index_t wide;    // columns
-    index_t down;    // blocks one below the other
-    index_t across;  // blocks side by side
-
-    blocks_of_c(index_t m, index_t n, index_t depth, index_t most_tiles) {
-        constexpr index_t worthwhile = 1 << 18;  // multiplications a task
-        constexpr index_t many = 32;             // tasks, if they are worth it
-        index_t const tiles = blocks_for(m, tile_height);
-        index_t const panels = blocks_for(n, tile_width<T>);
-        index_t const tiles_high = blocks_for(tiles, blocks_for(tiles, most_tiles));
-        down = blocks_for(tiles, tiles_high);
-        index_t const tasks = std::min(many, m * n * depth / worthwhile + 1);
-        index_t const panels_wide = blocks_for(panels, std::max<index_t>(1, tasks / down));
-        across = blocks_for(panels, panels_wide);
-        high = tiles_high * tile_height;
-        wide = panels_wide * tile_width<T>;
-    }
-
-    // Calls f(first row, behind the last, first column, behind the last) for each block.
-    template <class F> void in_parallel(context<cpu>& ctx, index_t m, index_t n, F const& f) const {
-        ctx.parallel(down * across, [&](index_t task) {
-            index_t const row = task / across * high, column = task % across * wide;
-            f(row, std::min(m, row + high), column, std::min(n, column + wide));
-        });
-    }
-};
-
 // C = A^T B in blocks that read both factors as they are stored, by depth.
 template <class T, class W> void multiply_by_blocks(context<cpu>& ctx, product<T, W> const& p) {
     blocks_of_c<T>(p.m, p.n, p.k, rows_to_read_both / tile_height)
@@ -176,23 +130,6 @@ template <class T, class W> void multiply_by_blocks(context<cpu>& ctx, product<T
             serial_gemm(slice_rows(slice_columns(p, column, column_end), row, row_end));
         });
 }
-
-// How a product is cut, from its shape alone: into parts of the depth and of the columns, so large that what is packed
-// of B is at most a megabyte.
-template <class T> struct product_parts {
-    index_t depth;    // of a part: all of it, or whole depths at once
-    index_t columns;  // of a part, whole panels
-    index_t packed;   // elements; fewer of a product of less depth
-
-    template <class W> explicit product_parts(product<T, W> const& p) {
-        constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
-        constexpr index_t deep = depth_at_once;
-        index_t const n = blocks_for(p.n, tile_width<T>) * tile_width<T>;
-        depth = std::min(p.k, std::max<index_t>(1, most / n / deep) * deep);
-        columns = std::min(n, most / depth / tile_width<T> * tile_width<T>);
-        packed = std::min(most, n * depth);
-    }
-};
 
 // One part of a product: columns of B, packed, and how tasks cut it.
 template <class T, class W> struct product_part {
@@ -289,6 +226,8 @@ template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p)
         return ctx.parallel_ranges(p.n, few_rows_slice(p),
                                    [&](index_t begin, index_t end) { serial_gemm(slice_columns(p, begin, end)); });
     if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<W, float>)
+        if (ctx.products != nullptr) return ctx.products->multiply(ctx, p);
     if constexpr (std::is_same_v<T, W>)
         if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
     if (reads_both(p)) return multiply_by_blocks(ctx, p);

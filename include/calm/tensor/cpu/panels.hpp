@@ -44,16 +44,13 @@ template <int Block, class V> [[gnu::always_inline]] inline void exchange_blocks
     (std::make_integer_sequence<int, count>());
 }
 
-// out[j out_stride + i] = x[i stride + j] of a square as wide as a register.
-template <class T, class W>
-[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, W const* x, index_t stride) {
-    using V = typename vectors_of<T>::native;
-    constexpr int width = sizeof(V) / sizeof(T);
-    V v[width];
-    unrolled<width>([&](auto i) __attribute__((always_inline)) { v[i] = widened<V>(x + i * stride, width); });
+// Turns a square as wide as a register: v[j][i] is what v[i][j] was.
+template <class V, std::size_t width> [[gnu::always_inline]] inline void turn(V (&v)[width]) {
+    static_assert(width == sizeof(V) / sizeof(v[0][0]));
+    constexpr auto size = static_cast<int>(width);
     auto const stage = [&](auto block) __attribute__((always_inline)) {
-        if constexpr (block < width)
-            unrolled<width>([&](auto i) __attribute__((always_inline)) {
+        if constexpr (block < size)
+            unrolled<size>([&](auto i) __attribute__((always_inline)) {
                 if constexpr ((i & block) == 0) exchange_blocks<block>(v[i], v[i + block]);
             });
     };
@@ -61,6 +58,16 @@ template <class T, class W>
     stage(std::integral_constant<int, 2>());
     stage(std::integral_constant<int, 4>());
     stage(std::integral_constant<int, 8>());
+}
+
+// out[j out_stride + i] = x[i stride + j] of such a square.
+template <class T, class W>
+[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, W const* x, index_t stride) {
+    using V = typename vectors_of<T>::native;
+    constexpr int width = sizeof(V) / sizeof(T);
+    V v[width];
+    unrolled<width>([&](auto i) __attribute__((always_inline)) { v[i] = widened<V>(x + i * stride, width); });
+    turn(v);
     unrolled<width>([&](auto i)
                         __attribute__((always_inline)) { std::memcpy(out + i * out_stride, &v[i], sizeof(V)); });
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "calm/tensor/cpu/bf16_pairs.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/packet_sums.hpp"
 
@@ -14,9 +15,10 @@ inline constexpr int tile_height = native_bytes == 64 ? 12 : 6;
 // Columns of C in a tile: two registers.
 template <class T> inline constexpr index_t tile_width = 2 * native_bytes / static_cast<index_t>(sizeof(T));
 
-// Rows of A as tiles read them: element (i, l) is data[i row + l depth].
-template <class T> struct rows_of_a {
-    T const* data;
+// Rows of A as tiles read them: element (i, l) is data[i row + l depth]. F is what factors are made of: the numbers T
+// of C, or pairs of bf16 that stand one behind the other in the depth.
+template <class F> struct rows_of_a {
+    F const* data;
     index_t row;
     index_t depth;
 };
@@ -33,31 +35,33 @@ template <class T> struct tile_of_c {
 };
 
 // Columns of B as tiles read them: tile_width elements from data, the next of the depth `row` behind.
-template <class T> struct columns_of_b {
-    T const* data;
+template <class F> struct columns_of_b {
+    F const* data;
     index_t row;
 };
 
 // Adds Rows rows of A to what `to` starts with, through columns of B: to.rows are at most Rows, and A has Rows. Every
 // element is added up in the order of the depth, whatever Rows is.
-template <int Rows, class T>
-void multiply_tile(index_t depth, rows_of_a<T> const& a, columns_of_b<T> b, tile_of_c<T> const& to) {
+template <int Rows, class F, class T>
+void multiply_tile(index_t depth, rows_of_a<F> const& a, columns_of_b<F> b, tile_of_c<T> const& to) {
+    static_assert(sizeof(F) == sizeof(T));
     using V = typename vectors_of<T>::native;
+    using U = factors_in<V, F>;
     constexpr index_t lanes = tile_width<T> / 2;
     constexpr int a_pointer = 3;  // rows: the processor's addresses reach two strides beyond a register
     constexpr int pointers = (Rows + a_pointer - 1) / a_pointer;
     V sums[Rows][2];
-    T const* at[pointers];
+    F const* at[pointers];
     unrolled<Rows>([&](auto i) __attribute__((always_inline)) { sums[i][0] = sums[i][1] = V{}; });
     unrolled<pointers>([&](auto i) __attribute__((always_inline)) { at[i] = a.data + i * a_pointer * a.row; });
     for (index_t l = 0; l < depth; ++l, b.data += b.row) {
-        V first, second;
-        std::memcpy(&first, b.data, sizeof(V));
-        std::memcpy(&second, b.data + lanes, sizeof(V));
+        U first, second;
+        std::memcpy(&first, b.data, sizeof(U));
+        std::memcpy(&second, b.data + lanes, sizeof(U));
         unrolled<Rows>([&](auto i) __attribute__((always_inline)) {
-            V const x = broadcast<V>(at[i / a_pointer][i % a_pointer * a.row]);
-            sums[i][0] += x * first;
-            sums[i][1] += x * second;
+            U const x = broadcast<U>(at[i / a_pointer][i % a_pointer * a.row]);
+            add_products(sums[i][0], x, first);
+            add_products(sums[i][1], x, second);
         });
         unrolled<pointers>([&](auto i) __attribute__((always_inline)) { at[i] += a.depth; });
     }
@@ -83,8 +87,8 @@ void multiply_tile(index_t depth, rows_of_a<T> const& a, columns_of_b<T> b, tile
 }
 
 // The same of at most tile_height rows, by the least tile that has them.
-template <class T>
-void multiply_rows(index_t depth, rows_of_a<T> const& a, columns_of_b<T> const& b, tile_of_c<T> const& to) {
+template <class F, class T>
+void multiply_rows(index_t depth, rows_of_a<F> const& a, columns_of_b<F> const& b, tile_of_c<T> const& to) {
     constexpr int third = tile_height / 3;
     if (to.rows > 2 * third)
         multiply_tile<tile_height>(depth, a, b, to);

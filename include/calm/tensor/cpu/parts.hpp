@@ -1,0 +1,78 @@
+#pragma once
+// How a product is cut for caches, tiles and threads: from its shape alone, so that its bits do not depend on the
+// threads.
+
+#include <algorithm>
+
+#include "calm/tensor/context.hpp"
+#include "calm/tensor/cpu/tile.hpp"
+#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/product.hpp"
+
+namespace calm::detail {
+
+// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB, whatever the registers' width.
+// Sums of deeper products are added up from sums of so many, which keeps their rounding small.
+inline constexpr index_t depth_at_once = 256;
+
+// What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
+// `l`.
+template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t l, index_t row, index_t column) {
+    tile_of_c<T> to{p.c + row * p.ldc + column, p.ldc, nullptr, p.ldc, 0, std::min(tile_width<T>, p.n - column)};
+    if (l > 0 || (p.bias == nullptr && p.accumulates)) {
+        to.start = to.c;
+    } else if (p.bias != nullptr) {
+        to.start = p.bias + column;
+        to.start_row = 0;
+    }
+    return to;
+}
+
+// How tasks cut a C of so many rows and columns, from its shape alone: into blocks of whole tiles.
+template <class T> struct blocks_of_c {
+    index_t high;    // rows a block; its part of A stays in the second cache
+    index_t wide;    // columns
+    index_t down;    // blocks one below the other
+    index_t across;  // blocks side by side
+
+    blocks_of_c(index_t m, index_t n, index_t depth, index_t most_tiles) {
+        constexpr index_t worthwhile = 1 << 18;  // multiplications a task
+        constexpr index_t many = 32;             // tasks, if they are worth it
+        index_t const tiles = blocks_for(m, tile_height);
+        index_t const panels = blocks_for(n, tile_width<T>);
+        index_t const tiles_high = blocks_for(tiles, blocks_for(tiles, most_tiles));
+        down = blocks_for(tiles, tiles_high);
+        index_t const tasks = std::min(many, m * n * depth / worthwhile + 1);
+        index_t const panels_wide = blocks_for(panels, std::max<index_t>(1, tasks / down));
+        across = blocks_for(panels, panels_wide);
+        high = tiles_high * tile_height;
+        wide = panels_wide * tile_width<T>;
+    }
+
+    // Calls f(first row, behind the last, first column, behind the last) for each block.
+    template <class F> void in_parallel(context<cpu>& ctx, index_t m, index_t n, F const& f) const {
+        ctx.parallel(down * across, [&](index_t task) {
+            index_t const row = task / across * high, column = task % across * wide;
+            f(row, std::min(m, row + high), column, std::min(n, column + wide));
+        });
+    }
+};
+
+// How a product is cut, from its shape alone: into parts of the depth and of the columns, so large that what is packed
+// of B is at most a megabyte.
+template <class T> struct product_parts {
+    index_t depth;    // of a part: all of it, or whole depths at once
+    index_t columns;  // of a part, whole panels
+    index_t packed;   // elements; fewer of a product of less depth
+
+    template <class W> explicit product_parts(product<T, W> const& p) {
+        constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));
+        constexpr index_t deep = depth_at_once;
+        index_t const n = blocks_for(p.n, tile_width<T>) * tile_width<T>;
+        depth = std::min(p.k, std::max<index_t>(1, most / n / deep) * deep);
+        columns = std::min(n, most / depth / tile_width<T> * tile_width<T>);
+        packed = std::min(most, n * depth);
+    }
+};
+
+}  // namespace calm::detail
