@@ -1,10 +1,14 @@
 #include "calm/tensor/bf16_products.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "calm/base/bf16.hpp"
+#include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "support/typed.hpp"
 

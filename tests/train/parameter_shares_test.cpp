@@ -134,6 +134,35 @@ BOOST_AUTO_TEST_CASE(gradients_add_up_in_the_tree_and_values_are_gathered) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) {
+    std::vector<bool> const marked{true, false, false, true, true, false};
+    for (int const R : {2, 3})
+        for (index_t const piece : {1000, 1000000}) {
+            std::vector<int> good(static_cast<std::size_t>(R));
+            on_ranks(R, [&](collective& ranks) {
+                parts all(sizes);
+                parameter_shares<space<>> shares(all.parameters(), ranks, piece);
+                std::uint64_t owned = 0;  // of the marked ones
+                for (std::size_t i = 0; i < sizes.size(); ++i)
+                    for (index_t j = shares.own(i).begin; j < shares.own(i).end; ++j) {
+                        all.gradients()[i][static_cast<std::size_t>(j)] = term(0, i, j);
+                        owned += marked[i] ? 1 : 0;
+                    }
+                auto const before = ranks.bytes_sent();
+                shares.gather_gradients(marked);
+                bool fine = ranks.bytes_sent() - before == 4U * owned * static_cast<std::uint64_t>(R - 1);
+                for (std::size_t i = 0; i < sizes.size(); ++i)
+                    for (index_t j = 0; j < sizes[i]; ++j) {
+                        bool const mine = j >= shares.own(i).begin && j < shares.own(i).end;
+                        fine &= all.gradients()[i][static_cast<std::size_t>(j)] ==
+                                (mine || marked[i] ? term(0, i, j) : 0.0F);
+                    }
+                good[static_cast<std::size_t>(ranks.rank())] = fine ? 1 : 0;
+            });
+            BOOST_TEST(std::ranges::count(good, 1) == R, R << " ranks, pieces of " << piece);
+        }
+}
+
 BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_what_is_bad) {
     std::vector<double> sums;
     for (int const R : {1, 2, 3, 5}) {

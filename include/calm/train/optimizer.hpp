@@ -300,7 +300,11 @@ private:
     }
     // What the update has left to Muon.
     void update_hidden(context<Backend>& ctx) {
-        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients();
+        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) {
+            std::vector<bool> leads;
+            for (auto const& slot : slots_) leads.push_back(slot.leads);
+            work_->gather_gradients(leads);
+        }
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Of all ranks' gradients, the same on each.

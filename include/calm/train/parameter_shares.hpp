@@ -44,6 +44,7 @@ public:
             sizes.push_back({p.value.size()});
             elements_ += p.value.size();
         }
+        all_.assign(tensors_.size(), true);
         ranges_ = detail::ranges_of(sizes);
         cut();
         auto const count = static_cast<std::size_t>(ranks.ranks());
@@ -115,12 +116,12 @@ public:
     }
     void gather_values() override {
         gather<Master>(
-            true, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
+            true, all_, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
             [&](std::size_t i) { return tensors_[i].value; });
     }
-    void gather_gradients() override {
+    void gather_gradients(std::vector<bool> const& marked) override {
         gather<T>(
-            true, [&](std::size_t i) { return tensors_[i].gradient + own(i).begin; },
+            true, marked, [&](std::size_t i) { return tensors_[i].gradient + own(i).begin; },
             [&](std::size_t i) { return tensors_[i].gradient; });
     }
     double sum_of_squares(std::span<double const> own_ranges) override {
@@ -134,7 +135,7 @@ public:
     }
     void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
         gather<Master>(
-            false, [&](std::size_t i) { return static_cast<Master const*>(from[i]); },
+            false, all_, [&](std::size_t i) { return static_cast<Master const*>(from[i]); },
             [&](std::size_t i) { return static_cast<Master*>(to[i]); });
     }
     // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
@@ -211,38 +212,50 @@ private:
     [[nodiscard]] std::size_t number_of(tensor_place const& one) const {
         return static_cast<std::size_t>(&one - tensors_.data());
     }
-    template <class U, class From, class To> void gather(bool to_all, From const& from, To const& to) {
+    // What each rank has of the parameters that are marked, in elements U, to all ranks or to the first.
+    template <class U, class From, class To>
+    void gather(bool to_all, std::vector<bool> const& marked, From const& from, To const& to) {
         static_assert(sizeof(U) == sizeof(T) && std::is_trivially_copyable_v<U>);
         auto const self = static_cast<std::size_t>(ranks_.rank());
+        // Calls f(i, begin, bytes, place) for what a piece has of each, side by side; how many bytes they are together.
+        auto const walk_marked = [&](part const& piece, auto const& f) {
+            std::size_t place = 0;
+            walk(piece, [&](tensor_place const& one, index_t begin, index_t end, index_t) {
+                if (!marked[number_of(one)]) return;
+                auto const size = static_cast<std::size_t>(end - begin) * sizeof(U);
+                f(number_of(one), begin, size, place);
+                place += size;
+            });
+            return place;
+        };
         in_pieces([&](auto const& pieces) {
             auto* const out = reinterpret_cast<std::byte*>(sent_.data());
-            walk(pieces[self], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                auto const i = number_of(one);
-                U const* const values = from(i) + (begin - own(i).begin);
-                std::memcpy(out + at * index_t{sizeof(U)}, values, static_cast<std::size_t>(end - begin) * sizeof(U));
-            });
+            auto const own_size =
+                walk_marked(pieces[self], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
+                    std::memcpy(out + place, from(i) + (begin - own(i).begin), size);
+                });
             std::vector<collective::sent> send(pieces.size());
             std::vector<collective::received> places(pieces.size());
             auto room = std::as_writable_bytes(std::span(received_));
             for (std::size_t r = 0; r < pieces.size(); ++r) {
-                auto const bytes = [&](part const& p) { return static_cast<std::size_t>(p.end - p.begin) * sizeof(U); };
-                if (r != self && (to_all || r == 0)) send[r] = {out, bytes(pieces[self])};
+                if (r != self && (to_all || r == 0)) send[r] = {out, own_size};
                 if (!to_all && self != 0) continue;
-                places[r] = r == self ? collective::received(out, bytes(pieces[r])) : room.first(bytes(pieces[r]));
+                auto const size = walk_marked(pieces[r], [](auto...) {});
+                places[r] = r == self ? collective::received(out, own_size) : room.first(size);
                 if (r != self) room = room.subspan(places[r].size());
             }
             ranks_.exchange(send, places);
             for (std::size_t r = 0; r < pieces.size(); ++r)
                 if (!places[r].empty())
-                    walk(pieces[r], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                        std::memcpy(to(number_of(one)) + begin, places[r].data() + at * index_t{sizeof(U)},
-                                    static_cast<std::size_t>(end - begin) * sizeof(U));
+                    walk_marked(pieces[r], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
+                        std::memcpy(to(i) + begin, places[r].data() + place, size);
                     });
         });
     }
 
     collective& ranks_;
     std::vector<tensor_place> tensors_;
+    std::vector<bool> all_;  // of them
     std::vector<detail::parameter_range> ranges_;
     index_t elements_ = 0;
     std::vector<index_t> cuts_;             // (R + 1) in the row

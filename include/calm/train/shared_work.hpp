@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "calm/tensor/extents.hpp"
 
@@ -50,8 +51,8 @@ public:
     virtual void add_up(std::span<std::byte> losses) = 0;
     // Each rank has updated its share of the values; then all have all of them.
     virtual void gather_values() = 0;
-    // Each rank has changed its share of the gradients; then all have all of them.
-    virtual void gather_gradients() = 0;
+    // Each rank has changed its share of the gradients; then all have all of those of the parameters that are marked.
+    virtual void gather_gradients(std::vector<bool> const& marked) = 0;
     // Bytes of what is on its way to and from others.
     [[nodiscard]] virtual std::size_t buffer_bytes() const = 0;
 
