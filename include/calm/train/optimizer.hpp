@@ -76,6 +76,7 @@ public:
             bool const leads = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
             T* const second = leads && work == nullptr ? nullptr : moment();  // several ranks gather all alike
+            leads_.push_back(leads);
             if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back(
                 {p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays, leads});
@@ -300,11 +301,7 @@ private:
     }
     // What the update has left to Muon.
     void update_hidden(context<Backend>& ctx) {
-        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) {
-            std::vector<bool> leads;
-            for (auto const& slot : slots_) leads.push_back(slot.leads);
-            work_->gather_gradients(leads);
-        }
+        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Of all ranks' gradients, the same on each.
@@ -380,6 +377,7 @@ private:
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
     std::vector<own_mark> marks_;                   // the same
+    std::vector<bool> leads_;                       // the same: whether Muon updates it
     std::vector<detail::hidden_matrix<T>> hidden_;  // in the same order
     std::vector<detail::parameter_range> ranges_;
     detail::adamw_memory<T> memory_;
