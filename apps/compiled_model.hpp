@@ -72,7 +72,7 @@ template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
 
 // Where and how a model is trained, in words.
 template <class Space> std::string place_of(train_options const& o) {
-    std::string const place = name_of_space<Space>;
+    std::string place = name_of_space<Space>;
     if (!o.in_bf16) return place;
     return place + ", products in bf16" +
            (has_bf16_products() ? "" : " without the instruction for them (AVX512-BF16): slower than f32");
