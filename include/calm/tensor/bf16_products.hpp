@@ -7,15 +7,18 @@
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/bf16_pairs.hpp"
 #include "calm/tensor/cpu/matmul_bf16.hpp"
+#include "calm/tensor/cpu/multiply_adds.hpp"
 #include "calm/tensor/packet_sums.hpp"
 
 namespace calm {
 
 namespace detail {
 
+#ifdef __AVX512BF16__
+
 // multiply_adds of pairs.
 struct pair_multiply_adds {
-    static constexpr int chains = native_bytes == 64 ? 24 : 12;  // hide the latency, and fit the registers
+    static constexpr int chains = 24;  // hide the latency, and fit the registers
     static constexpr int turns = 1 << 13;
     static constexpr double flops = 4.0 * turns * chains * static_cast<double>(pairs_in_a_register);
 
@@ -31,6 +34,12 @@ struct pair_multiply_adds {
         return total;
     }
 };
+
+#else
+
+using pair_multiply_adds = multiply_adds<cpu>;  // each number of a pair by itself: no more than in fp32
+
+#endif
 
 inline constexpr float_products products_in_bf16{gemm_in_bf16, pair_multiply_adds::run, pair_multiply_adds::flops};
 

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "calm/tensor/cpu/widen.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/packet.hpp"
 
@@ -20,7 +20,7 @@ namespace calm::detail {
 using bf16_pair = std::uint32_t;
 
 using native_floats = vectors_of<float>::native;
-using native_pairs = std::uint32_t __attribute__((vector_size(native_bytes)));  // written out, as in packet.hpp
+using native_pairs = native_wholes;
 inline constexpr index_t pairs_in_a_register = native_bytes / 4;
 
 // A register of factors that are made of F, for sums in V.
@@ -64,14 +64,11 @@ template <class V> [[gnu::always_inline]] inline void add_products(V& sums, V co
 #endif
 }
 
-// n numbers from x, zeros behind them.
+// The numbers from x of which there are n, more than a register's or none at all, zeros behind them.
 [[gnu::always_inline]] inline native_floats some_of(float const* x, index_t n) {
-    native_floats v{};
-    if (n >= pairs_in_a_register)
-        std::memcpy(&v, x, sizeof(v));
-    else if (n > 0)
-        std::memcpy(&v, x, static_cast<std::size_t>(n) * sizeof(float));
-    return v;
+    if (n <= 0) return native_floats{};
+    if (n >= pairs_in_a_register) return widened<native_floats>(x, pairs_in_a_register);  // a size that is known
+    return widened<native_floats>(x, n);
 }
 
 // The pairs of n numbers from x, of at most two registers, zeros behind them.

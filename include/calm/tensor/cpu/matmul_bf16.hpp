@@ -3,6 +3,8 @@
 // pairs in the place of numbers, so through half the depth.
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/bf16_pairs.hpp"
