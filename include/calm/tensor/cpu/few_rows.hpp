@@ -13,9 +13,8 @@
 
 namespace calm::detail {
 
-// Rows of B that all rows of A go through at once: 16 of them stay in the first cache, and the next 16 are on their
-// way.
-inline constexpr index_t rows_of_b_at_once = 16;
+// Rows of B that all rows of A go through at once: they stay in the first cache.
+inline constexpr int rows_of_b_at_once = 16;
 
 // Elements of C that are added up at once: as many as the registers hold.
 inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
@@ -24,8 +23,8 @@ inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
 inline constexpr int streams_of_b = 8;
 
 // Rows rows of A from row i by tile_sums / Rows rows of B from row j. Every element is added up in the same order,
-// whatever Rows is and whoever shares its tile. With Ahead it calls for the rows of B that come next.
-template <int Rows, bool Ahead, class T, class W>
+// whatever Rows is and whoever shares its tile. It calls for the rows of B that come Ahead rows behind, if any.
+template <int Rows, int Ahead, class T, class W>
 [[gnu::always_inline]] inline void tile_of_few_rows(product<T, W> const& p, index_t i, index_t j) {
     using V = typename vectors_of<T>::native;
     constexpr index_t width = sizeof(V) / sizeof(T);
@@ -37,7 +36,7 @@ template <int Rows, bool Ahead, class T, class W>
     unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
     unrolled<columns>([&](auto c)
                           __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
-    index_t const ahead = Ahead && j + rows_of_b_at_once + columns <= p.n ? rows_of_b_at_once * p.ldb : 0;
+    index_t const ahead = Ahead > 0 && j + Ahead + columns <= p.n ? Ahead * p.ldb : 0;
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
     unrolled<columns / streams>([&](auto group) __attribute__((always_inline)) {
@@ -46,7 +45,7 @@ template <int Rows, bool Ahead, class T, class W>
             unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
             unrolled<streams>([&](auto stream) __attribute__((always_inline)) {
                 constexpr int c = group * streams + stream;
-                if constexpr (Ahead) __builtin_prefetch(b[c] + l + ahead);
+                if constexpr (Ahead > 0) __builtin_prefetch(b[c] + l + ahead);
                 V const y = widened<V>(b[c] + l, count);
                 unrolled<Rows>([&](auto r)
                                    __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
@@ -82,9 +81,19 @@ template <int Rows, bool Ahead, class T, class W>
 }
 
 // Rows rows of C from row i, columns begin .. end.
-template <int Rows, bool Ahead = false, class T, class W>
+template <int Rows, int Ahead = 0, class T, class W>
 void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t end) {
     for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows, Ahead>(p, i, j);
+}
+
+// The first Rows rows of C, columns begin .. end, which bring B for all rows: with more than four rows those of B that
+// are worked on next, with fewer the next tile's, while two tiles are small beside the first cache.
+template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
+    constexpr index_t small = 1 << 14;  // bytes
+    constexpr int tile = tile_sums / Rows;
+    if (p.m > 4) return strip_of_few_rows<Rows, rows_of_b_at_once>(p, 0, begin, end);
+    if (Rows > 1 && tile * p.k * index_t{sizeof(W)} <= small) return strip_of_few_rows<Rows, tile>(p, 0, begin, end);
+    strip_of_few_rows<Rows>(p, 0, begin, end);
 }
 
 // C = start + A B^T, some rows of B at a time, which all rows of A then find in the cache.
@@ -92,11 +101,12 @@ template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     constexpr int most = tile_sums == 16 ? 4 : 2;
     for (index_t begin = 0; begin < p.n; begin += rows_of_b_at_once) {
         index_t const end = std::min(p.n, begin + rows_of_b_at_once);
-        index_t i = 0;
-        if (p.m > 4) {
-            strip_of_few_rows<most, true>(p, 0, begin, end);
-            i = most;
+        if (p.m == 1) {
+            first_strip<1>(p, begin, end);
+            continue;
         }
+        index_t i = p.m < most ? 2 : most;
+        p.m < most ? first_strip<2>(p, begin, end) : first_strip<most>(p, begin, end);
         for (; i + most <= p.m; i += most) strip_of_few_rows<most>(p, i, begin, end);
         if constexpr (most > 2)
             if (i + 2 <= p.m) {
