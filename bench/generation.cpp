@@ -58,7 +58,7 @@ public:
     writing(calm::context<>& ctx, Model const& model, index_t texts, index_t draws, index_t patches) :
         ctx_(ctx), model_(model),
         rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
-        session_(ctx, model, texts, prompt_patches + patches), separate_(ctx),
+        session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
         tokens_(static_cast<std::size_t>(texts * Model::K)) {
         calm::random_sequence ids(calm::key{1, calm::stream::story, 0});
         std::vector<calm::token_id> prompt(static_cast<std::size_t>(prompt_patches * Model::K));
@@ -76,7 +76,7 @@ public:
         for (index_t const row : rows_)
             places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
         calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
-                          0, &separate_);
+                          0, &aids_);
         session_.append(rows_, tokens_);
         ++written_;
     }
@@ -86,7 +86,7 @@ private:
     Model const& model_;
     calm::sampler rule_;
     calm::generation_session<Model> session_;
-    calm::separate_contexts<calm::cpu> separate_;
+    calm::sampling_aids<calm::cpu> aids_;
     std::vector<calm::token_id> tokens_;
     std::vector<index_t> rows_;
     std::vector<calm::patch_place> places_;
@@ -126,12 +126,23 @@ std::vector<measured> measure(calm::context<>& ctx, Model const& model, options 
     return found;
 }
 
+// What training begins as zero draws the same patch again and again: random numbers instead.
+template <class Model> void fill_zeros(calm::context<> const& ctx, Model& model) {
+    std::uint32_t number = 0;
+    for (auto const& p : calm::parameters_of(model))
+        if (std::all_of(p.value.data(), p.value.data() + p.value.size(), [](float x) { return x == 0.0F; })) {
+            calm::fill_normal(ctx, p.value, calm::key{1, calm::stream::initialise, ++number});
+            for (calm::index_t i = 0; i < p.value.size(); ++i) p.value.data()[i] *= 0.05F;
+        }
+}
+
 template <calm::model_configuration auto C> void run(options const& o, char const* name) {
     if (std::find(o.configurations.begin(), o.configurations.end(), name) == o.configurations.end()) return;
     calm::context<> ctx(1, o.threads);
     calm::resident<calm::calm_model<C>> lm(C.autoencoder.vocab_size, calm::held_for::use);
     calm::initialise(ctx, lm.model.ae_model);
     calm::initialise(ctx, lm.model);
+    fill_zeros(ctx, lm.model);
     std::size_t const bytes = bytes_of_a_patch(lm.model);
     double const bandwidth = bench::measure_bandwidth(ctx, bytes);
     for (index_t const texts : o.texts) {

@@ -7,6 +7,7 @@
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
+#include "calm/sample/sampling_aids.hpp"
 #include "calm/sample/separate_contexts.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"

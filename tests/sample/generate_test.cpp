@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
 BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     untrained const u;
     context<> ctx(1, 2);
-    separate_contexts<cpu> separate(ctx);
+    sampling_aids<cpu> aids(ctx, u.model);
     constexpr index_t rows = 6;
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{4});
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
                 at_the_end.insert(draws.back() == N);
                 want.insert(want.end(), patch.begin(), patch.end());
             }
-            for (auto* const parts : {static_cast<separate_contexts<cpu>*>(nullptr), &separate})
+            for (auto* const parts : {static_cast<sampling_aids<cpu>*>(nullptr), &aids})
                 for (std::int64_t const round : {0, 1, 5}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
@@ -305,13 +305,13 @@ struct whole_pools {
 // Where the vocabulary is large only what is alike is decoded, which changes nothing.
 BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
     context<> ctx(1, 2);
-    separate_contexts<cpu> separate(ctx);
     constexpr index_t rows = 6;
     for (index_t const vocabulary : {97, 8192}) {
         untrained u(vocabulary);
         auto const& table = u.model.ae_model.embed_tokens.weight.value;  // few of its tokens are ever the most likely
         constexpr index_t width = model_type::autoencoder_type::D;
         std::fill(table.data() + 97 * width, table.data() + vocabulary * width, 0.0F);
+        sampling_aids<cpu> aids(ctx, u.model);
         whole_pools pools{u.model, {}, {}, {}};
         for (std::uint32_t state = 0; state < 6; ++state) {
             tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
                     want.insert(want.end(), one.begin(), one.end());
                 }
                 for (auto const& [round, parts] :
-                     {std::pair(0, &separate), {1, &separate}, {5, static_cast<separate_contexts<cpu>*>(nullptr)}}) {
+                     {std::pair(0, &aids), {1, &aids}, {5, static_cast<sampling_aids<cpu>*>(nullptr)}}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
                                                   std::span<patch_place const>(places), round, parts);

@@ -1,7 +1,6 @@
 #pragma once
 // CALM's autoencoder (Autoencoder in docs/mathematics.md; Kingma and Welling 2013): K tokens to the posterior of one
-// latent vector, and back. Patches are independent. Sizes: R patches, K tokens a patch, D hidden, L latent, V
-// vocabulary.
+// latent vector, and back. Patches are independent. Sizes: R patches of K tokens, D hidden, L latent, V vocabulary.
 
 #include <algorithm>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "calm/loss/cross_entropy.hpp"
+#include "calm/loss/token_screen.hpp"
 #include "calm/loss/variational.hpp"
 #include "calm/model/alike.hpp"
 #include "calm/model/autoencoder_losses.hpp"
@@ -146,19 +146,19 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     }
 
     // tokens (R * K) = the most likely ones of z (R, L); on a device `without_tokens` where z is not finite. What it
-    // needs of ctx.saved is given back.
-    void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                       const_latents const& z) const {
+    // needs of ctx.saved is given back. A screen, or null, is one of embed_tokens.
+    void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
+                       token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
-        argmax_token(ctx, tokens, decode(ctx, z).y, embed_tokens.weight.read());
+        argmax_token(ctx, tokens, decode(ctx, z).y, embed_tokens.weight.read(), screen);
         mark_not_finite(ctx, tokens, z, nullptr);
     }
 
     // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. Of the
     // decoder, the patches' half is done once for those of which some token is decoded, the tokens' half for these
     // tokens. On a device it throws errc::non_finite for a latent that is not finite.
-    void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z,
-                      alike_groups groups) const {
+    void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, alike_groups groups,
+                      token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
         index_t const R = z.extent(0);
         // Latents in the order in which their patches are begun, and what the patches' half made of them.
@@ -184,7 +184,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
             for (auto const patch : patches)
                 for (auto i = k; i < end; ++i) places.push_back(static_cast<row_id>(begun[patch] * K + i));
             if (places.empty()) continue;
-            auto from = decode_at(ctx, room, reshape(expanded, extents<dyn, D>(R * K)), latents_begun, places).begin();
+            auto const all = reshape(expanded, extents<dyn, D>(R * K));
+            auto from = decode_at(ctx, room, all, latents_begun, places, screen).begin();
             for (auto const patch : patches)
                 for (auto i = k; i < end; ++i) tokens[static_cast<std::size_t>(patch * K + i)] = *from++;
         }
@@ -367,14 +368,14 @@ private:
     // Of the rows x (R K, D) that the patches' half made of z (R, L), those at `places`: their tokens, on the host.
     std::span<token_id const> decode_at(context<Backend>& ctx, std::vector<token_id>& room,
                                         matrix_view<T const, D, Backend> const& x, const_latents const& z,
-                                        std::span<row_id const> places) const {
+                                        std::span<row_id const> places, token_screen const* screen) const {
         auto const some = ctx.saved.template take<T>(extents<dyn, D>(std::ssize(places)));
         auto const found = ctx.saved.template take<token_id>(extents<dyn>(std::ssize(places)));
         auto const named = bring_ids(ctx, places, x.extent(0));
         decoded s{};
         gather_rows(ctx, some, x, named);
         decode_tokens_apart(ctx, s, some);
-        argmax_token(ctx, found, s.y, embed_tokens.weight.read());
+        argmax_token(ctx, found, s.y, embed_tokens.weight.read(), screen);
         mark_not_finite(ctx, found, z, named.data());
         auto const on_the_host = on_host(ctx, found, room);
         detail::require_tokens(on_the_host);

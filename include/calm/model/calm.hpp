@@ -189,10 +189,12 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
     // their samples, times noise_scale. Throws errc::usage for no samples, errc::non_finite where a latent is not a
-    // number: it has no tokens. A device does not know yet: `bring_patches` throws it.
+    // number: it has no tokens. A device does not know yet: `bring_patches` throws it. `screen` is that of the
+    // autoencoder's vocabulary, or null.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
-                        std::span<noise_place const> places, double noise_scale = 1) const {
+                        std::span<noise_place const> places, double noise_scale = 1,
+                        token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.scratch);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
         auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
@@ -202,7 +204,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             sample_latents(ctx, zr, rows(hidden, r0, n),
                            places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
             require_finite(ctx, zr);
-            ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr);
+            ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, screen);
         }
     }
     // The same with all noise from one key: sample n of row r is number (first + r) N + n of `draws`.
@@ -219,7 +221,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // tokens (R, N, K) are the host's.
     void sample_alike(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
                       matrix_view<T const, D, Backend> const& hidden, index_t samples,
-                      std::span<noise_place const> places, alike_groups groups) const {
+                      std::span<noise_place const> places, alike_groups groups,
+                      token_screen const* screen = nullptr) const {
         std::fill(tokens.begin(), tokens.end(), not_decoded);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
@@ -230,7 +233,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             require_finite(ctx, zr);
             auto const own =
                 tokens.subspan(static_cast<std::size_t>(r0 * samples * K), static_cast<std::size_t>(n * samples * K));
-            ae_model.decode_alike(ctx, own, zr, groups);
+            ae_model.decode_alike(ctx, own, zr, groups, screen);
         }
     }
 

@@ -87,7 +87,7 @@ public:
         model_(model), prompts_(prompts), special_(special), settings_(settings), on_tokens_(on_tokens),
         session_(ctx, model, std::min(settings.at_once, static_cast<index_t>(prompts.size())),
                  patches_of_longest(prompts, settings)),
-        separate_(ctx), results_(prompts.size()) {}
+        aids_(ctx, model), results_(prompts.size()) {}
 
     // The texts, in the order of the prompts.
     std::vector<generation_result> run() {
@@ -100,7 +100,7 @@ public:
             patches_.resize(active_.size() * K);
             auto const took =
                 sample_next(ctx_, model_, std::span<token_id>(patches_), session_.hidden(), settings_.sampler,
-                            std::span<patch_place const>(places_), settings_.round, &separate_);
+                            std::span<patch_place const>(places_), settings_.round, &aids_);
             hand_out(took);
             if (!go_on_.empty()) session_.append(go_on_, onward_);
             active_.swap(still_);
@@ -166,7 +166,7 @@ private:
     settings_type const& settings_;
     OnTokens& on_tokens_;
     generation_session<Model, Backend> session_;
-    separate_contexts<Backend> separate_;
+    sampling_aids<Backend> aids_;
     std::vector<generation_result> results_;
     std::size_t next_ = 0;                // prompt to begin
     std::vector<std::size_t> prompt_of_;  // of every row

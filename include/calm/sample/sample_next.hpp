@@ -10,7 +10,7 @@
 
 #include "calm/model/alike.hpp"
 #include "calm/sample/sampler.hpp"
-#include "calm/sample/separate_contexts.hpp"
+#include "calm/sample/sampling_aids.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/rows.hpp"
 
@@ -34,12 +34,12 @@ public:
     using hidden_view = matrix_view<T const, Model::D, Backend>;
 
     sampling_rounds(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
-                    sampler const& rule, std::span<patch_place const> places, separate_contexts<Backend>* separate) :
+                    sampler const& rule, std::span<patch_place const> places, sampling_aids<Backend>* aids) :
         ctx_(ctx),
-        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), separate_(separate),
+        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), aids_(aids),
         table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
         attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
-        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
+        teams_(aids != nullptr && Model::D <= 128 ? aids->separate.size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
             random_sequence choice({key.seed, stream::choice, key.step},
@@ -87,6 +87,7 @@ private:
     // Whether draws are counted without being decoded whole.
     [[nodiscard]] bool counts() const { return lazy_ && rule_.rule == sampling_rule::batch; }
     [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
+    [[nodiscard]] token_screen const* screen() const { return aids_ != nullptr ? aids_->screen.get() : nullptr; }
 
     [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
         bool const batch = rule_.rule == sampling_rule::batch;  // may leave after few draws: others go on without it
@@ -124,11 +125,11 @@ private:
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
             bool const by_places = count() > 1;
-            separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
-                                [&](context<Backend>& by, index_t begin, index_t end) {
-                                    by_places ? draw(by, states, z, begin, end - begin, 0, n_)
-                                              : draw(by, states, z, 0, 1, begin, end);
-                                });
+            aids_->separate.in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
+                                     [&](context<Backend>& by, index_t begin, index_t end) {
+                                         by_places ? draw(by, states, z, begin, end - begin, 0, n_)
+                                                   : draw(by, states, z, 0, 1, begin, end);
+                                     });
         }
     }
 
@@ -144,11 +145,11 @@ private:
         if (!lazy_) {
             arena_scope const scope(by.scratch);
             auto const room = room_for(by, patches);
-            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale);
+            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen());
             return bring_patches(by, patches, room);
         }
         auto const groups = counts() ? groups_of(end - begin, 2) : groups_of(std::min(n_, attempt_), attempt_);
-        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups);
+        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups, screen());
     }
 
     // Gives a place its draws (n_, K) of the round; where it decides, its answer.
@@ -171,7 +172,7 @@ private:
         auto const pool =
             ctx_.scratch.template take<T>(extents<dyn, Model::L>(static_cast<index_t>(patches.size() / K)));
         copy_drawn(pool, one, first);
-        model_.ae_model.decode_alike(ctx_, patches, pool, groups);
+        model_.ae_model.decode_alike(ctx_, patches, pool, groups, screen());
     }
 
     // Decodes what is alike in the pools of all places, with their draws of the round: together, because the whole
@@ -198,7 +199,7 @@ private:
                 copy_drawn(rows(z, row, pool), one, 0);
                 row += pool;
             });
-        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2));
+        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2), screen());
         for_each_place(
             [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
                 std::copy_n(before.begin(), old, one.at_work.draws().begin());
@@ -229,7 +230,7 @@ private:
     hidden_view hidden_;
     sampler const& rule_;
     std::span<patch_place const> places_;
-    separate_contexts<Backend>* separate_;
+    sampling_aids<Backend>* aids_;
     index_t table_;  // numbers of the decoder's projection to the vocabulary
     // Rules that only compare draws decode tokens while they are alike, and keep the latents for what is asked later.
     bool lazy_;
@@ -250,17 +251,17 @@ private:
 
 // Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
 // what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
-// it to the machine. Those that have decided leave the rounds. With `separate` contexts threads share draws instead of
-// products, where that is faster. Throws errc::usage unless there is room for a patch a place.
+// it to the machine. Those that have decided leave the rounds. Aids are those of this context and model. Throws
+// errc::usage unless there is room for a patch a place.
 template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
                                  sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
-                                 separate_contexts<Backend>* separate = nullptr) {
+                                 sampling_aids<Backend>* aids = nullptr) {
     require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
             " tokens, found room for ", tokens.size(), " tokens");
-    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places, separate).run(round);
+    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places, aids).run(round);
 }
 
 // What a sampler did for many patches.

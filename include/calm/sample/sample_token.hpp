@@ -57,7 +57,7 @@ template <gives_logits Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
                                  token_sampler const& rule, std::span<patch_place const> places, std::int64_t = 0,
-                                 separate_contexts<Backend>* = nullptr) {
+                                 sampling_aids<Backend>* = nullptr) {
     require(tokens.size() == places.size(), errc::usage, "calm::sample_next: expected room for ", places.size(),
             " tokens, found room for ", tokens.size());
     arena_scope const scope(ctx.scratch);

@@ -19,7 +19,6 @@ namespace calm::detail {
 // Two numbers that stand one behind the other in the depth of a product, the first in the lower half.
 using bf16_pair = std::uint32_t;
 
-using native_floats = vectors_of<float>::native;
 using native_pairs = native_wholes;
 inline constexpr index_t pairs_in_a_register = native_bytes / 4;
 

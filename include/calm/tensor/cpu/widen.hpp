@@ -15,6 +15,7 @@ namespace calm::detail {
 // As many numbers of 16 bits as a register has of 32. (Written out, as in packet.hpp.)
 using native_halves = std::uint16_t __attribute__((vector_size(native_bytes / 2)));
 using native_wholes = std::uint32_t __attribute__((vector_size(native_bytes)));
+using native_floats = vectors_of<float>::native;
 
 // The first n numbers from p in a register, n > 0, zeros behind them. bf16 becomes float exactly: its bits move up.
 template <class V, class W> [[gnu::always_inline]] inline V widened(W const* p, index_t n) {
