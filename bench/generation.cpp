@@ -2,9 +2,11 @@
 // of texts at once and of draws a patch. One draw is T = 1, several are the batch rule at T = 1/2 with such a pool.
 //
 //     generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] [--repeats 5] [--json]
+//     generation --bf16 [--config tiny text small] [--threads 2] [--repeats 5] [--json]
 //
 // Beside it what T = 1 costs at least, one text: to read, once a patch, the weights that are multiplied, as fast as
-// this machine reads so many bytes. Numbers of draws are measured in turn. --json prints one JSON object a line.
+// this machine reads so many bytes. Numbers of draws are measured in turn. With --bf16 it is one text at T = 1 by
+// weights in bf16, in turn with those in fp32. --json prints one JSON object a line.
 
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +35,7 @@ struct options {
     std::vector<index_t> draws{1, 31, 200};
     int threads = 2;
     int repeats = 5;
+    bool in_bf16 = false;
     bool json = false;
 };
 
@@ -136,6 +139,38 @@ template <class Model> void fill_zeros(calm::context<> const& ctx, Model& model)
         }
 }
 
+// Milliseconds a patch of one text at T = 1 with weights in bf16, and the ratio of those in fp32 to them, in turn.
+template <calm::model_configuration auto C>
+void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
+    using narrow = calm::calm_model<C, calm::bf16_weights>;
+    calm::resident<narrow> lm(C.autoencoder.vocab_size, calm::held_for::use);
+    calm::copy_parameters(ctx, calm::parameters_of(lm.model), calm::parameters_of(model));
+    calm::copy_parameters(ctx, calm::frozen_parameters_of(lm.model), calm::frozen_parameters_of(model));
+    index_t const room = 2 + o.repeats * most_patches;
+    writing<calm::calm_model<C>> in_fp32(ctx, model, 1, 1, room);
+    writing<narrow> in_bf16(ctx, lm.model, 1, 1, room);
+    auto const time_of = [](auto& text) {
+        double const begin = bench::now();
+        for (index_t patch = 0; patch < most_patches; ++patch) text.patch();
+        return 1e3 * (bench::now() - begin) / most_patches;
+    };
+    in_fp32.patch();
+    in_bf16.patch();
+    std::vector<double> times, ratios;
+    for (int i = 0; i < o.repeats; ++i) {
+        double const plain = time_of(in_fp32);
+        times.push_back(time_of(in_bf16));
+        ratios.push_back(plain / times.back());
+    }
+    auto const ms = bench::spread_of(times), faster = bench::spread_of(ratios);
+    std::printf(o.json ? "{\"config\": \"%s\", \"threads\": %d, \"ms\": [%.5f, %.5f, %.5f], \"times_as_fast\": [%.4f, "
+                         "%.4f, %.4f]}\n"
+                       : "%-6s %d threads, weights in bf16 %9.3f ms a patch (%.3f .. %.3f), %.2f times as fast as in "
+                         "fp32 (%.2f .. %.2f)\n",
+                name, o.threads, ms.median, ms.lowest, ms.highest, faster.median, faster.lowest, faster.highest);
+    std::fflush(stdout);
+}
+
 template <calm::model_configuration auto C> void run(options const& o, char const* name) {
     if (std::find(o.configurations.begin(), o.configurations.end(), name) == o.configurations.end()) return;
     calm::context<> ctx(1, o.threads);
@@ -143,6 +178,7 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
     calm::initialise(ctx, lm.model.ae_model);
     calm::initialise(ctx, lm.model);
     fill_zeros(ctx, lm.model);
+    if (o.in_bf16) return beside_bf16<C>(ctx, lm.model, o, name);
     std::size_t const bytes = bytes_of_a_patch(lm.model);
     double const bandwidth = bench::measure_bandwidth(ctx, bytes);
     for (index_t const texts : o.texts) {
@@ -175,6 +211,8 @@ bool read(options& o, int argc, char** argv) {
             o.configurations = values;
         else if (option == "--json" && values.empty())
             o.json = true;
+        else if (option == "--bf16" && values.empty())
+            o.in_bf16 = true;
         else if (option == "--texts" && positive)
             o.texts = numbers;
         else if (option == "--draws" && positive)
@@ -196,7 +234,7 @@ int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
         std::fputs("usage: generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] "
-                   "[--repeats 5] [--json]\n",
+                   "[--repeats 5] [--bf16] [--json]\n",
                    stderr);
         return 2;
     }

@@ -87,12 +87,15 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
 }
 
 // The first Rows rows of C, columns begin .. end, which bring B for all rows: with more than four rows those of B that
-// are worked on next, with fewer the next tile's, while two tiles are small beside the first cache.
+// are worked on next. With fewer it is the next tile's, where the processor does not see by itself what is read next:
+// numbers of two bytes, of which a step reads half a line, and of others several rows of A whose tiles are small beside
+// the first cache.
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;
     if (p.m > 4) return strip_of_few_rows<Rows, rows_of_b_at_once>(p, 0, begin, end);
-    if (Rows > 1 && tile * p.k * index_t{sizeof(W)} <= small) return strip_of_few_rows<Rows, tile>(p, 0, begin, end);
+    if (sizeof(W) == 2 || (Rows > 1 && tile * p.k * index_t{sizeof(W)} <= small))
+        return strip_of_few_rows<Rows, tile>(p, 0, begin, end);
     strip_of_few_rows<Rows>(p, 0, begin, end);
 }
 
