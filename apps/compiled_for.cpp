@@ -29,6 +29,9 @@ constinit instruction_sets const compiled_for{
 #ifdef __AVX512VL__
     .avx512vl = true,
 #endif
+#ifdef __AVX512VNNI__
+    .avx512vnni = true,
+#endif
 #ifdef __AVX512BF16__
     .avx512bf16 = true,
 #endif

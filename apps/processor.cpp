@@ -22,6 +22,7 @@ namespace {
     };
     __builtin_cpu_init();
     check(needed.avx512bf16, __builtin_cpu_supports("avx512bf16"), "AVX512-BF16");
+    check(needed.avx512vnni, __builtin_cpu_supports("avx512vnni"), "AVX512-VNNI");
     check(needed.avx512vl, __builtin_cpu_supports("avx512vl"), "AVX-512VL");
     check(needed.avx512dq, __builtin_cpu_supports("avx512dq"), "AVX-512DQ");
     check(needed.avx512bw, __builtin_cpu_supports("avx512bw"), "AVX-512BW");

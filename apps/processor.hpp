@@ -13,6 +13,7 @@ struct instruction_sets {
     bool avx512bw = false;
     bool avx512dq = false;
     bool avx512vl = false;
+    bool avx512vnni = false;
     bool avx512bf16 = false;
 };
 

@@ -1,5 +1,5 @@
-// PROGRAM starts the best of PROGRAM.x86-64-v4, PROGRAM.x86-64-v3 and PROGRAM.x86-64 beside it that this processor has
-// the instructions for. CALM_INSTRUCTIONS names another of them. Compiled for any x86-64 (cmake/calm-portable.cmake).
+// PROGRAM starts the best of the programs PROGRAM.<level> beside it that this processor has the instructions for.
+// CALM_INSTRUCTIONS names another of them. Compiled for any x86-64 (cmake/calm-portable.cmake).
 
 #include <unistd.h>
 
@@ -20,14 +20,15 @@ struct level {
 };
 
 // The best first.
-std::array<level, 3> levels() {
+std::array<level, 4> levels() {
     __builtin_cpu_init();
     bool const v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
                     __builtin_cpu_supports("bmi2");
     bool const v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
-    return {{{"x86-64-v4", v4}, {"x86-64-v3", v3}, {"x86-64", true}}};
+    bool const bf16 = v4 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+    return {{{"x86-64-v4-bf16", bf16}, {"x86-64-v4", v4}, {"x86-64-v3", v3}, {"x86-64", true}}};
 }
 
 constexpr int usage = 2;    // calm::errc
@@ -61,13 +62,15 @@ int main(int, char** argv) {
         return device;
     }
     if (!known) {
-        std::fprintf(stderr, "%s: CALM_INSTRUCTIONS: expected x86-64, x86-64-v3 or x86-64-v4; unset it for the best\n",
+        std::fprintf(stderr,
+                     "%s: CALM_INSTRUCTIONS: expected x86-64-v4-bf16, x86-64-v4, x86-64-v3 or x86-64; unset it for "
+                     "the best\n",
                      name);
         return usage;
     }
     std::fprintf(stderr,
-                 "%s: expected %s.x86-64, .x86-64-v3 or .x86-64-v4 beside %s, one that this processor has the "
-                 "instructions for: copy them along\n",
+                 "%s: expected %s.x86-64-v4-bf16, .x86-64-v4, .x86-64-v3 or .x86-64 beside %s, one that this processor "
+                 "has the instructions for: copy them along\n",
                  name, name, self.c_str());
     return device;
 }

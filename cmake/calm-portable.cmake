@@ -1,9 +1,23 @@
 # Programs that run on every x86-64 processor, with what the one at hand has: compiled once for each level of instructions.
 
+# calm_levels(OUT): the best first, that of AVX-512 with products of bytes and of bf16, then those of the x86-64 ABI.
+function(calm_levels out)
+    set(${out} x86-64-v4-bf16 x86-64-v4 x86-64-v3 x86-64 PARENT_SCOPE)
+endfunction()
+
+# calm_level_options(OUT LEVEL): the options of the compiler for it.
+function(calm_level_options out level)
+    set(more)
+    if(level STREQUAL "x86-64-v4-bf16")
+        set(level x86-64-v4)
+        set(more -mavx512vnni -mavx512bf16)
+    endif()
+    set(${out} -march=${level} -mtune=generic ${more} PARENT_SCOPE)
+endfunction()
+
 # calm_portable_executable(NAME SOURCE... [LIBRARIES LIBRARY...]): the program NAME, which starts the best of the programs
-# NAME.x86-64-v4, NAME.x86-64-v3 and NAME.x86-64 beside it that the processor has the instructions for; the variable
-# CALM_INSTRUCTIONS of the environment asks for a lesser one. In LIBRARIES, LEVEL stands for the level, for what is itself
-# compiled once for each.
+# NAME.<level> beside it that the processor has the instructions for; the variable CALM_INSTRUCTIONS of the environment
+# asks for a lesser one. In LIBRARIES, LEVEL stands for the level, for what is itself compiled once for each.
 function(calm_portable_executable name)
     cmake_parse_arguments(PARSE_ARGV 1 own "" "" LIBRARIES)
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -13,11 +27,13 @@ function(calm_portable_executable name)
     add_executable(${name} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/calm-launcher.cpp")
     target_compile_features(${name} PRIVATE cxx_std_20)
     target_compile_options(${name} PRIVATE -march=x86-64 -mtune=generic)
-    foreach(level IN ITEMS x86-64-v4 x86-64-v3 x86-64)
+    calm_levels(levels)
+    foreach(level IN LISTS levels)
         set(program ${name}.${level})
         string(REPLACE LEVEL ${level} libraries "${own_LIBRARIES}")
         add_executable(${program} ${own_UNPARSED_ARGUMENTS})
-        target_compile_options(${program} PRIVATE -march=${level} -mtune=generic)
+        calm_level_options(options ${level})
+        target_compile_options(${program} PRIVATE ${options})
         target_link_libraries(${program} PRIVATE ${libraries})
         add_dependencies(${name} ${program})
     endforeach()

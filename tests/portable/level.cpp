@@ -6,7 +6,9 @@
 
 namespace {
 
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+constexpr char level[] = "x86-64-v4-bf16";
+#elif defined(__AVX512F__)
 constexpr char level[] = "x86-64-v4";
 #elif defined(__AVX2__)
 constexpr char level[] = "x86-64-v3";
@@ -23,7 +25,8 @@ BOOST_AUTO_TEST_CASE(runs_what_was_asked_for) {
         return;
     }
     __builtin_cpu_init();
-    bool const best = __builtin_cpu_supports("avx512vl") != 0;
+    bool const best = __builtin_cpu_supports("avx512bf16") != 0;
+    bool const better = __builtin_cpu_supports("avx512vl") != 0;
     bool const good = __builtin_cpu_supports("avx2") != 0;
-    BOOST_TEST(level == std::string(best ? "x86-64-v4" : good ? "x86-64-v3" : "x86-64"));
+    BOOST_TEST(level == std::string(best ? "x86-64-v4-bf16" : better ? "x86-64-v4" : good ? "x86-64-v3" : "x86-64"));
 }

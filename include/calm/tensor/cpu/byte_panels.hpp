@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#if defined(__AVX512F__) || defined(__AVXVNNI__)
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
@@ -30,7 +30,7 @@ using signed_bytes = std::int8_t __attribute__((vector_size(native_bytes / 4)));
 
 // Whether these products are an instruction of what is compiled for (VPDPBUSD); else they are computed by many, and no
 // faster than those of float.
-#if (defined(__AVX512F__) && defined(__AVX512VNNI__)) || (!defined(__AVX512F__) && defined(__AVXVNNI__))
+#ifdef __AVX512VNNI__
 inline constexpr bool has_byte_products = true;
 #else
 inline constexpr bool has_byte_products = false;
@@ -39,12 +39,9 @@ inline constexpr bool has_byte_products = false;
 // sums += what the four bytes 0 .. 255 of x and the four bytes -128 .. 127 of y make, in each lane.
 [[gnu::always_inline]] inline void add_byte_products(native_integers& sums, native_integers const& x,
                                                      native_integers const& y) {
-#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+#ifdef __AVX512VNNI__
     sums = std::bit_cast<native_integers>(
         _mm512_dpbusd_epi32(std::bit_cast<__m512i>(sums), std::bit_cast<__m512i>(x), std::bit_cast<__m512i>(y)));
-#elif !defined(__AVX512F__) && defined(__AVXVNNI__)
-    sums = std::bit_cast<native_integers>(
-        _mm256_dpbusd_avx_epi32(std::bit_cast<__m256i>(sums), std::bit_cast<__m256i>(x), std::bit_cast<__m256i>(y)));
 #else
     for (int byte = 0; byte < 4; ++byte) sums += ((x >> (8 * byte)) & 255) * ((y << (24 - 8 * byte)) >> 24);
 #endif
