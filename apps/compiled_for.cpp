@@ -38,7 +38,9 @@ constinit instruction_sets const compiled_for{
 };
 
 constinit char const* const instructions =
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+    "AVX-512 with VNNI and BF16";
+#elif defined(__AVX512F__)
     "AVX-512";
 #elif defined(__AVX2__)
     "AVX2";

@@ -201,7 +201,9 @@ BOOST_AUTO_TEST_CASE(flags_are_set_by_every_usual_word) {
 
 BOOST_AUTO_TEST_CASE(the_version_is_an_option) {
     auto const& [major, minor, patch] = calm::version;
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+    char const* const widest = "AVX-512 with VNNI and BF16";
+#elif defined(__AVX512F__)
     char const* const widest = "AVX-512";
 #elif defined(__AVX2__)
     char const* const widest = "AVX2";

@@ -47,7 +47,7 @@ template <class W>
 std::vector<token_id> with_screen(matrix<> const& x, matrix<W> const& table, token_screen const& screen, int threads) {
     context<> ctx(1, threads);
     std::vector<token_id> tokens(static_cast<std::size_t>(x.extent(0)), -1);
-    argmax_token(ctx, {tokens.data(), extents<dyn>(x.extent(0))}, x.view(), table.view(), &screen);
+    argmax_token(ctx, {tokens.data(), extents<dyn>(x.extent(0))}, x.view(), table.view(), screen);
     BOOST_TEST(ctx.scratch.used() == 0U);
     return tokens;
 }
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_screen_is_made_where_it_is_faster_and_of_the_table_it_is_
     std::vector<token_id> tokens(1);
     token_screen const screen(ctx, small.view());
     auto const said = usage_sentence([&] {
-        argmax_token(ctx, {tokens.data(), extents<dyn>(1)}, x.view(), large.view(), &screen);
+        argmax_token(ctx, {tokens.data(), extents<dyn>(1)}, x.view(), large.view(), screen);
     });
     BOOST_TEST(has(said, "screened table"));
     BOOST_TEST(has(said, "4096"));

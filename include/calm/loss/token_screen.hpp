@@ -323,15 +323,24 @@ void screened_argmax_of_rows(context<cpu>& ctx, vector_view<token_id> const& tok
 
 }  // namespace detail
 
+// argmax_token by a screen of the same table: the same tokens as by products of few rows, whatever R. Throws
+// errc::usage where the screen is of another table's shape.
+template <tensor_like X, tensor_like Table>
+void argmax_token(context<cpu>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x, Table const& table,
+                  token_screen const& screen) {
+    detail::screened_argmax_of_rows<detail::scalar_of<Table>, detail::columns_of<X>>(ctx, tokens, detail::as_view(x),
+                                                                                     detail::as_view(table), screen);
+}
+
 #endif
 
 namespace detail {
-// Whether rows of T on a backend can be screened by what compiles this.
+// Whether screens make the argmax of rows of T faster.
 #ifdef __CUDACC__
 template <class T, class Backend> inline constexpr bool is_screened = false;
 #else
 template <class T, class Backend>
-inline constexpr bool is_screened = std::is_same_v<T, float>&& std::is_same_v<Backend, cpu>;
+inline constexpr bool is_screened = has_byte_products&& std::is_same_v<T, float>&& std::is_same_v<Backend, cpu>;
 #endif
 }  // namespace detail
 
@@ -342,21 +351,18 @@ std::shared_ptr<token_screen const> screen_if_faster([[maybe_unused]] Context co
                                                      [[maybe_unused]] Table const& table) {
     if constexpr (detail::is_screened<T, detail::backend_of<Table>>) {
         constexpr index_t least = index_t{1} << 18;  // numbers
-        if (detail::has_byte_products && !ctx.rehearsing() && detail::as_view(table).size() >= least)
+        if (!ctx.rehearsing() && detail::as_view(table).size() >= least)
             if (auto screen = std::make_shared<token_screen const>(ctx, table); screen->serves()) return screen;
     }
     return nullptr;
 }
 
-// argmax_token by a screen of the same table, or without where it is null: the same tokens as by products of few rows,
-// whatever R. Throws errc::usage where the screen is of another table's shape.
+// argmax_token by what screen_if_faster gave. Nothing of screens is compiled where it gives none.
 template <tensor_like X, tensor_like Table>
 void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
                   Table const& table, [[maybe_unused]] token_screen const* screen) {
     if constexpr (detail::is_screened<detail::scalar_of<X>, detail::backend_of<X>>)
-        if (screen != nullptr)
-            return detail::screened_argmax_of_rows<detail::scalar_of<Table>, detail::columns_of<X>>(
-                ctx, tokens, detail::as_view(x), detail::as_view(table), *screen);
+        if (screen != nullptr) return argmax_token(ctx, tokens, x, table, *screen);
     argmax_token(ctx, tokens, x, table);
 }
 

@@ -86,6 +86,9 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
     for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows, Ahead>(p, i, j);
 }
 
+// Rows of C that are added up together.
+inline constexpr int most_rows_at_once = tile_sums == 16 ? 4 : 2;
+
 // The first Rows rows of C, columns begin .. end, which bring B for all rows: with more than four rows those of B that
 // are worked on next. With fewer it is the next tile's, where the processor does not see by itself what is read next:
 // numbers of two bytes, of which a step reads half a line, and of others several rows of A whose tiles are small beside
@@ -93,23 +96,26 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;
-    if (p.m > 4) return strip_of_few_rows<Rows, rows_of_b_at_once>(p, 0, begin, end);
-    if (sizeof(W) == 2 || (Rows > 1 && tile * p.k * index_t{sizeof(W)} <= small))
+    if constexpr (Rows == most_rows_at_once)
+        if (p.m > 4) return strip_of_few_rows<Rows, rows_of_b_at_once>(p, 0, begin, end);
+    if constexpr (sizeof(W) == 2)
         return strip_of_few_rows<Rows, tile>(p, 0, begin, end);
+    else if constexpr (Rows > 1)
+        if (tile * p.k * index_t{sizeof(W)} <= small) return strip_of_few_rows<Rows, tile>(p, 0, begin, end);
     strip_of_few_rows<Rows>(p, 0, begin, end);
 }
 
 // C = start + A B^T, some rows of B at a time, which all rows of A then find in the cache.
 template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
-    constexpr int most = tile_sums == 16 ? 4 : 2;
+    constexpr int most = most_rows_at_once;
     for (index_t begin = 0; begin < p.n; begin += rows_of_b_at_once) {
-        index_t const end = std::min(p.n, begin + rows_of_b_at_once);
+        index_t const end = std::min<index_t>(p.n, begin + rows_of_b_at_once);
         if (p.m == 1) {
             first_strip<1>(p, begin, end);
             continue;
         }
-        index_t i = p.m < most ? 2 : most;
-        p.m < most ? first_strip<2>(p, begin, end) : first_strip<most>(p, begin, end);
+        index_t i = std::min<index_t>(p.m, most) / 2 * 2;
+        i == most ? first_strip<most>(p, begin, end) : first_strip<2>(p, begin, end);
         for (; i + most <= p.m; i += most) strip_of_few_rows<most>(p, i, begin, end);
         if constexpr (most > 2)
             if (i + 2 <= p.m) {
