@@ -121,8 +121,8 @@ struct row_in_bytes {
         in_registers([&](index_t i, native_floats const& x) __attribute__((always_inline)) {
             constexpr float whole = 0x1.8p23F;  // what is added to it is rounded to a whole number
             native_floats const rounded = (x * steps + whole) - whole;
-            native_floats const rest = x - made.scale * rounded;
-            left += rest * rest;
+            native_floats const behind = x - made.scale * rounded;
+            left += behind * behind;
             to(i, __builtin_convertvector(rounded, native_integers));
         });
         float const rounding = static_cast<float>(D + 64) * 0x1p-23F;
