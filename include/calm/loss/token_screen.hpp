@@ -33,6 +33,7 @@ template <class W> class screened_argmax;
 // the products that it saves unless `has_byte_products`.
 class token_screen {
 public:
+    // Of the table (V, D) as it is now; ctx shares the work among its threads.
     template <tensor_like Table> token_screen(context<cpu> const& ctx, Table const& table) {
         auto const rows = detail::as_view(table);
         V_ = rows.extent(0);

@@ -14,6 +14,7 @@ template <class Backend> struct sampling_aids {
     separate_contexts<Backend> separate;         // threads share draws instead of products, where that is faster
     std::shared_ptr<token_screen const> screen;  // of the autoencoder's vocabulary, or null
 
+    // For samples of this model by this context.
     template <class Model> sampling_aids(context<Backend> const& ctx, Model const& model) : separate(ctx) {
         if constexpr (requires { model.ae_model; })
             screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());
