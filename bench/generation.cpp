@@ -135,7 +135,7 @@ template <class Model> void fill_zeros(calm::context<> const& ctx, Model& model)
     for (auto const& p : calm::parameters_of(model))
         if (std::all_of(p.value.data(), p.value.data() + p.value.size(), [](float x) { return x == 0.0F; })) {
             calm::fill_normal(ctx, p.value, calm::key{1, calm::stream::initialise, ++number});
-            for (calm::index_t i = 0; i < p.value.size(); ++i) p.value.data()[i] *= 0.05F;
+            calm::evaluate(ctx, p.value, p.value * 0.05F);
         }
 }
 

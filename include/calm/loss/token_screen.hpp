@@ -159,9 +159,8 @@ private:
         if (!made.is_fit) std::fill(to, to + stride_, std::int8_t{0});
         std::int32_t sum = 0;
         for (index_t l = 0; l < panel_rows; ++l) sum += sums[l];
-        float const rounding = static_cast<float>(D + 64) * 0x1p-23F;
-        rows_[i] = {made.scale, made.rest + rounding * made.norm, made.norm + made.rest, sum * token_screen::zero,
-                    made.is_fit};
+        rows_[i] = {made.scale, made.rest + rounding_of_sum(D) * made.norm, made.norm + made.rest,
+                    sum * token_screen::zero, made.is_fit};
         for (index_t thread = 0; thread < ctx_.threads(); ++thread) {
             auto& own = found_[thread * R_ + i];
             // All products of zeros are alike, and token 0 is the first.

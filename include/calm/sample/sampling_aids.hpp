@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "calm/model/calm.hpp"
+#include "calm/model/autoencoder.hpp"
 #include "calm/sample/separate_contexts.hpp"
 
 namespace calm {

@@ -81,6 +81,11 @@ template <int Rows, int Panels>
 #endif
 }
 
+// More than what fp32 rounds of a sum of D products, and of what is made of it, in parts of the product of the norms.
+inline float rounding_of_sum(index_t D) {
+    return static_cast<float>(D + 64) * 0x1p-23F;
+}
+
 // A row as scale * bytes + rest.
 struct row_in_bytes {
     float scale = 0;
@@ -125,7 +130,7 @@ struct row_in_bytes {
             left += behind * behind;
             to(i, __builtin_convertvector(rounded, native_integers));
         });
-        float const rounding = static_cast<float>(D + 64) * 0x1p-23F;
+        float const rounding = rounding_of_sum(D);
         made.norm = std::max(norm * (1 + rounding), shortest);
         made.rest = length(left) * (1 + rounding) + made.norm * 0x1p-22F;
         made.is_zero = largest == 0;
