@@ -67,6 +67,22 @@ BOOST_AUTO_TEST_CASE(a_piece_that_comes_again_is_known_and_long_ones_never_are) 
     BOOST_TEST(!cache.find("eight tokens", out));
 }
 
+// A cache that grows loses nothing.
+BOOST_AUTO_TEST_CASE(what_was_known_stays_known_while_there_is_room) {
+    piece_cache cache;
+    std::vector<token_id> const tokens{1, 2};
+    int known = 0, most_known = 0;
+    for (int i = 0; i < 2000; ++i) {
+        cache.keep("word" + std::to_string(i), tokens);
+        std::vector<token_id> out;
+        known = 0;
+        for (int j = 0; j <= i; ++j) known += cache.find("word" + std::to_string(j), out) ? 1 : 0;
+        BOOST_REQUIRE(known + 1 >= most_known);  // one may take another's place
+        most_known = std::max(most_known, known);
+    }
+    BOOST_TEST(known > 1200);
+}
+
 // A text is encoded as its pieces are that nobody has seen before.
 BOOST_AUTO_TEST_CASE(a_long_text_has_the_tokens_of_its_pieces) {
     random_sequence draws(key{2});

@@ -77,8 +77,11 @@ strings cut_in_parts(calm::pretokenizer const& pattern, std::string_view text, c
     return pieces;
 }
 
-// The same language as Llama 3's pattern, but for nobody to recognise.
-std::string const foreign = "(?:" + std::string(calm::piece_pattern) + ")";
+// The same language as a pattern, but for nobody to recognise.
+std::string spelled_otherwise(std::string_view pattern) {
+    return "(?:" + std::string(pattern) + ")";
+}
+std::string const foreign = spelled_otherwise(calm::piece_pattern);
 
 }  // namespace
 
@@ -99,6 +102,32 @@ BOOST_AUTO_TEST_CASE(text_in_parts_is_cut_as_the_whole) {
             BOOST_REQUIRE(cut_in_parts(ours, text, random, 3) == whole);
             BOOST_REQUIRE(cut_in_parts(ours, text, random, 100) == whole);
             if (pattern == foreign) BOOST_REQUIRE(cut(calm::pretokenizer(), text) == whole);
+        }
+    }
+}
+
+// What ASCII alone decides is cut without the matcher: every text of four signs, and longer ones, as the matcher does.
+BOOST_AUTO_TEST_CASE(ascii_is_cut_as_the_matcher_cuts) {
+    calm::random_sequence random({.seed = 9});
+    strings const signs{"a",  "S",  "l",  "e",    "r",      "'", "!",      "0",   " ",
+                        "\t", "\n", "\r", "\x1f", "\u017f", "٣", "\u00a0", "\xff"};
+    for (auto const pattern : {calm::piece_pattern, calm::qwen2_pattern}) {
+        calm::pretokenizer const ours(pattern), matcher(spelled_otherwise(pattern));
+        std::size_t const n = signs.size();
+        for (std::size_t i = 0; i < n * n * n * n; ++i) {
+            std::string const text = signs[i % n] + signs[i / n % n] + signs[i / n / n % n] + signs[i / n / n / n];
+            auto const whole = cut(matcher, text);
+            BOOST_REQUIRE_MESSAGE(cut(ours, text) == whole, text);
+            if (i % 16 == 0) BOOST_REQUIRE_MESSAGE(cut_in_parts(ours, text, random, 2) == whole, text);
+        }
+        for (int round = 0; round < 20'000; ++round) {
+            std::string text;
+            for (auto i = random.below(60); i > 0; --i)
+                text += random.below(40) == 0 ? signs[random.below(static_cast<std::uint32_t>(n))]
+                                              : std::string(1, static_cast<char>(random.below(0x80)));
+            auto const whole = cut(matcher, text);
+            BOOST_REQUIRE_MESSAGE(cut(ours, text) == whole, text);
+            BOOST_REQUIRE_MESSAGE(cut_in_parts(ours, text, random, 9) == whole, text);
         }
     }
 }

@@ -4,9 +4,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <string_view>
+
+#include "calm/text/byte_words.hpp"
 
 namespace calm {
 
@@ -24,8 +25,8 @@ public:
         state s(k0_, k1_);
         char const* at = bytes.data();
         std::size_t const size = bytes.size();
-        for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(word_of<std::uint64_t>(at));
-        return s.finish(std::uint64_t{size} << 56 | tail_of(at, size % 8));
+        for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(detail::word_of<std::uint64_t>(at));
+        return s.finish(std::uint64_t{size} << 56 | detail::tail_of(at, size % 8));
     }
     // Of a number: the hash of its eight bytes.
     [[nodiscard]] std::size_t operator()(std::uint64_t word) const {
@@ -61,21 +62,6 @@ private:
             return v0 ^ v1 ^ v2 ^ v3;
         }
     };
-
-    template <class Word> static Word word_of(char const* from) {
-        Word word = 0;
-        std::memcpy(&word, from, sizeof(Word));
-        return word;
-    }
-    // Fewer than eight bytes as a number, in the order of the machine.
-    static std::uint64_t tail_of(char const* from, std::size_t size) {
-        if (size >= 4)
-            return word_of<std::uint32_t>(from) | std::uint64_t{word_of<std::uint32_t>(from + size - 4)}
-                                                      << (8 * size - 32);
-        if (size == 0) return 0;
-        auto const byte = [&](std::size_t i) { return std::uint64_t{static_cast<std::uint8_t>(from[i])} << (8 * i); };
-        return byte(0) | byte(size / 2) | byte(size - 1);
-    }
 
     static keyed_hash const& of_process() {
         static keyed_hash const drawn = [] {

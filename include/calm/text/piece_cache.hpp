@@ -6,17 +6,18 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/text/byte_words.hpp"
 
 namespace calm {
 
-// Short pieces of few tokens, one a slot: the last one that belongs there. Whatever the pieces, it takes a fixed
-// memory, from the first thousand on.
+// Short pieces of few tokens, one a slot: the last one that belongs there. It grows with what it is given to keep, up
+// to a fixed memory, whatever the pieces: a short text pays for little of it.
 class piece_cache {
 public:
     // Appends the tokens of a piece, if it knows them. Whether it does.
@@ -25,16 +26,18 @@ public:
         auto const key = key_of(piece);
         slot const& at = slots_[place_of(key)];
         if (at.key != key) return false;
-        out.insert(out.end(), at.tokens.begin(), at.tokens.begin() + at.count);
+        std::size_t const before = out.size();
+        out.resize(before + most_tokens);  // all of the slot: a copy of a fixed size
+        std::copy(at.tokens.begin(), at.tokens.end(), out.begin() + static_cast<std::ptrdiff_t>(before));
+        out.resize(before + at.count);
         return true;
     }
     // Keeps the tokens of a piece, if both are short.
     void keep(std::string_view piece, std::span<token_id const> tokens) {
         if (piece.size() > longest || tokens.size() > most_tokens) return;
-        if (slots_.empty()) {
-            if (++seen_ < worth_the_memory) return;
-            slots_.resize(std::size_t{1} << bits);
-        }
+        ++kept_;
+        if (slots_.empty() && kept_ < worth_the_memory) return;
+        if (slots_.empty() || (kept_ > slots_.size() / 2 && slots_.size() < most_slots)) grow();
         auto const key = key_of(piece);
         slot& at = slots_[place_of(key)];
         at.key = key;
@@ -43,10 +46,11 @@ public:
     }
 
 private:
-    static constexpr int bits = 13;                        // slots: 384 kB
-    static constexpr std::size_t longest = 15;             // bytes of a piece
-    static constexpr std::size_t most_tokens = 7;          // of a piece
-    static constexpr std::size_t worth_the_memory = 1000;  // pieces
+    static constexpr std::size_t worth_the_memory = 256;  // pieces
+    static constexpr std::size_t first_slots = 1024;      // 48 kB
+    static constexpr std::size_t most_slots = 8192;       // 384 kB
+    static constexpr std::size_t longest = 15;            // bytes of a piece
+    static constexpr std::size_t most_tokens = 7;         // of a piece
 
     // The bytes and, in the last one, one more than there are: a free slot has 0.
     struct piece_key {
@@ -60,18 +64,25 @@ private:
     };
 
     static piece_key key_of(std::string_view piece) {
-        std::array<char, 16> bytes{};
-        std::memcpy(bytes.data(), piece.data(), piece.size());
-        bytes.back() = static_cast<char>(piece.size() + 1);
-        return std::bit_cast<piece_key>(bytes);
+        std::uint64_t const end = std::uint64_t{piece.size() + 1} << 56;
+        if (piece.size() < 8) return {detail::tail_of(piece.data(), piece.size()), end};
+        return {detail::word_of<std::uint64_t>(piece.data()),
+                end | detail::tail_of(piece.data() + 8, piece.size() - 8)};
     }
-    static std::size_t place_of(piece_key const& key) {
+    [[nodiscard]] std::size_t place_of(piece_key const& key) const {
         std::uint64_t const mixed = (key.low ^ std::rotl(key.high, 32)) * 0x9e3779b97f4a7c15U;
-        return static_cast<std::size_t>((mixed ^ (key.high * 0xc2b2ae3d27d4eb4fU)) >> (64 - bits));
+        return static_cast<std::size_t>((mixed ^ (key.high * 0xc2b2ae3d27d4eb4fU)) >> shift_);
+    }
+    void grow() {
+        auto const before = std::exchange(slots_, std::vector<slot>(std::max(first_slots, 4 * slots_.size())));
+        shift_ = 64 - std::countr_zero(slots_.size());
+        for (slot const& one : before)
+            if (one.key != piece_key{}) slots_[place_of(one.key)] = one;
     }
 
-    std::vector<slot> slots_;
-    std::size_t seen_ = 0;
+    std::vector<slot> slots_;  // none, or a power of two
+    int shift_ = 0;            // from 64 bits to the place of a slot
+    std::size_t kept_ = 0;
 };
 
 }  // namespace calm

@@ -17,6 +17,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/utf8.hpp"
+#include "calm/text/ascii_pieces.hpp"
 #include "calm/text/piece_limit.hpp"
 #include "calm/text/piece_syntax.hpp"
 
@@ -30,12 +31,14 @@ inline constexpr std::string_view piece_pattern =
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// Qwen 2's.
+inline constexpr std::string_view qwen2_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // Patterns as published. They go back over single characters only, so they take time in proportion to the text, however
 // long a run of spaces is.
 inline constexpr std::array<std::string_view, 4> linear_patterns{
-    piece_pattern, gpt2_pattern,
-    // Qwen 2
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    piece_pattern, gpt2_pattern, qwen2_pattern,
     // o200k
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
@@ -60,7 +63,10 @@ public:
     // Throws errc::tokenizer for another, and for one that may match nothing.
     explicit pretokenizer(std::string_view pattern = piece_pattern) :
         pattern_(pattern),
-        is_linear_(std::find(linear_patterns.begin(), linear_patterns.end(), pattern) != linear_patterns.end()) {
+        is_linear_(std::find(linear_patterns.begin(), linear_patterns.end(), pattern) != linear_patterns.end()),
+        ascii_digits_(pattern == piece_pattern   ? 3
+                      : pattern == qwen2_pattern ? 1
+                                                 : 0) {
         std::string const spelled = detail::spelled_out(pattern);
         int code = 0;
         PCRE2_SIZE offset = 0;
@@ -97,7 +103,8 @@ private:
     };
 
     std::string pattern_;
-    bool is_linear_;  // one of linear_patterns
+    bool is_linear_;            // one of linear_patterns
+    std::size_t ascii_digits_;  // of a number, where ascii_piece cuts as it does; or 0
     std::unique_ptr<pcre2_code, code_deleter> code_;
 };
 
@@ -185,6 +192,8 @@ private:
 
     // The length of the match that begins with the text, 0 for none; `more` where that depends on what follows.
     std::size_t match_at(std::string_view text, bool open) {
+        if (std::size_t const digits = pattern_->ascii_digits_; digits > 0)
+            if (std::size_t const size = detail::ascii_piece(text, open, digits); size > 0) return size;
         return pattern_->is_linear_ ? matched(run(text, open)) : match_in_steps(text, open);
     }
 

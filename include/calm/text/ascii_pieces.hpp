@@ -1,0 +1,72 @@
+#pragma once
+// Pieces that ASCII alone decides, as Llama 3's and Qwen 2's patterns cut them: most pieces of most texts, without the
+// matcher of regular expressions.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace calm::detail {
+
+enum class letter_kind : std::uint8_t { sign, letter, digit, space, line_end, beyond_ascii };
+
+[[nodiscard]] inline letter_kind kind_of(char c) {
+    static constexpr auto kinds = [] {
+        std::array<letter_kind, 256> all{};  // signs
+        for (std::size_t i = 0; i < 26; ++i) all['a' + i] = all['A' + i] = letter_kind::letter;
+        for (std::size_t i = 0; i < 10; ++i) all['0' + i] = letter_kind::digit;
+        all[' '] = all['\t'] = all['\v'] = all['\f'] = letter_kind::space;
+        all['\r'] = all['\n'] = letter_kind::line_end;
+        std::fill(all.begin() + 0x80, all.end(), letter_kind::beyond_ascii);
+        return all;
+    }();
+    return kinds[static_cast<std::uint8_t>(c)];
+}
+
+// The length of the piece with which a text begins that is not empty, 0 where ASCII does not decide it: where it or
+// what follows is a letter beyond, or where it goes up to the end of a text that is `open`. Alternatives in their
+// order:
+//     (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+//     ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+[[nodiscard]] inline std::size_t ascii_piece(std::string_view text, bool open, std::size_t digits) {
+    using enum letter_kind;
+    std::size_t const size = text.size();
+    // Where a run of what is one of the kinds ends that begins at a place.
+    auto const run = [&](std::size_t at, auto... kinds) {
+        while (at < size && ((kind_of(text[at]) == kinds) || ...)) ++at;
+        return at;
+    };
+    // Whether nothing that follows can make a run longer that ends there.
+    auto const ends = [&](std::size_t at) { return at < size ? kind_of(text[at]) != beyond_ascii : !open; };
+    auto const decided = [&](std::size_t end) { return ends(end) ? end : 0; };
+    auto const is = [&](std::size_t at, letter_kind kind) { return at < size && kind_of(text[at]) == kind; };
+
+    letter_kind const first = kind_of(text[0]);
+    if (first == beyond_ascii || !ends(1)) return 0;
+    if (text[0] == '\'' && is(1, letter)) {
+        auto const lower = [&](std::size_t at) { return static_cast<char>(text[at] | 0x20); };
+        char const a = lower(1);
+        if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+        if (!ends(2)) return 0;
+        if (is(2, letter) && ((lower(2) == 'e' && (a == 'r' || a == 'v')) || (lower(2) == 'l' && a == 'l'))) return 3;
+    }
+    if (first == letter || (is(1, letter) && (first == sign || first == space))) return decided(run(1, letter));
+    if (first == digit) {
+        std::size_t end = 1;
+        while (end < digits && is(end, digit)) ++end;
+        return end == digits ? end : decided(end);
+    }
+    if (first == sign || (text[0] == ' ' && is(1, sign))) {
+        std::size_t const end = run(1, sign);
+        return ends(end) ? decided(run(end, line_end)) : 0;
+    }
+    std::size_t const end = run(1, space, line_end);
+    if (!ends(end)) return 0;
+    for (std::size_t last = end; last > 0; --last)
+        if (kind_of(text[last - 1]) == line_end) return last;
+    return end == size || end == 1 ? end : end - 1;
+}
+
+}  // namespace calm::detail
