@@ -63,7 +63,8 @@ using task_function = void (*)(void const* data, index_t task, int thread);
 // Some threads that do the tasks of one job after another, with the one that asks. Tasks side by side are one thread's,
 // as often as that goes: what the job before left in its cache is there. Who has none left takes some of the others'. A
 // thread that other work keeps from the processor holds nobody up but by the task that it is at: nobody waits for one
-// that has not begun.
+// that has not begun. A system takes the processor from a thread in the middle of a task, from one that gives it away
+// before its time is over it need not: so workers offer it between two tasks.
 class team {
 public:
     // Of `threads` threads, the caller's one of them. Throws errc::usage where the system does not give so many.
@@ -94,7 +95,7 @@ public:
         }
         state_.fetch_add(a_job | is_open, std::memory_order_release);
         state_.notify_all();
-        do_tasks(0);
+        do_tasks(0, [] { return false; });
         state_.fetch_sub(is_open, std::memory_order_relaxed);
         wait_for_the_others();
     }
@@ -106,6 +107,10 @@ private:
         state_.notify_all();
         for (auto& worker : workers_) worker.join();
     }
+
+    using clock = std::chrono::steady_clock;
+    // How long a worker keeps the processor: less than systems let it have before others that want it too.
+    static constexpr std::chrono::milliseconds turn{1};
 
     // Tasks next .. end, which belong to a thread first of all.
     struct alignas(64) share {
@@ -128,14 +133,18 @@ private:
 
     static std::uint32_t job_of(std::uint32_t state) { return state / a_job; }
 
-    void do_tasks(int thread) {
+    // Until none is left, or until enough() between two of them. Whether none is left.
+    template <class Enough> bool do_tasks(int thread, Enough const& enough) {
         at_a_task = true;
-        for (int i = 0; i < members_; ++i) {
+        bool stops = false;
+        for (int i = 0; i < members_ && !stops; ++i) {
             auto& from = shares_[static_cast<std::size_t>((thread + i) % members_)];
-            for (index_t task = 0; (task = from.next.fetch_add(1, std::memory_order_relaxed)) < from.end;)
+            index_t task = 0;
+            while (!(stops = enough()) && (task = from.next.fetch_add(1, std::memory_order_relaxed)) < from.end)
                 f_(data_, task, thread);
         }
         at_a_task = false;
+        return !stops;
     }
 
     void wait_for_the_others() {
@@ -149,19 +158,26 @@ private:
     void work(int thread) {
         flush_denormals const guard;
         std::uint32_t seen = 0;  // the job of which this thread knows
+        auto since = clock::now();
+        auto const turn_is_over = [&since] { return clock::now() - since > turn; };
         for (;;) {
+            if (turn_is_over()) {
+                std::this_thread::yield();
+                since = clock::now();
+            }
             auto now = state_.load(std::memory_order_acquire);
             if (job_of(now) == seen) {
-                if (!spin_until([&] { return job_of(state_.load(std::memory_order_relaxed)) != seen; }))
+                if (!spin_until([&] { return job_of(state_.load(std::memory_order_relaxed)) != seen; })) {
                     state_.wait(now, std::memory_order_relaxed);
+                    since = clock::now();
+                }
                 continue;
             }
             if (stopping_) return;
             if ((now & is_open) == 0) {
                 seen = job_of(now);
             } else if (state_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) {
-                seen = job_of(now);
-                if (thread < members_) do_tasks(thread);
+                if (thread >= members_ || do_tasks(thread, turn_is_over)) seen = job_of(now);
                 if ((state_.fetch_sub(1, std::memory_order_release) & (is_open | workers_at_it)) == 1)
                     state_.notify_all();
             }
