@@ -10,40 +10,38 @@
 
 namespace calm::detail {
 
-enum class letter_kind : std::uint8_t { sign, letter, digit, space, line_end, beyond_ascii };
+enum class byte_kind : std::uint8_t { sign, letter, digit, space, line_end, beyond_ascii };
 
-[[nodiscard]] inline letter_kind kind_of(char c) {
+[[nodiscard]] inline byte_kind kind_of_byte(char c) {
     static constexpr auto kinds = [] {
-        std::array<letter_kind, 256> all{};  // signs
-        for (std::size_t i = 0; i < 26; ++i) all['a' + i] = all['A' + i] = letter_kind::letter;
-        for (std::size_t i = 0; i < 10; ++i) all['0' + i] = letter_kind::digit;
-        all[' '] = all['\t'] = all['\v'] = all['\f'] = letter_kind::space;
-        all['\r'] = all['\n'] = letter_kind::line_end;
-        std::fill(all.begin() + 0x80, all.end(), letter_kind::beyond_ascii);
+        std::array<byte_kind, 256> all{};  // signs
+        for (std::size_t i = 0; i < 26; ++i) all['a' + i] = all['A' + i] = byte_kind::letter;
+        for (std::size_t i = 0; i < 10; ++i) all['0' + i] = byte_kind::digit;
+        all[' '] = all['\t'] = all['\v'] = all['\f'] = byte_kind::space;
+        all['\r'] = all['\n'] = byte_kind::line_end;
+        std::fill(all.begin() + 0x80, all.end(), byte_kind::beyond_ascii);
         return all;
     }();
     return kinds[static_cast<std::uint8_t>(c)];
 }
 
 // The length of the piece with which a text begins that is not empty, 0 where ASCII does not decide it: where it or
-// what follows is a letter beyond, or where it goes up to the end of a text that is `open`. Alternatives in their
-// order:
-//     (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
-//     ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// what follows is a letter beyond, or where it goes up to the end of a text that is `open`. The alternatives are those
+// of piece_pattern (pretokenizer.hpp) in their order, of numbers of at most so many digits.
 [[nodiscard]] inline std::size_t ascii_piece(std::string_view text, bool open, std::size_t digits) {
-    using enum letter_kind;
+    using enum byte_kind;
     std::size_t const size = text.size();
     // Where a run of what is one of the kinds ends that begins at a place.
     auto const run = [&](std::size_t at, auto... kinds) {
-        while (at < size && ((kind_of(text[at]) == kinds) || ...)) ++at;
+        while (at < size && ((kind_of_byte(text[at]) == kinds) || ...)) ++at;
         return at;
     };
     // Whether nothing that follows can make a run longer that ends there.
-    auto const ends = [&](std::size_t at) { return at < size ? kind_of(text[at]) != beyond_ascii : !open; };
+    auto const ends = [&](std::size_t at) { return at < size ? kind_of_byte(text[at]) != beyond_ascii : !open; };
     auto const decided = [&](std::size_t end) { return ends(end) ? end : 0; };
-    auto const is = [&](std::size_t at, letter_kind kind) { return at < size && kind_of(text[at]) == kind; };
+    auto const is = [&](std::size_t at, byte_kind kind) { return at < size && kind_of_byte(text[at]) == kind; };
 
-    letter_kind const first = kind_of(text[0]);
+    byte_kind const first = kind_of_byte(text[0]);
     if (first == beyond_ascii || !ends(1)) return 0;
     if (text[0] == '\'' && is(1, letter)) {
         auto const lower = [&](std::size_t at) { return static_cast<char>(text[at] | 0x20); };
@@ -65,7 +63,7 @@ enum class letter_kind : std::uint8_t { sign, letter, digit, space, line_end, be
     std::size_t const end = run(1, space, line_end);
     if (!ends(end)) return 0;
     for (std::size_t last = end; last > 0; --last)
-        if (kind_of(text[last - 1]) == line_end) return last;
+        if (kind_of_byte(text[last - 1]) == line_end) return last;
     return end == size || end == 1 ? end : end - 1;
 }
 
