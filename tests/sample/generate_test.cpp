@@ -302,6 +302,30 @@ struct whole_pools {
 
 }  // namespace
 
+// What evaluations draw.
+BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
+    context<> ctx(1, 2);
+    untrained const u(8192);
+    auto const screen = screen_if_faster<float>(ctx, u.model.ae_model.embed_tokens.weight.read());
+    constexpr index_t rows = 5, samples = 9;
+    tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
+    fill_normal(ctx, hidden.view(), key{6});
+    std::vector<noise_place> places;
+    for (index_t r = 0; r < rows; ++r) places.push_back({{8, stream::evaluation, 1}, r * samples});
+    for (auto const& rule : all_rules()) {
+        auto const drawn = [&](token_screen const* by, sampled_together& total) {
+            std::vector<token_id> tokens(static_cast<std::size_t>(rows * samples * K));
+            sample_many(ctx, u.model, std::span(tokens), std::as_const(hidden).view(), samples, rule,
+                        std::span<noise_place const>(places), total, by);
+            return tokens;
+        };
+        sampled_together plain, screened;
+        BOOST_TEST(drawn(screen.get(), screened) == drawn(nullptr, plain), boost::test_tools::per_element());
+        BOOST_TEST(screened.draws == plain.draws);
+        BOOST_TEST(plain.patches == rows * samples);
+    }
+}
+
 // Where the vocabulary is large only what is alike is decoded, which changes nothing.
 BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
     context<> ctx(1, 2);

@@ -6,7 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "calm/tensor/context.hpp"
 #include "support/sentences.hpp"
@@ -56,6 +60,21 @@ BOOST_AUTO_TEST_CASE(a_thread_that_is_held_up_leaves_its_tasks_to_others) {
         });
         BOOST_TEST(done.load() == tasks);
     }
+}
+
+// Each task is longer than a worker's turn, and asleep, so that a busy machine has time for both.
+BOOST_AUTO_TEST_CASE(a_worker_whose_turn_is_over_comes_back) {
+    constexpr std::size_t tasks = 40;
+    context<> const ctx(0, 2);
+    std::array<std::atomic<int>, tasks> done{};
+    std::atomic<int> by_the_worker = 0;
+    ctx.parallel(tasks, [&](index_t task, int thread) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        ++done[static_cast<std::size_t>(task)];
+        by_the_worker += thread;
+    });
+    for (auto const& times : done) BOOST_TEST(times.load() == 1);
+    BOOST_TEST(by_the_worker.load() >= 10);
 }
 
 BOOST_AUTO_TEST_CASE(teams_come_and_go) {

@@ -265,25 +265,30 @@ BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     BOOST_TEST(*e.posterior_std != *all.posterior_std);
 }
 
+// With a small vocabulary and with one that a screen is made of.
 BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
-    random_model r;
-    make_deterministic(r.model);
-    context<> ctx(1, 2);
-    // Patches are replaced by what the model predicts from those before them: after P - 1 rounds all are.
-    auto blocks = random_blocks(2);
-    for (index_t round = 1; round < P; ++round) {
-        auto const next = predictions(ctx, r.model, blocks, 1);
-        for (std::size_t b = 0; b < 2; ++b)
-            std::copy_n(next.begin() + static_cast<std::ptrdiff_t>(b * (P - 1) * K), (P - 1) * K,
-                        blocks.begin() + static_cast<std::ptrdiff_t>(b * block_size + K));
+    constexpr special_tokens nothing{-1, -1, -1};
+    for (index_t const vocabulary : {V, index_t{8192}}) {
+        random_model r(vocabulary);
+        make_deterministic(r.model);
+        context<> ctx(1, 2);
+        // Patches are replaced by what the model predicts from those before them: after P - 1 rounds all are.
+        auto blocks = random_blocks(2);
+        for (index_t round = 1; round < P; ++round) {
+            auto const next = predictions(ctx, r.model, blocks, 1);
+            for (std::size_t b = 0; b < 2; ++b)
+                std::copy_n(next.begin() + static_cast<std::ptrdiff_t>(b * (P - 1) * K), (P - 1) * K,
+                            blocks.begin() + static_cast<std::ptrdiff_t>(b * block_size + K));
+        }
+        auto const e = evaluate_model(ctx, r.model, blocks, nothing, nullptr, settings);
+        BOOST_TEST(*e.brier_lm == 100.0, boost::test_tools::tolerance(1e-9));
+        BOOST_TEST(*e.brier_lm_se < 1e-9);
+        // Wrong with certainty: 2 * 0 - 1.
+        for (std::size_t i = 0; i < blocks.size(); ++i)
+            blocks[i] = i % block_size < K ? blocks[i] : (blocks[i] + 1) % 90;
+        // (contexts change with it, so only most of the predictions stay wrong)
+        BOOST_TEST((*evaluate_model(ctx, r.model, blocks, nothing, nullptr, settings).brier)[3] < 0.0);
     }
-    auto const e = evaluate_model(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings);
-    BOOST_TEST(*e.brier_lm == 100.0, boost::test_tools::tolerance(1e-9));
-    BOOST_TEST(*e.brier_lm_se < 1e-9);
-    // Wrong with certainty: 2 * 0 - 1.
-    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = i % block_size < K ? blocks[i] : (blocks[i] + 1) % 90;
-    // (contexts change with it, so only most of the predictions stay wrong)
-    BOOST_TEST((*evaluate_model(ctx, r.model, blocks, {1000, 1001, 1002}, nullptr, settings).brier)[3] < 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_the_run) {

@@ -11,6 +11,7 @@
 #include "calm/model/alike.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/sampling_aids.hpp"
+#include "calm/sample/separate_contexts.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/rows.hpp"
 
@@ -34,12 +35,13 @@ public:
     using hidden_view = matrix_view<T const, Model::D, Backend>;
 
     sampling_rounds(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
-                    sampler const& rule, std::span<patch_place const> places, sampling_aids<Backend>* aids) :
+                    sampler const& rule, std::span<patch_place const> places, token_screen const* screen,
+                    separate_contexts<Backend>* separate) :
         ctx_(ctx),
-        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), aids_(aids),
-        table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
+        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
+        separate_(separate), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
         attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
-        teams_(aids != nullptr && Model::D <= 128 ? aids->separate.size() : 1), done_(places.size()) {
+        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
             random_sequence choice({key.seed, stream::choice, key.step},
@@ -87,7 +89,6 @@ private:
     // Whether draws are counted without being decoded whole.
     [[nodiscard]] bool counts() const { return lazy_ && rule_.rule == sampling_rule::batch; }
     [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
-    [[nodiscard]] token_screen const* screen() const { return aids_ != nullptr ? aids_->screen.get() : nullptr; }
 
     [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
         bool const batch = rule_.rule == sampling_rule::batch;  // may leave after few draws: others go on without it
@@ -125,11 +126,11 @@ private:
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
             bool const by_places = count() > 1;
-            aids_->separate.in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
-                                     [&](context<Backend>& by, index_t begin, index_t end) {
-                                         by_places ? draw(by, states, z, begin, end - begin, 0, n_)
-                                                   : draw(by, states, z, 0, 1, begin, end);
-                                     });
+            separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
+                                [&](context<Backend>& by, index_t begin, index_t end) {
+                                    by_places ? draw(by, states, z, begin, end - begin, 0, n_)
+                                              : draw(by, states, z, 0, 1, begin, end);
+                                });
         }
     }
 
@@ -145,11 +146,11 @@ private:
         if (!lazy_) {
             arena_scope const scope(by.scratch);
             auto const room = room_for(by, patches);
-            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen());
+            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen_);
             return bring_patches(by, patches, room);
         }
         auto const groups = counts() ? groups_of(end - begin, 2) : groups_of(std::min(n_, attempt_), attempt_);
-        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups, screen());
+        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups, screen_);
     }
 
     // Gives a place its draws (n_, K) of the round; where it decides, its answer.
@@ -172,7 +173,7 @@ private:
         auto const pool =
             ctx_.scratch.template take<T>(extents<dyn, Model::L>(static_cast<index_t>(patches.size() / K)));
         copy_drawn(pool, one, first);
-        model_.ae_model.decode_alike(ctx_, patches, pool, groups, screen());
+        model_.ae_model.decode_alike(ctx_, patches, pool, groups, screen_);
     }
 
     // Decodes what is alike in the pools of all places, with their draws of the round: together, because the whole
@@ -199,7 +200,7 @@ private:
                 copy_drawn(rows(z, row, pool), one, 0);
                 row += pool;
             });
-        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2), screen());
+        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2), screen_);
         for_each_place(
             [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
                 std::copy_n(before.begin(), old, one.at_work.draws().begin());
@@ -230,8 +231,9 @@ private:
     hidden_view hidden_;
     sampler const& rule_;
     std::span<patch_place const> places_;
-    sampling_aids<Backend>* aids_;
-    index_t table_;  // numbers of the decoder's projection to the vocabulary
+    token_screen const* screen_;            // or null
+    separate_contexts<Backend>* separate_;  // or null
+    index_t table_;                         // numbers of the decoder's projection to the vocabulary
     // Rules that only compare draws decode tokens while they are alike, and keep the latents for what is asked later.
     bool lazy_;
     // The adaptive rule asks whether the draws of an attempt are equal, so its rounds are whole attempts.
@@ -261,7 +263,10 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
             " tokens, found room for ", tokens.size(), " tokens");
-    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places, aids).run(round);
+    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places,
+                                   aids != nullptr ? aids->screen.get() : nullptr,
+                                   aids != nullptr ? &aids->separate : nullptr)
+        .run(round);
 }
 
 // What a sampler did for many patches.
@@ -279,15 +284,17 @@ struct sampled_together {
 };
 
 // Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule. Sample n of row r is the patch of
-// number places[r].first + n; where one draw is the answer, that is the number of its noise too.
+// number places[r].first + n; where one draw is the answer, that is the number of its noise too. The screen is one of
+// the model's vocabulary, or null; threads share every product, so none of them changes a bit.
 template <class Model, class Backend>
 void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
-                 sampler const& rule, std::span<noise_place const> places, sampled_together& total) {
+                 sampler const& rule, std::span<noise_place const> places, sampled_together& total,
+                 token_screen const* screen = nullptr) {
     if (rule.most == 1) {
         arena_scope const scope(ctx.scratch);
         auto const room = room_for(ctx, tokens);
-        model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale);
+        model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale, screen);
         bring_patches(ctx, tokens, room);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;
@@ -298,7 +305,9 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
         auto const& [draws, first] = places[static_cast<std::size_t>(r)];
         for (index_t n = 0; n < samples; ++n) each.push_back({r, {draws, first + n}});
     }
-    for (auto const& one : sample_next(ctx, model, tokens, hidden, rule, std::span<patch_place const>(each)))
+    std::span<patch_place const> const all(each);
+    for (auto const& one :
+         detail::sampling_rounds<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr).run(0))
         total.add(one);
 }
 

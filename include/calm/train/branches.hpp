@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "calm/loss/token_screen.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/sample/sample_next.hpp"
 
@@ -18,9 +19,12 @@ public:
     using T = typename Model::scalar;  // of a hidden state
     static constexpr index_t K = Model::K;
 
-    // For texts of at most `positions` patches and branches of at most `depth` patches.
-    branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth) :
-        ctx_(ctx), model_(model), cache_(model.make_cache(1, positions + depth)) {}
+    // For texts of at most `positions` patches and branches of at most `depth` patches. The screen is one of the
+    // model's vocabulary, or null.
+    branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth,
+             token_screen const* screen = nullptr) :
+        ctx_(ctx),
+        model_(model), cache_(model.make_cache(1, positions + depth)), screen_(screen) {}
 
     // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
     void set_text(std::span<token_id const> text) {
@@ -37,7 +41,7 @@ public:
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
         sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K, rule,
-                    std::span(&place, 1), total);
+                    std::span(&place, 1), total, screen_);
     }
 
     // The hidden state (1, D) after the same, in ctx.saved.
@@ -54,6 +58,7 @@ private:
     context<Backend>& ctx_;
     Model const& model_;
     typename Model::cache cache_;
+    token_screen const* screen_;
     static constexpr index_t only_ = 0;  // sequence of the cache
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calm/loss/brier.hpp"
+#include "calm/loss/token_screen.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/sample/sample_next.hpp"
 #include "calm/train/branches.hpp"
@@ -61,12 +62,14 @@ public:
     using objective = typename Model::objective;  // what the loss depends on
     static constexpr index_t K = Model::K;
 
-    // Without a table the references are not scored, without `loss` there is no loss.
+    // Without a table the references are not scored, without `loss` there is no loss. The screen is one of the model's
+    // vocabulary, or null.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
-                  std::optional<objective> const& loss, shared_pieces* ranks = nullptr) :
+                  std::optional<objective> const& loss, shared_pieces* ranks = nullptr,
+                  token_screen const* screen = nullptr) :
         ctx_(ctx),
-        model_(model), settings_(settings), loss_(loss), ranks_(ranks), P_(settings.block_tokens / K),
-        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1), tally_(table, ranks),
+        model_(model), settings_(settings), loss_(loss), ranks_(ranks), screen_(screen), P_(settings.block_tokens / K),
+        on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1, screen), tally_(table, ranks),
         losses_(ranks, [this](double of_batch) { loss_sum_ += of_batch; }) {}
 
     // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
@@ -151,7 +154,7 @@ private:
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
-                    settings_.samples, settings_.sampler, places, took_);
+                    settings_.samples, settings_.sampler, places, took_, screen_);
         return made;
     }
 
@@ -202,6 +205,7 @@ private:
     evaluation_settings settings_;
     std::optional<objective> loss_;
     shared_pieces* ranks_;  // of several, or null
+    token_screen const* screen_;
     index_t P_;
     branches<Model, Backend> on_;
     std::vector<token_id> tokens_;              // (blocks, P K)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/loss/token_screen.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/text/block_source.hpp"
 #include "calm/text/special_tokens.hpp"
@@ -171,7 +172,8 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     e.block = settings.block_tokens;
     e.seed = settings.seed;
     detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
-    autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed, ranks);
+    auto const screen = screen_if_faster<typename Space::storage>(ctx, model.embed_tokens.weight.read());
+    autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed, ranks, screen.get());
     detail::for_each_block(blocks, settings, C.patch_size, ranks, [&](index_t number, std::span<token_id const> block) {
         detail::add_patches(scores, chosen, number, block);
     });
@@ -198,8 +200,9 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     detail::chosen_parts chosen(blocks, settings, K, special.pad);
-    brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks);
-    autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed, ranks);
+    auto const screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());
+    brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks, screen.get());
+    autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed, ranks, screen.get());
     detail::for_each_block(blocks, settings, K, ranks, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));
         detail::add_patches(patches, chosen, number, block);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "calm/loss/token_screen.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/train/evaluation.hpp"
@@ -29,11 +30,12 @@ public:
     static constexpr index_t K = model_type::K;
     static constexpr index_t L = model_type::L;
 
-    // The accuracies leave out tokens `pad`; the seed is that of the noise.
+    // The accuracies leave out tokens `pad`; the seed is that of the noise. The screen is one of the vocabulary, or
+    // null.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
-                        shared_pieces* ranks = nullptr) :
+                        shared_pieces* ranks = nullptr, token_screen const* screen = nullptr) :
         ctx_(ctx),
-        model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks),
+        model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
 
     // The K tokens of a patch.
@@ -94,13 +96,13 @@ private:
             for (std::size_t i = 0; i < tokens_.size(); ++i) hits += tokens_[i] != pad_ && found[i] == tokens_[i];
             return hits;
         };
-        model_.decode_tokens(ctx_, got, posterior.mean);
+        model_.decode_tokens(ctx_, got, posterior.mean, screen_);
         right_ += count_right();
         auto const z = ctx_.scratch.template take<T>(extents<dyn, L>(n));
         fill_noise(z);
         evaluate(ctx_, z, posterior.mean + exp(posterior.log_std) * z);
         matrix_view<T const, model_type::D, Backend> const decoded = model_.decode(ctx_, z).y;  // (n K, D)
-        argmax_token(ctx_, got, decoded, model_.embed_tokens.weight.read());
+        argmax_token(ctx_, got, decoded, model_.embed_tokens.weight.read(), screen_);
         right_posterior_ += count_right();
         auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
         cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want.ids, 0);
@@ -126,7 +128,8 @@ private:
     model_type const& model_;
     token_id pad_;
     key noise_;
-    shared_pieces* ranks_;          // of several, or null
+    shared_pieces* ranks_;  // of several, or null
+    token_screen const* screen_;
     std::vector<index_t> numbers_;  // of the patches that wait
     std::vector<token_id> tokens_;  // (numbers, K)
     std::vector<token_id> found_;   // room for what a device found:
@@ -146,7 +149,8 @@ autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ct
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");
-    autoencoder_scoring<C, Space> scores(ctx, model, pad, seed, ranks);
+    auto const screen = screen_if_faster<typename Space::storage>(ctx, model.embed_tokens.weight.read());
+    autoencoder_scoring<C, Space> scores(ctx, model, pad, seed, ranks, screen.get());
     for (std::size_t p = 0; p < tokens.size() / K; ++p) scores.add(static_cast<index_t>(p), tokens.subspan(p * K, K));
     return scores.result();
 }
