@@ -57,7 +57,7 @@ public:
 
         auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = shared_by_ranks<Backend>();
+        auto const pieces = pieces_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,
                                                  std::span<token_id const>(spread_blocks(unseen, block, tokens)),
@@ -95,7 +95,7 @@ public:
         auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = shared_by_ranks<Backend>();
+        auto const pieces = pieces_of(ranks());
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                                 settings, std::span(bytes), pieces.get());
         tell_of_products(ctx);

@@ -59,7 +59,7 @@ public:
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
-        auto const pieces = shared_by_ranks<Backend>();
+        auto const pieces = pieces_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
                                         o.seed, pieces.get());
@@ -122,7 +122,7 @@ public:
         auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                                   autoencoder_objective_of(stored.description), ours);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
-        auto const pieces = shared_by_ranks<Backend>();
+        auto const pieces = pieces_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
                                                  &counts, settings, recipe.objective, pieces.get()),
@@ -154,7 +154,7 @@ public:
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
-        auto const pieces = shared_by_ranks<Backend>();
+        auto const pieces = pieces_of(ranks());
         if (d.kind == model_kind::autoencoder) {
             resident<autoencoder_type> own(words.vocabulary_size(), held_for::use);
             load_autoencoder(ctx, stored, own.model);
@@ -219,7 +219,7 @@ private:
     static void tell_of_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
                                std::vector<token_id> const& tokens, tokenizer const& words) {
         tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
-                                                         shared_by_ranks<Backend>().get()));
+                                                         pieces_of(ranks()).get()));
     }
     // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

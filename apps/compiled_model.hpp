@@ -44,7 +44,7 @@ namespace calm::apps {
 // What executes on a backend as options say.
 template <class Backend> context<Backend> context_of(execution_options const& o) {
     if constexpr (std::is_same_v<Backend, cuda>)
-        return context<Backend>(o.seed, o.device.number);
+        return context<Backend>(o.seed, o.device.number_here());
     else
         return context<Backend>(o.seed, o.threads);
 }
@@ -118,15 +118,6 @@ protected:
 
     static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
         return {{words.file_name(), tokenizer_bytes}};
-    }
-
-    // This process's end of the ranks that share an evaluation, or null where it is the only one. Throws errc::usage
-    // for several on a device.
-    template <class Backend> static std::unique_ptr<shared_pieces> shared_by_ranks() {
-        auto pieces = pieces_of(ranks());
-        require(pieces == nullptr || host_memory<Backend>, errc::usage,
-                "expected one process on a device, found one of several: ranks compute on the cpu");
-        return pieces;
     }
 
     // A device does some steps before the host waits for what came of them.
@@ -253,7 +244,6 @@ protected:
             numbered.prompt_number = first;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
         };
-        static_cast<void>(shared_by_ranks<backend_of<Model>>());  // refuses several on a device
         return on_all_ranks(texts_of, [&](write_and_tell const& write) {
             int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
                                                : answer_batch(o, words, K, unit, untold(write), positions);

@@ -7,6 +7,7 @@
 
 #include "command/suggest.hpp"
 #include "program.hpp"
+#include "run/ranks.hpp"
 
 namespace calm::apps {
 
@@ -159,10 +160,14 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
     auto chosen = device.name + held;
     if (is_auto) {  // a GPU is asked after here alone: finding one takes a while
         auto const gpu = work.find("cuda" + held);
-        std::string const missing =
-            gpu == work.end() ? name + " is not compiled for cuda" + held : gpu->second.obstacle(device.number);
-        chosen = (missing.empty() ? "cuda" : "cpu") + held;
-        tell("--device auto takes " + chosen + (missing.empty() ? "" : ": " + missing));
+        std::string missing;
+        bool const there = as_first_rank([&] {  // all take the same
+            missing = gpu == work.end() ? name + " is not compiled for cuda" + held
+                                        : gpu->second.obstacle(device.number_here());
+            return missing.empty();
+        });
+        chosen = (there ? "cuda" : "cpu") + held;
+        tell("--device auto takes " + chosen + (there ? "" : ": " + missing));
     }
     if (is_bf16 && !chosen.starts_with("cpu"))
         throw error(errc::config, "--dtype bf16: weights are held in bf16 on the cpu alone, found --device " +
@@ -176,7 +181,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
                         " is compiled for " + compiled + ", not for " + chosen +
                         ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
-    auto const why = is_auto ? "" : found->second.obstacle(device.number);
+    auto const why = is_auto && is_first_rank() ? "" : found->second.obstacle(device.number_here());
     if (!why.empty())
         throw error(errc::device, "--device " + device.text() + ": " + why + "; leave --device out to use the cpu");
     return found->second;

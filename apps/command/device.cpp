@@ -6,27 +6,34 @@
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "command/suggest.hpp"
+#include "run/ranks.hpp"
 
 namespace calm::apps {
 
 device_choice device_choice::parse(std::string_view text) {
     constexpr int most = 1023;
     auto const colon = std::min(text.find(':'), text.size());
-    device_choice found{std::string(text.substr(0, colon)), 0};
+    device_choice found{std::string(text.substr(0, colon))};
+    int number = 0;
     if (std::find(device_names.begin(), device_names.end(), found.name) == device_names.end())
         throw error(errc::usage, "--device: expected cpu, emulated, cuda, cuda:N or auto, found " + in_quotes(text) +
                                      did_you_mean(found.name, device_names));
     if (colon == text.size()) return found;
     auto const* const last = text.data() + text.size();
-    auto const [end, code] = std::from_chars(text.data() + colon + 1, last, found.number);
-    if (found.name != "cuda" || code != std::errc{} || end != last || found.number < 0 || found.number > most)
+    auto const [end, code] = std::from_chars(text.data() + colon + 1, last, number);
+    if (found.name != "cuda" || code != std::errc{} || end != last || number < 0 || number > most)
         throw error(errc::usage, "--device: expected the number of a GPU from 0 to " + std::to_string(most) +
                                      " behind cuda: and nothing else, found " + in_quotes(text));
+    found.number = number;
     return found;
 }
 
 std::string device_choice::text() const {
-    return number > 0 ? name + ":" + std::to_string(number) : name;
+    return number ? name + ":" + std::to_string(*number) : name;
+}
+
+int device_choice::number_here() const {
+    return number.value_or(number_on_this_machine());
 }
 
 std::string sentence_on_unsupported(std::int64_t products) {

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,13 +14,15 @@ namespace calm::apps {
 inline std::vector<std::string> const device_names{"cpu", "emulated", "cuda", "auto"};
 
 struct device_choice {
-    std::string name = "cpu";  // one of device_names
-    int number = 0;            // of a GPU
+    std::string name = "cpu";        // one of device_names
+    std::optional<int> number = {};  // of a GPU, where it is given
 
     // Of a name, or of cuda:N. Throws errc::usage.
     static device_choice parse(std::string_view text);
     // As parse() reads it.
     [[nodiscard]] std::string text() const;
+    // Of a GPU: the one given, else this process's number among the ranks on this machine.
+    [[nodiscard]] int number_here() const;
 };
 
 // A sentence on so many products, above 0, that the library of a device does not support.

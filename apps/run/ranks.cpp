@@ -45,7 +45,7 @@ std::string launcher_without_mpi() {
 
 #ifdef CALM_HAS_MPI
 
-int ranks_here = 1;  // on this machine
+mpi_ranks::place here{0, 1};  // among the ranks on this machine
 
 // Says what went wrong, and ends all ranks. Another one than the first leaves it to that one, which heard of it, for as
 // long as that may take; it says it itself where the first does not.
@@ -71,7 +71,7 @@ int run_with_mpi(std::string const& program, std::function<int()> const& body) {
         return body();
     }
     all_ranks = &self;
-    ranks_here = mpi_ranks::beside();
+    here = mpi_ranks::beside();
     self.asked_to_end = [] { return noted_signal() != 0; };
     self.tell = [](std::string const& sentence) {
         hold_tongue(false);
@@ -164,12 +164,20 @@ int noted_signal_of_ranks() {
     return came != all.end() ? *came : 0;
 }
 
+int number_on_this_machine() {
+#ifdef CALM_HAS_MPI
+    return here.rank;
+#else
+    return 0;
+#endif
+}
+
 int threads_of_rank(int asked) {
 #ifdef CALM_HAS_MPI
     if (asked > 0 || all_ranks == nullptr) return asked;
     auto const mine = static_cast<int>(std::thread::hardware_concurrency());
     bool const bound = mine < ::sysconf(_SC_NPROCESSORS_ONLN);  // the launcher has shared them out
-    return std::max(1, bound ? mine : mine / ranks_here);
+    return std::max(1, bound ? mine : mine / here.ranks);
 #else
     return asked;
 #endif

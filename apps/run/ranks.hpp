@@ -31,6 +31,8 @@ bool as_first_rank(std::function<bool()> const& f);
 std::string text_of_first_rank(std::function<std::string()> const& f);
 // The signal that came to one of the ranks is one that came to all: noted_signal() of the first that has one. All ask.
 int noted_signal_of_ranks();
+// This process's number among the ranks on this machine.
+int number_on_this_machine();
 // Threads where none are asked for: the processor's, shared with the ranks on this machine.
 int threads_of_rank(int asked);
 

@@ -70,9 +70,10 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
 
 BOOST_AUTO_TEST_CASE(a_device_has_a_name_and_a_gpu_a_number) {
     auto const text_of = [](std::string const& device) { return device_choice::parse(device).text(); };
-    for (auto const* const whole : {"cpu", "emulated", "cuda", "cuda:3", "auto"}) BOOST_TEST(text_of(whole) == whole);
-    BOOST_TEST(text_of("cuda:0") == "cuda");
-    BOOST_TEST(device_choice::parse("cuda:3").number == 3);
+    for (auto const* const whole : {"cpu", "emulated", "cuda", "cuda:0", "cuda:3", "auto"})
+        BOOST_TEST(text_of(whole) == whole);
+    BOOST_TEST(device_choice::parse("cuda:3").number_here() == 3);
+    BOOST_TEST(device_choice::parse("cuda").number_here() == 0);  // of one process
     for (auto const* const wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:1024", "cuda:1x", "cpu:1", "auto:0"})
         BOOST_CHECK_EXCEPTION(text_of(wrong), error, [&](error const& e) {
             return e.code() == errc::usage && std::string(e.what()).starts_with("--device: expected") &&

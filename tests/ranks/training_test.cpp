@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/emulated.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/train/loop.hpp"
@@ -21,12 +22,12 @@
 using namespace calm;
 using calm::test::has;
 using calm::test::small;
-using calm::test::weights_of;
 
 namespace {
 
 using model_type = calm_model<small>;
 using autoencoder_type = model_type::autoencoder_type;
+using device_model = calm_model<small, space<emulated>>;
 
 // Its matrices are of several ranges, which several ranks share out.
 constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 128,
@@ -43,6 +44,28 @@ struct counting_source {
         for (auto& t : tokens) t = std::exchange(next, (next * 3 + 1) % 11);
     }
 };
+
+template <class Model> using context_of = context<typename space_of<Model>::backend>;
+
+// The values of all parameters, in the order of visit, from the host or a device.
+template <class Model> std::vector<float> weights_on_host(context_of<Model> const& ctx, Model& model) {
+    std::vector<float> all, room;
+    for (auto const& p : parameters_of(model)) {
+        auto const values = on_host(ctx, p.value, room);
+        all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+}
+template <class Model> void set_weights(context_of<Model> const& ctx, Model& model, std::vector<float> const& values) {
+    float const* at = values.data();
+    for (auto const& p : parameters_of(model)) {
+        if constexpr (host_memory<typename space_of<Model>::backend>)
+            std::copy_n(at, p.value.size(), p.value.data());
+        else
+            copy(ctx, p.value, vector_view<float const>(at, extents<dyn>(p.value.size())));
+        at += p.value.size();
+    }
+}
 
 // All that a run leaves, as bytes.
 struct outcome {
@@ -72,7 +95,7 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
     std::vector<std::vector<float>> weights(static_cast<std::size_t>(R));
     on_ranks(R, [&](collective& ranks) {
         resident<Model> own(11);
-        context<> ctx(3, 1);
+        context_of<Model> ctx(3, 1);
         initialise(ctx, own.model);
         if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
         counting_source source;
@@ -80,9 +103,7 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
         training_callbacks tell;
         tell.resume = [&](training_state& state) {
             if (from == nullptr) return;
-            auto at = from->weights.begin();
-            for (auto& p : parameters_of(own.model))
-                for (auto& x : p.value) x = *at++;
+            set_weights(ctx, own.model, from->weights);
             for (auto& m : state.moments) std::ranges::copy(from->moments.at(m.name), m.bytes.begin());
             auto moments = std::move(state.moments);
             state = from->numbers;
@@ -93,11 +114,11 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
         tell.checkpoint = [&](training_state const& state, state_after) {
             for (auto const& m : state.moments) here.moments[m.name] = {m.bytes.begin(), m.bytes.end()};
             if (kept == nullptr) return;
-            *kept = {state, here.moments, weights_of(own.model), {source.next}};
+            *kept = {state, here.moments, weights_on_host(ctx, own.model), {source.next}};
             kept->numbers.moments.clear();
         };
         train(ctx, own.model, source, tell, ranks.ranks() > 1 ? &ranks : nullptr);
-        weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_of(own.model);
+        weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_on_host(ctx, own.model);
         if (ranks.is_first()) first = std::move(here);
     });
     for (auto const& each : weights)
@@ -122,18 +143,21 @@ template <class Recipe> Recipe steps_of(index_t steps, index_t accumulation) {
     return r;
 }
 
-outcome autoencoder_on(int R, index_t steps, index_t accumulation) {
-    auto const r = steps_of<autoencoder_recipe>(steps, accumulation);
-    return run_of<autoencoder_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+template <class Model = autoencoder_type> outcome autoencoder_on(int R, index_t steps, index_t accumulation) {
+    auto r = steps_of<autoencoder_recipe>(steps, accumulation);
+    r.tell_every = 3;  // of a device
+    return run_of<Model>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
         train_autoencoder(ctx, model, source, r, tell, ranks);
     });
 }
+template <class Model = model_type>
 outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* from = nullptr,
                 kept_state* kept = nullptr) {
     auto r = steps_of<calm_recipe<energy_objective>>(steps, accumulation);
     r.objective = {.samples = 3, .targets = 4};
     r.optimizer.muon = 2;
-    return run_of<model_type>(
+    r.tell_every = 3;  // of a device
+    return run_of<Model>(
         R,
         [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
             train_calm(ctx, model, source, r, tell, ranks);
@@ -164,6 +188,23 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
     }
     BOOST_TEST((calm_on(3, 5, 6) == calm_on(1, 5, 6)));
     BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
+}
+
+// What ranks send each other of a device's memory goes by the host's.
+BOOST_AUTO_TEST_CASE(the_number_of_ranks_with_a_device_changes_no_bit) {
+    auto const ae = autoencoder_on<device_model::autoencoder_type>(1, 5, 4);
+    auto const lm = calm_on<device_model>(1, 5, 4);
+    BOOST_TEST(lm.steps.size() == 5U);
+    for (int const R : {2, 4}) {
+        BOOST_TEST((autoencoder_on<device_model::autoencoder_type>(R, 5, 4) == ae), R << " ranks");
+        BOOST_TEST((calm_on<device_model>(R, 5, 4) == lm), R << " ranks");
+    }
+    kept_state kept;
+    calm_on<device_model>(2, 3, 4, nullptr, &kept);
+    for (int const after : {1, 2, 4}) {
+        auto const rest = calm_on<device_model>(after, 5, 4, &kept);
+        BOOST_TEST((rest.weights == lm.weights && rest.moments == lm.moments), "2 to " << after);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {

@@ -77,8 +77,9 @@ BOOST_AUTO_TEST_CASE(shares_are_whole_ranges_and_everything_belongs_to_one) {
         std::vector<std::vector<int>> owners;
         for (auto const size : sizes) owners.emplace_back(static_cast<std::size_t>(size));
         on_ranks(R, [&](collective& ranks) {
+            context<> const ctx(0, 1);
             parts all(sizes);
-            parameter_shares<space<>> const shares(all.parameters(), ranks);
+            parameter_shares<space<>> const shares(ctx, all.parameters(), ranks);
             std::scoped_lock const lock(together);
             for (std::size_t i = 0; i < sizes.size(); ++i) {
                 auto const own = shares.own(i);
@@ -99,8 +100,9 @@ BOOST_AUTO_TEST_CASE(gradients_add_up_in_the_tree_and_values_are_gathered) {
             std::vector<int> good(static_cast<std::size_t>(R));
             on_ranks(R, [&](collective& ranks) {
                 int const r = ranks.rank();
+                context<> const ctx(0, 1);
                 parts all(sizes);
-                parameter_shares<space<>> shares(all.parameters(), ranks, piece);
+                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece);
                 index_t owned = 0;
                 for (std::size_t i = 0; i < sizes.size(); ++i) {
                     owned += shares.own(i).end - shares.own(i).begin;
@@ -140,8 +142,9 @@ BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) 
         for (index_t const piece : {1000, 1000000}) {
             std::vector<int> good(static_cast<std::size_t>(R));
             on_ranks(R, [&](collective& ranks) {
+                context<> const ctx(0, 1);
                 parts all(sizes);
-                parameter_shares<space<>> shares(all.parameters(), ranks, piece);
+                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece);
                 std::uint64_t owned = 0;  // of the marked ones
                 for (std::size_t i = 0; i < sizes.size(); ++i)
                     for (index_t j = shares.own(i).begin; j < shares.own(i).end; ++j) {
@@ -168,18 +171,20 @@ BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_wh
     for (int const R : {1, 2, 3, 5}) {
         std::mutex together;
         on_ranks(R, [&](collective& ranks) {
+            context<> const ctx(0, 1);
             parts all(sizes);
-            parameter_shares<space<>> shares(all.parameters(), ranks);
+            parameter_shares<space<>> shares(ctx, all.parameters(), ranks);
             std::vector<double> own;
             for (std::size_t i = 0; i < sizes.size(); ++i)
                 for (index_t j = shares.own(i).begin; j < shares.own(i).end; j += 16384)
                     own.push_back(1.0 / static_cast<double>(3 + j + 7 * static_cast<index_t>(i)));
-            double const sum = shares.sum_of_squares(own);
+            auto const squares = shares.squares_of_all(own);
+            double const sum = detail::sum_by_halves(squares.data(), 0, squares.size());
             auto const none = shares.first_bad();
             auto const has = [&](std::size_t i) { return shares.own(i).begin < shares.own(i).end ? 1U : 0U; };
             if (has(3) != 0 && shares.own(3).end == sizes[3])  // its last range, behind which each has one
                 own[own.size() - 1 - has(4) - has(5)] = std::numeric_limits<double>::quiet_NaN();
-            static_cast<void>(shares.sum_of_squares(own));
+            static_cast<void>(shares.squares_of_all(own));
             auto const bad = shares.first_bad();
             std::scoped_lock const lock(together);
             sums.push_back(sum);
@@ -194,8 +199,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_differ_in_a_weight_or_a_number_are_told) {
     for (bool const weight : {false, true})
         BOOST_CHECK_EXCEPTION(on_ranks(3,
                                        [&](collective& ranks) {
+                                           context<> const ctx(0, 1);
                                            parts all(sizes);
-                                           parameter_shares<space<>> shares(all.parameters(), ranks);
+                                           parameter_shares<space<>> shares(ctx, all.parameters(), ranks);
                                            shares.require_alike({1, 2});
                                            bool const other = ranks.rank() == 2;
                                            if (weight && other) all.values()[3][40000] = 1e-30F;

@@ -33,14 +33,20 @@ public:
         if (!failed_) MPI_Finalize();
     }
 
-    // How many of the ranks are on this machine. All ask.
-    [[nodiscard]] static int beside() {
+    // The number of a rank among so many.
+    struct place {
+        int rank;
+        int ranks;
+    };
+    // This one's among those on this machine. All ask.
+    [[nodiscard]] static place beside() {
         MPI_Comm here = MPI_COMM_NULL;
-        int count = 1;
+        place found{0, 1};
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-        MPI_Comm_size(here, &count);
+        MPI_Comm_rank(here, &found.rank);
+        MPI_Comm_size(here, &found.ranks);
         MPI_Comm_free(&here);
-        return count;
+        return found;
     }
 
     void fail(error const& why) noexcept override {
@@ -69,10 +75,6 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    struct place {
-        int rank;
-        int ranks;
-    };
     // Of a message, in one or several pieces.
     struct piece {
         int rank;

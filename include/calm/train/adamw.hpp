@@ -47,11 +47,13 @@ template <class T> double sum_of_squares(T const* g, index_t begin, index_t end)
 }
 
 // How the cpu does what train/block/adamw.hpp says and does for executors of blocks.
-template <class T> void run_gradient_norm(context<cpu> const& ctx, adamw_memory<T> const& all, norm_use use) {
+template <class T> void run_range_squares(context<cpu> const& ctx, adamw_memory<T> const& all, norm_use) {
     ctx.parallel(all.count, [&](index_t r) {
         auto const& range = all.ranges[r];
         all.sums[1 + r] = sum_of_squares(all.slots[range.slot].gradient, range.begin, range.end);
     });
+}
+template <class T> void run_norm(context<cpu> const&, adamw_memory<T> const& all, norm_use use) {
     all.sums[0] = sum_by_halves(all.sums + 1, 0, static_cast<std::size_t>(all.count));
     if (use.updates) conclude(all, all.sums[0], use.loss);
 }
@@ -67,10 +69,15 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
     });
 }
 
-// What the optimizer calls, on any executor: the sum of the squares of all gradients, and what it is used for.
+// What the optimizer calls, on any executor: the sums of squares of each range, and then their sum, and what it is used
+// for.
 template <class Backend, class T>
-void measure_gradients(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use = {}) {
-    run_gradient_norm(ctx, all, use);
+void measure_ranges(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
+    run_range_squares(ctx, all, use);
+}
+template <class Backend, class T>
+void measure_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
+    run_norm(ctx, all, use);
 }
 // One update of every parameter, unless the record forbids it.
 template <class Backend, class T> void update_parameters(context<Backend> const& ctx, adamw_memory<T> const& all) {

@@ -55,8 +55,8 @@ public:
     // setting that cannot be.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
-    // The same of a model's parameters. Of several ranks, whose memory is the host's, it updates this one's share and
-    // has moments for no more; all ranks call what it has in the same order. `work` outlives it.
+    // The same of a model's parameters. Of several ranks it updates this one's share and has moments for no more; all
+    // ranks call what it has in the same order. `work` outlives it.
     explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
                    shared_work* work = nullptr) :
         settings_(settings),
@@ -92,6 +92,11 @@ public:
                    moments_.template take<detail::adamw_told<T>>(one).data(),
                    moments_.template take<detail::adamw_record>(one).data()};
         detail::memory_of<Backend>::clear(memory_.record, sizeof(detail::adamw_record));
+        all_ = memory_;
+        if (work != nullptr) {
+            all_.count = work->ranges();
+            all_.sums = moments_.template take<double>(extents<dyn>(1 + all_.count)).data();
+        }
         outcomes_.reserve(static_cast<std::size_t>(outcomes_kept));
     }
     adamw(adamw const&) = delete;
@@ -101,9 +106,8 @@ public:
     // where some gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
         if (ctx.rehearsing()) return 0;
-        if (work_ != nullptr) return std::sqrt(sum_of_all_squares(ctx));
-        detail::measure_gradients(ctx, memory_);
-        return std::sqrt(fetch(ctx, memory_.sums));
+        measure(ctx);
+        return std::sqrt(fetch(ctx, all_.sums));
     }
 
     // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
@@ -204,18 +208,21 @@ public:
     }
     // What tensors() gave, of ranks that of rank 0, has the moments of now; waits for a device.
     void bring_moments(context<Backend> const& ctx) {
-        if constexpr (device_memory<Backend>)
-            for_each_copy([&](auto const& there, auto const& here) { copy(ctx, here, there); });
-        else if (work_ != nullptr)
-            for (std::size_t const second : {0U, 1U}) {
-                std::vector<void const*> own;
-                std::vector<void*> all;
-                for (auto const& slot : slots_) {
-                    all.push_back(copies_[2 * own.size() + second].data());
-                    own.push_back(second == 1 ? slot.second : slot.first);
-                }
-                work_->gather_to_first(own, all);
+        if (work_ == nullptr) {
+            if constexpr (device_memory<Backend>)
+                for_each_copy(
+                    [&](T* there, std::span<T> here) { ctx.download(here.data(), there, here.size_bytes()); });
+            return;
+        }
+        for (std::size_t const second : {0U, 1U}) {
+            std::vector<void const*> own;
+            std::vector<void*> all;
+            for (auto const& slot : slots_) {
+                all.push_back(copies_[2 * own.size() + second].data());
+                own.push_back(second == 1 ? slot.second : slot.first);
             }
+            work_->gather_to_first(own, all);
+        }
     }
     // Gives back the memory of what tensors() gave, where those are copies.
     void forget_copies() { copies_ = {}; }
@@ -223,13 +230,7 @@ public:
     void resume_after(context<Backend> const& ctx, index_t updates) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         updates_ = updates;
-        if constexpr (device_memory<Backend>)
-            for_each_copy([&](auto const& there, auto const& here) { copy(ctx, there, here); });
-        else if (work_ != nullptr)
-            for (std::size_t i = 0; i < slots_.size(); ++i)
-                for (bool const second : {false, true})
-                    std::copy_n(copies_[2 * i + (second ? 1 : 0)].data() + work_->own(i).begin, slots_[i].size,
-                                second ? slots_[i].second : slots_[i].first);
+        for_each_copy([&](T* there, std::span<T const> here) { put(ctx, there, here); });
     }
 
     // Updates made so far, or asked for from a device: the bias corrections follow from it.
@@ -253,14 +254,13 @@ private:
         must(s.muon >= 0 && std::isfinite(s.muon), "muon of at least 0", s.muon);
     }
 
-    // Calls f(moment on the device, its copy on the host).
+    // Calls f(moment, what the copy of all has of it).
     template <class F> void for_each_copy(F const& f) {
         for (std::size_t i = 0; i < copies_.size(); ++i) {
             auto const& slot = slots_[i / 2];
-            if (i % 2 == 1 && slot.second == nullptr) continue;
-            extents<dyn> const shape(slot.size);
-            f(vector_view<T, dyn, Backend>(i % 2 == 0 ? slot.first : slot.second, shape),
-              vector_view<T>(copies_[i].data(), shape));
+            if (T* const moment = i % 2 == 0 ? slot.first : slot.second; moment != nullptr)
+                f(moment, std::span(copies_[i].data() + (work_ != nullptr ? work_->own(i / 2).begin : 0),
+                                    static_cast<std::size_t>(slot.size)));
         }
     }
 
@@ -289,10 +289,7 @@ private:
     // The next update, on the host.
     step_outcome update(context<Backend>& ctx, double rate, double loss) {
         tell(ctx, rate, loss);
-        if (work_ != nullptr)
-            detail::conclude(memory_, sum_of_all_squares(ctx), nullptr);
-        else
-            detail::measure_gradients(ctx, memory_, {.updates = true});
+        measure(ctx, {.updates = true});
         require_finite(ctx);
         require_usable(ctx, rate);
         detail::update_parameters(ctx, memory_);
@@ -304,10 +301,15 @@ private:
         if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
-    // Of all ranks' gradients, the same on each.
-    double sum_of_all_squares(context<Backend> const& ctx) {
-        detail::measure_gradients(ctx, memory_);
-        return work_->sum_of_squares({memory_.sums + 1, static_cast<std::size_t>(memory_.count)});
+    // The sum of the squares of all gradients, also of other ranks, and what it is used for.
+    void measure(context<Backend> const& ctx, detail::norm_use use = {}) {
+        detail::measure_ranges(ctx, memory_, use);
+        if (work_ != nullptr && !ctx.rehearsing()) {
+            std::vector<double> room;
+            auto const own = on_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
+            put(ctx, all_.sums + 1, work_->squares_of_all(own));
+        }
+        detail::measure_norm(ctx, all_, use);
     }
     // The number of the first parameter whose gradient is not finite in the last sums, or the number of all.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
@@ -325,19 +327,22 @@ private:
             require_usable(ctx, rate);
             tell(ctx, rate, loss);
         }
-        detail::measure_gradients(ctx, memory_, {.updates = true, .loss = loss_there});
+        measure(ctx, {.updates = true, .loss = loss_there});
         detail::update_parameters(ctx, memory_);
         update_hidden(ctx);
         if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
 
-    // *there = value, in the executor's memory.
-    template <class U> static void put(context<Backend> const& ctx, U* there, U const& value) {
+    // What lies at `there`, in the executor's memory, becomes these values, or this one.
+    template <class U> static void put(context<Backend> const& ctx, U* there, std::span<U const> values) {
         if constexpr (host_memory<Backend>)
-            *there = value;
-        else
-            ctx.upload(there, &value, sizeof value);
+            std::copy(values.begin(), values.end(), there);
+        else if (!values.empty())
+            ctx.upload(there, values.data(), values.size_bytes());
+    }
+    template <class U> static void put(context<Backend> const& ctx, U* there, U const& value) {
+        put(ctx, there, std::span(&value, 1));
     }
     [[nodiscard]] vector_view<double const, dyn, Backend> view_of_sums() const {
         return {memory_.sums, extents<dyn>(1 + memory_.count)};
@@ -380,7 +385,8 @@ private:
     std::vector<bool> leads_;                       // the same: whether Muon updates it
     std::vector<detail::hidden_matrix<T>> hidden_;  // in the same order
     std::vector<detail::parameter_range> ranges_;
-    detail::adamw_memory<T> memory_;
+    detail::adamw_memory<T> memory_;  // of this rank's share
+    detail::adamw_memory<T> all_;     // the same, with sums of the ranges of all ranks
     index_t updates_ = 0;
     std::vector<step_outcome> outcomes_;
     std::vector<std::vector<T>> copies_;  // of moments, two a parameter, once tensors() was asked for

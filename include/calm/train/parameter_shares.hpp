@@ -26,14 +26,17 @@
 namespace calm {
 
 // All parameters as one row of elements, in the order of visit, cut into a share for each rank. It keeps the addresses
-// of the parameters, as the optimizer does, and is for executors whose memory is the host's.
+// of the parameters, as the optimizer does. What a device sends to others, and gets, goes by the host's memory.
 template <class Space> class parameter_shares final : public shared_work {
     using T = typename Space::compute;
     using Master = typename Space::master;
+    using Backend = typename Space::backend;
 
 public:
-    // The ranks outlive it. So many elements of each share are on their way at once.
-    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks, index_t piece) :
+    // Context and ranks outlive it. So many elements of each share are on their way at once.
+    parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
+                     collective& ranks, index_t piece) :
+        ctx_(ctx),
         ranks_(ranks), piece_(piece) {
         struct sized {
             index_t size;
@@ -53,8 +56,9 @@ public:
         received_.resize(sent_.size());
     }
     // As many as fill some MB, or, of many ranks, make messages that are worth sending.
-    parameter_shares(std::vector<any_parameter<Space>> const& parameters, collective& ranks) :
-        parameter_shares(parameters, ranks,
+    parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
+                     collective& ranks) :
+        parameter_shares(ctx, parameters, ranks,
                          std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain)) {}
     ~parameter_shares() override { ranks_.at_work = false; }
 
@@ -82,8 +86,11 @@ public:
     }
     void add_up(std::span<std::byte> losses) override {
         auto const size = losses.size() / static_cast<std::size_t>(count());
-        ranks_.all_gather(std::span<std::byte const>(losses.subspan(static_cast<std::size_t>(rank()) * size, size)),
-                          losses);
+        auto const own = losses.subspan(static_cast<std::size_t>(rank()) * size, size);
+        std::vector<std::byte> mine(size), all(losses.size());
+        bring(mine.data(), own.data(), size);
+        ranks_.all_gather(std::span<std::byte const>(mine), std::span(all));
+        put(losses.data(), all.data(), all.size());
         sum_gradients();
     }
     [[nodiscard]] part own(std::size_t i) const override {
@@ -102,31 +109,37 @@ public:
                 auto const to = room.first(static_cast<std::size_t>(piece.end - piece.begin));
                 room = room.subspan(to.size());
                 walk(piece, [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                    std::copy(one.gradient + begin, one.gradient + end, to.data() + at);
-                    std::fill(one.gradient + begin, one.gradient + end, T{});
+                    auto const bytes = static_cast<std::size_t>(end - begin) * sizeof(T);
+                    bring(to.data() + at, one.gradient + begin, bytes);
+                    detail::memory_of<Backend>::clear(one.gradient + begin, bytes);
                 });
                 parts.push_back(to);
             }
             ranks_.reduce_scatter(std::span<std::span<T> const>(parts), std::span(received_));
             auto const number = static_cast<std::size_t>(ranks_.rank());
             walk(pieces[number], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                std::copy_n(parts[number].data() + at, end - begin, one.gradient + begin);
+                put(one.gradient + begin, parts[number].data() + at, static_cast<std::size_t>(end - begin) * sizeof(T));
             });
         });
     }
     void gather_values() override {
         gather<Master>(
             true, all_, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
-            [&](std::size_t i) { return tensors_[i].value; });
+            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
+                put(tensors_[i].value + begin, here, bytes);
+            });
     }
     void gather_gradients(std::vector<bool> const& marked) override {
         gather<T>(
             true, marked, [&](std::size_t i) { return tensors_[i].gradient + own(i).begin; },
-            [&](std::size_t i) { return tensors_[i].gradient; });
+            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
+                put(tensors_[i].gradient + begin, here, bytes);
+            });
     }
-    double sum_of_squares(std::span<double const> own_ranges) override {
+    [[nodiscard]] index_t ranges() const override { return std::ssize(ranges_); }
+    std::span<double const> squares_of_all(std::span<double const> own_ranges) override {
         ranks_.all_gather(own_ranges, std::span(sums_), first_range_);
-        return detail::sum_by_halves(sums_.data(), 0, sums_.size());
+        return sums_;
     }
     [[nodiscard]] std::size_t first_bad() const override {
         for (std::size_t r = 0; r < sums_.size(); ++r)
@@ -136,19 +149,25 @@ public:
     void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
         gather<Master>(
             false, all_, [&](std::size_t i) { return static_cast<Master const*>(from[i]); },
-            [&](std::size_t i) { return static_cast<Master*>(to[i]); });
+            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
+                std::memcpy(static_cast<Master*>(to[i]) + begin, here, bytes);
+            });
     }
     // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
     void require_alike(std::vector<std::uint64_t> const& numbers) {
         std::uint64_t sum = static_cast<std::uint64_t>(elements_);
         auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
         for (auto const number : numbers) add(number);
-        for (auto const& one : tensors_)
-            for (index_t i = 0; i < one.size; ++i) {
+        std::vector<typename Space::storage> values;
+        for (auto const& one : tensors_) {
+            values.resize(static_cast<std::size_t>(one.size));
+            bring(values.data(), one.value, values.size() * sizeof(values[0]));
+            for (auto const& value : values) {
                 std::uint64_t word = 0;
-                std::memcpy(&word, one.value + i, sizeof one.value[i]);
+                std::memcpy(&word, &value, sizeof value);
                 add(word);
             }
+        }
         std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_.ranks()));
         ranks_.all_gather(std::span<std::uint64_t const>(&sum, 1), std::span(all));
         for (std::size_t r = 1; r < all.size(); ++r)
@@ -165,6 +184,22 @@ private:
         index_t size;
         index_t place;  // of its first element in the row
     };
+
+    // Bytes of the executor's memory to the host's, and back.
+    void bring(void* here, void const* there, std::size_t bytes) const {
+        if (bytes == 0) return;
+        if constexpr (host_memory<Backend>)
+            std::memcpy(here, there, bytes);
+        else
+            ctx_.download(here, there, bytes);
+    }
+    void put(void* there, void const* here, std::size_t bytes) const {
+        if (bytes == 0) return;
+        if constexpr (host_memory<Backend>)
+            std::memcpy(there, here, bytes);
+        else
+            ctx_.upload(there, here, bytes);
+    }
 
     [[nodiscard]] index_t cut_of(int rank) const { return cuts_[static_cast<std::size_t>(rank)]; }
 
@@ -212,9 +247,10 @@ private:
     [[nodiscard]] std::size_t number_of(tensor_place const& one) const {
         return static_cast<std::size_t>(&one - tensors_.data());
     }
-    // What each rank has of the parameters that are marked, in elements U, to all ranks or to the first.
-    template <class U, class From, class To>
-    void gather(bool to_all, std::vector<bool> const& marked, From const& from, To const& to) {
+    // What each rank has of the parameters that are marked, in elements U, to all ranks or to the first. `from` tells
+    // where this rank's share of parameter i is in the executor's memory, `keep` gets some elements of parameter i.
+    template <class U, class From, class Keep>
+    void gather(bool to_all, std::vector<bool> const& marked, From const& from, Keep const& keep) {
         static_assert(sizeof(U) == sizeof(T) && std::is_trivially_copyable_v<U>);
         auto const self = static_cast<std::size_t>(ranks_.rank());
         // Calls f(i, begin, bytes, place) for what a piece has of each, side by side; how many bytes they are together.
@@ -232,7 +268,7 @@ private:
             auto* const out = reinterpret_cast<std::byte*>(sent_.data());
             auto const own_size =
                 walk_marked(pieces[self], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
-                    std::memcpy(out + place, from(i) + (begin - own(i).begin), size);
+                    bring(out + place, from(i) + (begin - own(i).begin), size);
                 });
             std::vector<collective::sent> send(pieces.size());
             std::vector<collective::received> places(pieces.size());
@@ -248,11 +284,12 @@ private:
             for (std::size_t r = 0; r < pieces.size(); ++r)
                 if (!places[r].empty())
                     walk_marked(pieces[r], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
-                        std::memcpy(to(i) + begin, places[r].data() + place, size);
+                        keep(i, begin, places[r].data() + place, size);
                     });
         });
     }
 
+    context<Backend> const& ctx_;
     collective& ranks_;
     std::vector<tensor_place> tensors_;
     std::vector<bool> all_;  // of them
@@ -269,16 +306,17 @@ private:
 
 namespace detail {
 
-// This rank's part of a run, or null: there is one rank. Throws errc::usage for several on a device.
+// This rank's part of a run, or null: there is one rank.
 template <class Space>
-std::unique_ptr<shared_work> part_of(std::vector<any_parameter<Space>> const& parameters, collective* ranks) {
+std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
+                                     std::vector<any_parameter<Space>> const& parameters, collective* ranks) {
     if (ranks == nullptr || ranks->ranks() == 1) return nullptr;
-    require(host_memory<typename Space::backend>, errc::usage,
-            "training: expected one rank on a device, found several: ranks train on the cpu");
-    return std::make_unique<parameter_shares<Space>>(parameters, *ranks);
+    return std::make_unique<parameter_shares<Space>>(ctx, parameters, *ranks);
 }
 // Of whoever has no ranks: nothing of the above is compiled.
-template <class Space> std::unique_ptr<shared_work> part_of(std::vector<any_parameter<Space>> const&, std::nullptr_t) {
+template <class Space>
+std::unique_ptr<shared_work> part_of(context<typename Space::backend> const&, std::vector<any_parameter<Space>> const&,
+                                     std::nullptr_t) {
     return nullptr;
 }
 

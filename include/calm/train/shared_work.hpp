@@ -45,26 +45,29 @@ public:
     // Seconds of rank 0's clock, for all: what follows from them is the same on all ranks. Sentences then say that so
     // many steps are done.
     virtual double agree_on_time(index_t steps_done) = 0;
-    // Each rank has gradients of its own micro-batches, and in `losses`, which has R equal parts, theirs. Then its
-    // share has the sums of all gradients, in the tree of the ranks' numbers; elsewhere they are zero; and it has all
-    // losses.
+    // Each rank has gradients of its own micro-batches, and in `losses`, of the executor's memory, which has R equal
+    // parts, theirs. Then its share has the sums of all gradients, in the tree of the ranks' numbers; elsewhere they
+    // are zero; and it has all losses.
     virtual void add_up(std::span<std::byte> losses) = 0;
     // Each rank has updated its share of the values; then all have all of them.
     virtual void gather_values() = 0;
     // Each rank has changed its share of the gradients; then all have all of those of the parameters that are marked.
     virtual void gather_gradients(std::vector<bool> const& marked) = 0;
-    // Bytes of what is on its way to and from others.
+    // Bytes of the host's memory for what is on its way to and from others.
     [[nodiscard]] virtual std::size_t buffer_bytes() const = 0;
 
     // Of parameter i, what belongs to this rank's share, perhaps nothing.
     [[nodiscard]] virtual part own(std::size_t i) const = 0;
-    // The sum of the squares of all gradients, from those of this rank's ranges, in order: detail::sum_by_halves over
-    // all ranges.
-    virtual double sum_of_squares(std::span<double const> own_ranges) = 0;
+    // Ranges that all parameters have together.
+    [[nodiscard]] virtual index_t ranges() const = 0;
+    // The sums of the squares of the gradients in each range of all, in order, from those of this rank's ranges; valid
+    // until they are asked for again.
+    virtual std::span<double const> squares_of_all(std::span<double const> own_ranges) = 0;
     // After it, the number of the first parameter with a gradient that is not finite, or the number of all.
     [[nodiscard]] virtual std::size_t first_bad() const = 0;
     // Rank 0 gets what each rank has of something beside the parameters, in elements of their size: of parameter i,
-    // own(i) of it lies at from[i], and at rank 0 there is place for all of it at to[i].
+    // own(i) of it lies at from[i] in the executor's memory, and at rank 0 there is place for all of it at to[i] in the
+    // host's.
     virtual void gather_to_first(std::span<void const* const> from, std::span<void* const> to) = 0;
 };
 

@@ -151,7 +151,7 @@ private:
     [[nodiscard]] memory_plan plan() const {
         return {{{"values", weights_ + frozen_bytes_},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
-                                   (several() ? work_->buffer_bytes() : 0)},
+                                   (several() && host_memory<Backend> ? work_->buffer_bytes() : 0)},
                  {"moments", several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.scratch.name(), ctx_.scratch.peak()}}};
@@ -371,7 +371,7 @@ void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Spac
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
            Ranks ranks = nullptr) {
-    auto const work = part_of(parameters, ranks);
+    auto const work = part_of(ctx, parameters, ranks);
     training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();
 }
 

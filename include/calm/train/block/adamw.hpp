@@ -177,10 +177,14 @@ template <class T> struct adamw_kernel {
     }
 };
 
+// The sums of squares of each range.
+template <block_executor Backend, class T>
+void run_range_squares(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
+    launch(ctx, all.count, sum_of_squares_kernel<T>{all, use});
+}
 // The sum of the squares of all gradients, and what it is used for.
 template <block_executor Backend, class T>
-void run_gradient_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    launch(ctx, all.count, sum_of_squares_kernel<T>{all, use});
+void run_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     launch(ctx, 1, norm_kernel<T>{all, use});
 }
 
