@@ -86,10 +86,11 @@ public:
     }
     void add_up(std::span<std::byte> losses) override {
         auto const size = losses.size() / static_cast<std::size_t>(count());
-        auto const own = losses.subspan(static_cast<std::size_t>(rank()) * size, size);
-        std::vector<std::byte> mine(size), all(losses.size());
-        bring(mine.data(), own.data(), size);
-        ranks_.all_gather(std::span<std::byte const>(mine), std::span(all));
+        auto const first = static_cast<std::size_t>(rank()) * size;
+        std::vector<std::byte> all(losses.size());
+        auto const own = std::span(all).subspan(first, size);
+        bring(own.data(), losses.data() + first, size);
+        ranks_.all_gather(std::span<std::byte const>(own), std::span(all));
         put(losses.data(), all.data(), all.size());
         sum_gradients();
     }
