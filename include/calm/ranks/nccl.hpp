@@ -2,7 +2,7 @@
 // NCCL itself, for nccl_engine.hpp. Empty where there is no <nccl.h>; links NCCL and the CUDA runtime (the CMake target
 // calm::nccl).
 
-#if __has_include(<nccl.h>)
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
