@@ -97,9 +97,7 @@ public:
     // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
     // this rank are left alone. What comes must have the size of its place.
     void exchange(std::span<sent const> to, std::span<received const> from) {
-        require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
-                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
-                to.size(), " and ", from.size());
+        require_each(to, from);
         for (std::size_t r = 0; r < to.size(); ++r)
             if (std::cmp_not_equal(r, rank_)) bytes_sent_ += to[r].size();
         if (ranks_ > 1) swap(to, from);
@@ -108,6 +106,9 @@ public:
     // finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all are
     // there, and nothing that does not fit its place is on its way.
     void exchange_on_devices(std::span<sent const> to, std::span<received const> from) {
+        require_each(to, from);
+        require(devices != nullptr, errc::usage,
+                "calm::collective: expected ranks whose devices have a way to exchange");
         auto const count = static_cast<std::size_t>(ranks_);
         std::vector<std::uint64_t> own(count), others(count);
         std::vector<sent> told;
@@ -126,6 +127,7 @@ public:
         }
         devices->swap(to, from);
     }
+    // Returns when this rank's device has what it is to get.
     void finish_on_devices() { devices->wait(); }
     [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }  // to others, so far
     // Nobody goes on before all have come.
@@ -247,6 +249,11 @@ protected:
     }
 
 private:
+    void require_each(std::span<sent const> to, std::span<received const> from) const {
+        require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
+                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
+                to.size(), " and ", from.size());
+    }
     // all_gather() of elements of so many bytes.
     void gather_bytes(sent own, received all, std::span<std::size_t const> starts, std::size_t element) {
         std::vector<sent> const to(static_cast<std::size_t>(ranks_), own);

@@ -58,6 +58,7 @@ public:
 
     [[nodiscard]] std::string name() const override { return "NCCL"; }
 
+    // A group of messages, one to each rank and one of each. Throws errc::distributed.
     void swap(std::span<collective::sent const> to, std::span<collective::received const> from) override {
         require_open();
         bool refused = library_.begin_group() == nccl_state::failed;
@@ -73,6 +74,7 @@ public:
         // Until it has begun nothing else is asked of the queue, which would come before it.
         settle("begin to send", now, [&] { return library_.state(); });
     }
+    // For all of them. Throws errc::distributed.
     void wait() override {
         require_open();
         settle("send and receive", nccl_state::under_way,

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "calm/ranks/thread_ranks.hpp"
 #include "on_device.hpp"
@@ -44,9 +45,21 @@ void ranks_without_a_gpu_are_told() {
     check(std::chrono::steady_clock::now() - begun < std::chrono::seconds(15), "nobody waits");
 }
 
+// Where there is a GPU, one rank begins, exchanges with nobody, and ends.
+void one_rank_begins_and_ends() {
+    calm::context<calm::cuda> const ctx;
+    calm::on_ranks(1, [&](calm::collective& ranks) {
+        ranks.timeout = 60;
+        calm::nccl_devices const devices(ranks, calm::nccl_library(ctx.queue(), ctx.device()));
+        check(ranks.devices == &devices, "NCCL is what the rank has");
+        std::vector<calm::collective::sent> const to(1);
+        std::vector<calm::collective::received> const from(1);
+        for (int i = 0; i < 2; ++i) ranks.exchange_on_devices(to, from);
+        ranks.finish_on_devices();
+    });
+}
 // As NCCL itself says it, where there is none at all.
 void nccl_without_a_gpu_fails_in_time() {
-    if (calm::no_device_reason().empty()) return;
     ncclUniqueId key{};
     ncclComm_t communicator = nullptr;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -61,6 +74,9 @@ void nccl_without_a_gpu_fails_in_time() {
 int main() {
     a_key_is_made_without_a_gpu();
     ranks_without_a_gpu_are_told();
-    nccl_without_a_gpu_fails_in_time();
+    if (calm::no_device_reason().empty())
+        one_rank_begins_and_ends();
+    else
+        nccl_without_a_gpu_fails_in_time();
     return failures == 0 ? 0 : 1;
 }
