@@ -110,7 +110,7 @@ struct calm_job {
 };
 struct autoregressive_job {
     template <class Backend> using model = autoregressive_on<Backend>;
-    static constexpr index_t uploads = 2, copies_to_tell = 1;  // it draws nothing
+    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_tell = 1;  // it draws nothing
     static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
                     index_t tell_every = 1) {
         autoregressive_recipe r;
@@ -137,10 +137,12 @@ void put(std::vector<float> const& weights, Model<Backend>& model) {
     copy_parameters(ctx, model, here.model);
 }
 
-template <class Job, class Backend> outcome trained(int threads, thread_order order = thread_order::ascending) {
+template <class Job, class Backend>
+outcome trained(int threads, thread_order order = thread_order::ascending, bool by_graphs = true) {
     auto own = started<Job::template model, Backend>();
     context<Backend> ctx(3, threads);
     ctx.order = order;
+    if constexpr (device_memory<Backend>) ctx.uses_graphs = by_graphs;
     outcome result;
     training_callbacks tell;
     tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
@@ -276,6 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     BOOST_TEST(close(got.weights, want.weights, kind::weight_of_run));
     BOOST_CHECK((trained<Job, emulated>(2, descending) == got));
     BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
+    BOOST_CHECK((trained<Job, emulated>(1, ascending, false) == got));
 }
 
 namespace {
@@ -369,7 +372,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
 
 // Nothing is taken after the first steps, and steps ask for the same: shapes follow from no id. To the device go the
 // ids of a micro-batch, in one copy, and the numbers of the step and of the update; the host waits where steps are
-// told, for their losses and norms, however many they are.
+// told, for their losses and norms, however many they are. Each micro-batch is a graph, and so is each update.
 BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before_they_are_told, Job, jobs) {
     constexpr index_t together = 4;
     auto own = started<Job::template model, emulated>();
@@ -385,6 +388,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     auto const one = after[3] - after[2], next = after[4] - after[3];  // of one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
     BOOST_TEST(one.allocations == 0);
+    BOOST_TEST(one.graphs == together * (Job::micro_batches + 1));
+    BOOST_TEST(one.launches <= together * (1 + 5 * Job::micro_batches));  // draws, losses, sums of micro-batches
     BOOST_TEST(one.uploads == together * Job::uploads);
     BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; of an autoencoder the parts of its losses too
     BOOST_CHECK(one == next);

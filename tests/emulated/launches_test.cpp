@@ -115,6 +115,7 @@ struct whole_step {
 template <class Model, class Step>
 whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& step) {
     context<emulated> ctx(3, 1);
+    ctx.uses_graphs = false;  // each launch counts
     training_recipe recipe;
     recipe.steps = 2;  // arenas grow in the first
     whole_step found;
@@ -204,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     index_t const update = launches_of_update<calm_model<small, on_device>>(step_of_calm(8, 3));
     index_t const of_another = launches_of_update<autoencoder<small.autoencoder, on_device>>(step_of_autoencoder);
     BOOST_TEST(update == of_another);
-    BOOST_TEST((update > 0 && update <= 4));
+    BOOST_TEST((update > 0 && update <= 5));
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> ctx(3, 1);
     index_t const calm = rehearsed(ctx, own.model, 4 * 8192, step_of_calm(2048, 8)) + update;

@@ -45,12 +45,11 @@ template <class Work, class Found> void check_replayed(context<emulated>& ctx, W
     ctx.bring_step();
     device.begin_graph();
     work();
-    auto const graph = device.end_graph();
-    BOOST_CHECK(found() == want[0]);
-    for (std::size_t i = 1; i < moments.size(); ++i) {
+    auto const graph = std::make_shared<detail::emulated_device::graph const>(device.end_graph());
+    for (std::size_t i = 0; i < moments.size(); ++i) {
         go_to(moments[i]);
         ctx.bring_step();
-        for (auto const& task : graph) device.later(task);
+        device.launch(graph);
         BOOST_CHECK_MESSAGE(found() == want[i], "moment " << i);
     }
 }
@@ -161,12 +160,9 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
                 static_cast<void>(device.end_graph());
             },
             error, says(errc::device, "expected kernels and fills alone while a graph is made", what));
-        try {
-            BOOST_TEST(device.end_graph().size() == 1U, what);  // the fill stands
-        } catch (std::bad_optional_access const&) {             // end_graph itself threw
-        }
+        device.forget_graph();
         std::vector<float> room;
-        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 3.0F, what);
+        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 1.0F, what);  // what is recorded does not run
     };
     refused("memory that is taken", [&] { static_cast<void>(device.allocate(64)); });
     refused("memory that is given back", [&] { device.release(taken); });

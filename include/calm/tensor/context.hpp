@@ -101,6 +101,10 @@ public:
             launch(self, 1, put_number_kernel{live_->data() + 1, now[1]});
         brought_ = now;
     }
+    // The same for kernels that are asked for again: unless nothing was brought so far, and so none reads it.
+    void bring_step_again() const {
+        if (live_) bring_step();
+    }
 
 protected:
     using context_base<Backend>::context_base;

@@ -15,9 +15,10 @@ namespace calm {
 
 namespace detail {
 
-inline bool environment_asks_for_checks() {
-    char const* const value = std::getenv("CALM_CUDA_CHECK");
-    return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+// Of a variable that is 0 or not.
+inline bool environment_says(char const* name, bool unless_set) {
+    char const* const value = std::getenv(name);
+    return value == nullptr || *value == '\0' ? unless_set : std::string_view(value) != "0";
 }
 
 }  // namespace detail
@@ -42,9 +43,13 @@ public:
 
     // Waits after every kernel and every product, and names the one that failed. Otherwise a failure is reported by a
     // later call. True from the start where the environment says CALM_CUDA_CHECK=1. Not while a graph is captured.
-    bool checks_every_kernel = detail::environment_asks_for_checks();
+    bool checks_every_kernel = detail::environment_says("CALM_CUDA_CHECK", false);
+    // For work that is done again (tensor/graph.hpp), but where every kernel is checked. False from the start where the
+    // environment says CALM_CUDA_GRAPHS=0.
+    bool uses_graphs = detail::environment_says("CALM_CUDA_GRAPHS", true);
 
     [[nodiscard]] int device() const { return device_; }  // its number
+    [[nodiscard]] bool records() const { return uses_graphs && !checks_every_kernel; }  // work that is done again, now
     // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
     [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }
     // For products; the library's own.

@@ -2,11 +2,14 @@
 // The context of the emulated device, and how it launches block kernels (kernel.hpp).
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/emulated/device.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm {
@@ -21,8 +24,10 @@ public:
 
     thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
     std::size_t memory = std::size_t{80} << 30;    // bytes of the device that it stands for: see working_set.hpp
+    bool uses_graphs = true;                       // for work that is done again: see tensor/graph.hpp
 
     [[nodiscard]] int threads() const { return threads_; }  // at least 1
+    [[nodiscard]] bool records() const { return uses_graphs; }  // work that is done again, now
     // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
     void wait() const { detail::emulated_device::get().wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
@@ -60,5 +65,28 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
         detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
     });
 }
+
+// Refuses what a GPU refuses while it captures.
+template <> class device_graph<emulated> {
+public:
+    template <class Work> static device_graph record(context<emulated> const&, Work const& work) {
+        auto& device = detail::emulated_device::get();
+        device.begin_graph();
+        try {
+            work();
+        } catch (...) {
+            device.forget_graph();
+            throw;
+        }
+        return device_graph(device.end_graph());
+    }
+    void launch(context<emulated> const&) const { detail::emulated_device::get().launch(made_); }
+
+private:
+    using graph = detail::emulated_device::graph;
+    explicit device_graph(graph&& made) : made_(std::make_shared<graph const>(std::move(made))) {}
+
+    std::shared_ptr<graph const> made_;
+};
 
 }  // namespace calm

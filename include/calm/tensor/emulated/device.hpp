@@ -15,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,11 +37,13 @@ struct device_counts {
     index_t bytes = 0;        // copied from the host and to it
     index_t waits = 0;        // of the host for the device: copies to the host, fetch, wait
     index_t allocations = 0;  // of the device's memory
+    index_t graphs = 0;       // of kernels, each asked for at once
     bool operator==(device_counts const&) const = default;
     // What was asked for between two counts.
     friend device_counts operator-(device_counts const& a, device_counts const& b) {
         return {a.launches - b.launches, a.blocks - b.blocks, a.uploads - b.uploads,
-                a.bytes - b.bytes,       a.waits - b.waits,   a.allocations - b.allocations};
+                a.bytes - b.bytes,       a.waits - b.waits,   a.allocations - b.allocations,
+                a.graphs - b.graphs};
     }
 };
 
@@ -103,9 +106,11 @@ public:
     }
     void launch(index_t blocks, std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
-        ++counts_.launches;
-        counts_.blocks += blocks;
-        later_and_again(std::move(kernel));
+        if (!graph_) {
+            ++counts_.launches;
+            counts_.blocks += blocks;
+        }
+        later_or_recorded(std::move(kernel));
     }
     void rehearse_launch() {
         std::scoped_lock const lock(mutex_);
@@ -135,22 +140,37 @@ public:
         wait();
     }
     void fill(void* p, std::byte value, std::size_t bytes) {
-        later_and_again([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
+        later_or_recorded([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
     }
 
-    // A graph: what is asked for between them, to be asked for again. Only kernels and fills can be: what cannot, as
-    // while a GPU captures (memory taken or given back, a copy from the host or to it, a wait, a look of the host),
-    // throws errc::device there; memory given back is told by end_graph.
+    // A graph: what is asked for between them runs not now but whenever the graph is asked for. Only kernels and fills
+    // can be in it: what cannot, as while a GPU captures (memory taken or given back, a copy from the host or to it, a
+    // wait, a look of the host), throws errc::device there; memory given back is told by end_graph. Other threads wait.
+    using graph = std::vector<std::function<void()>>;
     void begin_graph() {
-        std::scoped_lock const lock(mutex_);
+        std::unique_lock lock(mutex_);
         require_no_graph("another graph");
         graph_.emplace();
+        recording_ = std::move(lock);
     }
-    std::vector<std::function<void()>> end_graph() {
-        std::scoped_lock const lock(mutex_);
-        auto graph = std::exchange(graph_, std::nullopt).value();
+    graph end_graph() {
+        auto const lock = std::exchange(recording_, {});
+        auto made = std::exchange(graph_, std::nullopt).value();
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
-        return graph;
+        return made;
+    }
+    // What was recorded is not wanted.
+    void forget_graph() noexcept {
+        auto const lock = std::exchange(recording_, {});
+        graph_.reset();
+    }
+    void launch(std::shared_ptr<graph const> const& made) {
+        std::scoped_lock const lock(mutex_);
+        require_no_graph("another graph");
+        ++counts_.graphs;
+        later([made] {
+            for (auto const& task : *made) task();
+        });
     }
 
     // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
@@ -183,13 +203,13 @@ public:
     // is no number.
     void begin_piece(std::byte* p, std::size_t bytes) {
         fill(p, unwritten, bytes);
-        later_and_again([=] {
+        later_or_recorded([=] {
             auto const zone = red_words();
             std::memcpy(p + bytes, zone.data(), red_zone);
         });
     }
     void end_piece(std::byte const* p, std::size_t bytes, std::string arena) {
-        later([=, arena = std::move(arena)] {
+        later_or_recorded([=, arena = std::move(arena)] {
             require(std::memcmp(p + bytes, red_words().data(), red_zone) == 0, errc::device,
                     "calm::emulated: a kernel wrote behind ", bytes, " bytes of the arena '", arena,
                     "'; expected it to write within what it was given");
@@ -267,10 +287,12 @@ private:
         require(!graph_, errc::device, "calm::emulated: expected kernels and fills alone while a graph is made, found ",
                 found, "; do it before begin_graph or after end_graph");
     }
-    void later_and_again(std::function<void()> task) {
+    void later_or_recorded(std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
-        if (graph_) graph_->push_back(task);
-        later(std::move(task));
+        if (graph_)
+            graph_->push_back(std::move(task));
+        else
+            later(std::move(task));
     }
     void protect(int access) {
         for (auto const& [p, b] : blocks_) mprotect(b.first, b.inside, access);
@@ -295,7 +317,8 @@ private:
     mutable std::recursive_mutex mutex_;
     std::map<std::byte*, memory_block, std::less<>> blocks_;
     std::vector<std::function<void()>> queue_;
-    std::optional<std::vector<std::function<void()>>> graph_;  // while one is made
+    std::optional<graph> graph_;                         // while one is made
+    std::unique_lock<std::recursive_mutex> recording_;   // the same
     std::exception_ptr failed_;
     bool open_ = false;  // to the host; then nothing waits in the queue
     device_counts counts_;
