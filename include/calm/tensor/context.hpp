@@ -16,6 +16,7 @@
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/draw_number.hpp"
+#include "calm/tensor/recording.hpp"
 #include "calm/tensor/team.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -105,15 +106,20 @@ public:
     void bring_step_again() const {
         if (live_) bring_step();
     }
+    // Bytes that were uploaded so far, each copy in whole lines: what a recording needs of room.
+    [[nodiscard]] std::size_t uploaded() const { return uploaded_; }
 
 protected:
     using context_base<Backend>::context_base;
+
+    void count_upload(std::size_t bytes) const { uploaded_ += recording::lines_of(bytes); }
 
 private:
     using numbers = std::array<std::uint32_t, 2>;  // of the step and of its micro-batch
 
     mutable std::optional<tensor<std::uint32_t, extents<2>, Backend>> live_;
     mutable numbers brought_{};  // what stands there
+    mutable std::size_t uploaded_ = 0;
 };
 
 }  // namespace detail

@@ -17,8 +17,8 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/train/recipe.hpp"
-#include "calm/train/repeated_backward.hpp"
 #include "calm/train/training.hpp"
 #include "calm/train/training_callbacks.hpp"
 
@@ -81,7 +81,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    detail::repeated_backward<Space> backward(parameters_of(model));
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress&, auto const& losses) {
         auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
         if (!ctx.rehearsing() && recipe.random_patches > 0)
@@ -116,7 +116,7 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    detail::repeated_backward<Space> backward(parameters_of(model));
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
@@ -160,7 +160,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const place_of = [&](progress const& now) {
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
     };
-    detail::repeated_backward<Space> backward(parameters_of(model));
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));

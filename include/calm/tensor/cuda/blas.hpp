@@ -77,6 +77,9 @@ public:
         return way.has_value();
     }
 
+    // Whether it does. Throws as above.
+    template <class T> bool supports(product<T> const& p) { return way_for(p).has_value(); }
+
     // How many products were left to the block kernel.
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
     // How many shapes are known.
@@ -126,6 +129,7 @@ public:
         ++unsupported_;
         return false;
     }
+    template <class T> static bool supports(product<T> const&) { return false; }
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
 
 private:

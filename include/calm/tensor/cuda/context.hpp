@@ -52,6 +52,8 @@ public:
     [[nodiscard]] bool records() const { return uses_graphs && !checks_every_kernel; }  // work that is done again, now
     // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
     [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }
+    // For launches and graphs; the library's own.
+    [[nodiscard]] detail::device_queue& order() const { return queue_; }
     // For products; the library's own.
     [[nodiscard]] detail::blas& blas() const { return blas_; }
     // Products that cuBLASLt does not support, and the slower block kernel computed.
@@ -61,7 +63,10 @@ public:
     void wait() const { queue_.wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp. Through pinned memory, so the host waits
     // for nothing but room there.
-    void upload(void* dst, void const* src, std::size_t bytes) const { queue_.upload(dst, src, bytes); }
+    void upload(void* dst, void const* src, std::size_t bytes) const {
+        count_upload(bytes);
+        queue_.upload(dst, src, bytes);
+    }
     // The same to dst on the host, which waits as `wait` does.
     void download(void* dst, void const* src, std::size_t bytes) const { queue_.download(dst, src, bytes); }
 

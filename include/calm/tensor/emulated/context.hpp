@@ -2,10 +2,10 @@
 // The context of the emulated device, and how it launches block kernels (kernel.hpp).
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <typeinfo>
-#include <utility>
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/emulated/device.hpp"
@@ -32,6 +32,7 @@ public:
     void wait() const { detail::emulated_device::get().wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
     void upload(void* dst, void const* src, std::size_t bytes) const {
+        count_upload(bytes);
         detail::emulated_device::get().upload(dst, src, bytes);
     }
     // The same to dst on the host, which waits as `wait` does.
@@ -57,36 +58,40 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     auto& device = detail::emulated_device::get();
     if (ctx.rehearsing()) return device.rehearse_launch();
     Kernel given = kernel;
+    std::uint64_t addresses = 0;
 #if defined(__GNUC__) && !defined(__clang__)
     __builtin_clear_padding(&given);
-    device.require_no_host_address(&given, sizeof given, typeid(Kernel).name());
+    addresses = device.sum_of_addresses(&given, sizeof given, typeid(Kernel).name());
 #endif
-    device.launch(blocks, [given, blocks, order = ctx.order, threads = ctx.threads()] {
+    device.launch(typeid(Kernel).name(), blocks, addresses, [given, blocks, order = ctx.order, threads = ctx.threads()] {
         detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
     });
 }
 
-// Refuses what a GPU refuses while it captures.
+// Refuses what a GPU refuses while it captures, and (g++) a kernel that is given other addresses than when it was
+// recorded.
 template <> class device_graph<emulated> {
 public:
-    template <class Work> static device_graph record(context<emulated> const&, Work const& work) {
+    template <class Work>
+    device_graph(context<emulated> const& ctx, Work const& work, std::size_t room) :
+        made_(std::make_shared<detail::emulated_device::graph>(room)) {
+        put(ctx, work);
+    }
+    template <class Work> void put(context<emulated> const&, Work const& work) {
         auto& device = detail::emulated_device::get();
-        device.begin_graph();
+        device.begin_graph(*made_);
         try {
             work();
         } catch (...) {
             device.forget_graph();
             throw;
         }
-        return device_graph(device.end_graph());
+        device.end_graph();
     }
     void launch(context<emulated> const&) const { detail::emulated_device::get().launch(made_); }
 
 private:
-    using graph = detail::emulated_device::graph;
-    explicit device_graph(graph&& made) : made_(std::make_shared<graph const>(std::move(made))) {}
-
-    std::shared_ptr<graph const> made_;
+    std::shared_ptr<detail::emulated_device::graph> made_;
 };
 
 }  // namespace calm
