@@ -418,6 +418,44 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_c
                       token_sampler{.top_k = 2}, token_sampler{.top_p = 0.5}, colder);
 }
 
+namespace {
+// Texts of every rule by graphs are those of kernels by themselves; a patch is `graphs` of them at least, recorded anew
+// where a cache grows and where a text ends, and what is asked for besides is less than `besides` of the kernels.
+template <template <class> class Model> void check_graphs(auto const& rule, double graphs, double besides) {
+    on_both<Model> model;
+    settings_of_generation<rule_of<Model<emulated>>> settings;
+    settings.sampler = rule;
+    settings.max_tokens = 200;  // a cache has room for 64 positions at first
+    settings.at_once = 2;
+    std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
+    auto const written = [&](bool by_graphs) {
+        model.device.uses_graphs = by_graphs;
+        auto const before = model.device.counts();
+        std::vector<std::vector<token_id>> all;
+        for (auto& text : generate(model.device, model.there.model, std::span(prompts), {0, -1, 0}, settings))
+            all.push_back(text.tokens);
+        return std::pair(all, model.device.counts() - before);
+    };
+    auto const [texts, by_graphs] = written(true);
+    auto const [same, by_kernels] = written(false);
+    BOOST_REQUIRE(std::ssize(texts.at(2)) == settings.max_tokens);
+    BOOST_CHECK(texts == same);
+    BOOST_TEST(by_kernels.graphs == 0);
+    constexpr double patches = 2.0 * 200 / Model<emulated>::K;  // two texts at once, then one
+    BOOST_TEST_MESSAGE(by_graphs.graphs << " graphs, " << by_graphs.launches << " launches of " << by_kernels.launches);
+    BOOST_TEST(static_cast<double>(by_graphs.graphs) >= graphs * 0.95 * patches);
+    BOOST_TEST(static_cast<double>(by_graphs.launches) < besides * static_cast<double>(by_kernels.launches));
+}
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(texts_by_graphs_are_those_without) {
+    auto const half = temperature::of(0.5);
+    check_graphs<autoregressive_on>(token_sampler::unchanged(), 1, 0.15);
+    check_graphs<calm_on>(sampler::unchanged(), 2, 0.05);
+    check_graphs<calm_on>(sampler::adaptive(half, 12), 2, 0.5);
+    check_graphs<calm_on>(sampler::batch(half, 12), 2, 0.5);
+}
+
 // The patches of two rounds, of which the second is begun.
 BOOST_AUTO_TEST_CASE(an_autoencoder_is_evaluated_as_on_the_cpu) {
     on_both<autoencoder_on> model;

@@ -209,11 +209,14 @@ BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
     check(1, 13, 1);
     check(2, 14, 0);
     check(2, 15, 1);
+    check(1, 16, 1);  // is kept
     work.ctx.uses_graphs = false;
-    check(2, 16, 0);
-    work.ctx.uses_graphs = true;
     check(2, 17, 0);
-    check(2, 18, 1);
+    work.ctx.uses_graphs = true;
+    for (std::uint64_t const of : {3U, 4U, 5U}) check(of, 18, 0);
+    check(1, 19, 1);
+    check(2, 20, 0);  // was forgotten: that of longest ago
+    check(2, 21, 1);
     // Two at once, of which each has its own bytes.
     work.ask(2, {1, 1, 1});
     auto const first = work.y.data();
