@@ -1,5 +1,6 @@
 // One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
-// the host. Steps and texts by graphs beside those without. Attention and the vocabulary's loss beside plain loops in double too.
+// the host. Steps and texts by graphs beside those without. Attention and the vocabulary's loss beside plain loops in
+// double too.
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/sample/generate.hpp"

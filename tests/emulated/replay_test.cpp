@@ -162,7 +162,10 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
     refused("a copy to the host", [&] { ctx.download(here.data(), there.data(), 8); });
     refused("a wait of the host", [&] { ctx.wait(); });
     refused("a look of the host", [&] { device.open(); });
-    refused("another graph", [&] { static_cast<void>(device_graph<emulated>(ctx, [] {}, 0)); });
+    refused("another graph", [&] {
+        static_cast<void>(device_graph<emulated>(
+            ctx, [] {}, 0));
+    });
 }
 
 namespace {

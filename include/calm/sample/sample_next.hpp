@@ -41,8 +41,8 @@ public:
                     separate_contexts<Backend>* separate, repeated_work<Backend>* drawing) :
         ctx_(ctx),
         model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
-        separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
-        attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
+        separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D),
+        lazy_(is_lazy()), attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
         teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
@@ -297,10 +297,9 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
             " tokens, found room for ", tokens.size(), " tokens");
-    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places,
-                                   aids != nullptr ? aids->screen.get() : nullptr,
-                                   aids != nullptr ? &aids->separate : nullptr,
-                                   aids != nullptr ? &aids->drawing : nullptr)
+    return detail::sampling_rounds(
+               ctx, model, tokens, hidden, rule, places, aids != nullptr ? aids->screen.get() : nullptr,
+               aids != nullptr ? &aids->separate : nullptr, aids != nullptr ? &aids->drawing : nullptr)
         .run(round);
 }
 

@@ -49,8 +49,7 @@ private:
         std::optional<graph> recorded;
     };
 
-    template <class Work>
-    void ask(context<Backend>& ctx, std::initializer_list<std::uint64_t> of, Work const& work) {
+    template <class Work> void ask(context<Backend>& ctx, std::initializer_list<std::uint64_t> of, Work const& work) {
         std::vector<std::uint64_t> now(of);
         for (auto const* memory : {&ctx.saved, &ctx.scratch}) {
             auto const at = memory->here();

@@ -48,7 +48,7 @@ public:
     // environment says CALM_CUDA_GRAPHS=0.
     bool uses_graphs = detail::environment_says("CALM_CUDA_GRAPHS", true);
 
-    [[nodiscard]] int device() const { return device_; }  // its number
+    [[nodiscard]] int device() const { return device_; }                                // its number
     [[nodiscard]] bool records() const { return uses_graphs && !checks_every_kernel; }  // work that is done again, now
     // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
     [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }

@@ -45,7 +45,8 @@ public:
     }
     void launch(context<cuda> const& ctx) const {
         detail::current_device const here;
-        detail::check_cuda(cudaGraphLaunch(runs_.get(), ctx.queue()), "starting a graph, or running a kernel before it");
+        detail::check_cuda(cudaGraphLaunch(runs_.get(), ctx.queue()),
+                           "starting a graph, or running a kernel before it");
         if (room_) detail::check_cuda(cudaEventRecord(was_read_.get(), ctx.queue()), "marking the end of a graph");
     }
 

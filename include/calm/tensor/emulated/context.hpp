@@ -26,7 +26,7 @@ public:
     std::size_t memory = std::size_t{80} << 30;    // bytes of the device that it stands for: see working_set.hpp
     bool uses_graphs = true;                       // for work that is done again: see tensor/graph.hpp
 
-    [[nodiscard]] int threads() const { return threads_; }  // at least 1
+    [[nodiscard]] int threads() const { return threads_; }      // at least 1
     [[nodiscard]] bool records() const { return uses_graphs; }  // work that is done again, now
     // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
     void wait() const { detail::emulated_device::get().wait(); }
@@ -63,9 +63,10 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     __builtin_clear_padding(&given);
     addresses = device.sum_of_addresses(&given, sizeof given, typeid(Kernel).name());
 #endif
-    device.launch(typeid(Kernel).name(), blocks, addresses, [given, blocks, order = ctx.order, threads = ctx.threads()] {
-        detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
-    });
+    device.launch(typeid(Kernel).name(), blocks, addresses,
+                  [given, blocks, order = ctx.order, threads = ctx.threads()] {
+                      detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
+                  });
 }
 
 // Refuses what a GPU refuses while it captures, and (g++) a kernel that is given other addresses than when it was

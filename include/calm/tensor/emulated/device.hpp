@@ -41,9 +41,8 @@ struct device_counts {
     bool operator==(device_counts const&) const = default;
     // What was asked for between two counts.
     friend device_counts operator-(device_counts const& a, device_counts const& b) {
-        return {a.launches - b.launches, a.blocks - b.blocks, a.uploads - b.uploads,
-                a.bytes - b.bytes,       a.waits - b.waits,   a.allocations - b.allocations,
-                a.graphs - b.graphs};
+        return {a.launches - b.launches, a.blocks - b.blocks,           a.uploads - b.uploads, a.bytes - b.bytes,
+                a.waits - b.waits,       a.allocations - b.allocations, a.graphs - b.graphs};
     }
 };
 
@@ -127,8 +126,7 @@ public:
         if (graph_ != nullptr) {
             auto const at = graph_->asked.ask_copy(dst, bytes);
             std::copy_n(from, bytes, graph_->bytes.data() + at);
-            return record(
-                [=](std::byte const* room) { std::copy_n(room + at, bytes, static_cast<std::byte*>(dst)); });
+            return record([=](std::byte const* room) { std::copy_n(room + at, bytes, static_cast<std::byte*>(dst)); });
         }
         ++counts_.uploads;
         counts_.bytes += static_cast<index_t>(bytes);
