@@ -49,6 +49,14 @@ template <class Work, class Found> void check_replayed(context<emulated>& ctx, W
         graph.launch(ctx);
         BOOST_CHECK_MESSAGE(found() == want[i], "moment " << i);
     }
+    repeated_work<emulated> again;
+    auto const before = ctx.counts();
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+        go_to(moments[i]);
+        again(ctx, {}, work);
+        BOOST_CHECK_MESSAGE(found() == want[i], "moment " << i << " of work that is done again");
+    }
+    BOOST_TEST((ctx.counts() - before).graphs == std::ssize(moments) - 1);
 }
 
 // The gradients of all parameters, which are then zero.
