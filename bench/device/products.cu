@@ -110,7 +110,7 @@ void shape(multiplying& by, std::string const& name, operands x) {
 
 void shapes_of(multiplying& by, std::string const& configuration, calm::configuration<> const& c, batch const& b) {
     for_product_shapes(c, b, b.autoencoder_tokens, [&](char const* what, index_t rows, index_t in, index_t out) {
-        if (is_emulated) rows = 5, in = std::min<index_t>(in, 24), out = std::min<index_t>(out, 40);
+        if (is_emulated) rows = 70, in = std::min<index_t>(in, 24), out = std::min<index_t>(out, 40);
         auto const name = [&](char const* form) {
             return configuration + ", " + form + ", " + what + " " + std::to_string(rows) + " x " + std::to_string(in) +
                    " x " + std::to_string(out);
