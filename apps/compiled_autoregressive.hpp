@@ -48,6 +48,7 @@ public:
                        fits))
             return 0;
         auto ctx = context_of<Backend>(o);
+        auto const devices = devices_of(ctx, o.device);
         resident<model_type> own(words.vocabulary_size());
         begin(ctx, start, own.model);
         run.go_on(blocks);

@@ -52,6 +52,7 @@ public:
                        !unseen.empty(), fits))
             return 0;
         auto ctx = context_of<Backend>(o);
+        auto const devices = devices_of(ctx, o.device);
         auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
         if (start) load_autoencoder(ctx, *start, own.model);
         run.go_on(blocks);
@@ -111,6 +112,7 @@ public:
                        fits))
             return 0;
         auto ctx = context_of<Backend>(o);
+        auto const devices = devices_of(ctx, o.device);
         resident<model_type> own(words.vocabulary_size());
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);

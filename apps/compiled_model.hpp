@@ -34,6 +34,10 @@
 #include "text/write_prompts.hpp"
 #include "text/writing.hpp"
 
+#ifdef CALM_HAS_NCCL
+#include "calm/ranks/nccl.hpp"
+#endif
+
 // The space that a unit is compiled for: the units that CMake writes for NAME@SPACE define it.
 #ifndef CALM_SPACE
 #define CALM_SPACE space<>
@@ -70,9 +74,26 @@ template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16
 template <> inline constexpr char const* name_of_space<space<emulated>> = "emulated";
 template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
 
+// What brings bytes straight between the GPUs of several ranks, and is ranks()->devices as long as it lives: NCCL,
+// where each rank has a GPU of its own. Null where nothing does.
+template <class Backend>
+std::unique_ptr<device_engine> devices_of([[maybe_unused]] context<Backend> const& ctx,
+                                          [[maybe_unused]] device_choice const& device) {
+#ifdef CALM_HAS_NCCL
+    if constexpr (std::is_same_v<Backend, cuda>)
+        if (ranks() != nullptr && !device.number)
+            return std::make_unique<nccl_devices>(*ranks(), nccl_library(ctx.queue(), ctx.device()));
+#endif
+    return nullptr;
+}
+
 // Where and how a model is trained, in words.
 template <class Space> std::string place_of(train_options const& o) {
     std::string place = name_of_space<Space>;
+    if constexpr (device_memory<typename Space::backend>)
+        if (auto const* const all = ranks(); all != nullptr)
+            place += sentence(", ", all->ranks(), " ranks that exchange by ",
+                              all->devices != nullptr ? all->devices->name() : "the host's memory");
     if (!o.in_bf16) return place;
     return place + ", products in bf16" +
            (has_bf16_products() ? "" : " without the instruction for them (AVX512-BF16): slower than f32");

@@ -1,6 +1,6 @@
 # calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
-# nlohmann-json), mpi (MPI) and cuda (the CUDA toolkit) where they were there; for cuda the project must have enabled the language CUDA for
-# it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
+# nlohmann-json), mpi (MPI), cuda (the CUDA toolkit) and nccl (NCCL; named behind cuda) where they were there; for cuda the project must have
+# enabled the language CUDA for it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -20,6 +20,10 @@ foreach(component IN LISTS calm_FIND_COMPONENTS)
     if(component STREQUAL cuda)
         find_dependency(CUDAToolkit 12.4)
         include("${CMAKE_CURRENT_LIST_DIR}/calm-cuda20.cmake")
+    elseif(component STREQUAL nccl)
+        list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+        find_dependency(NCCL)
+        list(POP_BACK CMAKE_MODULE_PATH)
     elseif(component STREQUAL mpi)
         set(MPI_CXX_SKIP_MPICXX ON)
         find_dependency(MPI COMPONENTS CXX)

@@ -82,5 +82,20 @@ if(CALM_CUDA)
         # One set of instruction flags for every file that is linked together.
         list(TRANSFORM calm_native_flags PREPEND "-Xcompiler=" OUTPUT_VARIABLE native)
         target_compile_options(calm_cuda INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:${native}>>")
+
+        # CALM_NCCL=ON|OFF|AUTO: ranks whose GPUs exchange by NCCL (calm/ranks/nccl.hpp), calm::nccl. AUTO takes NCCL
+        # where it is; ON insists.
+        set(CALM_NCCL AUTO CACHE STRING "GPUs of ranks by NCCL: ON, OFF, or AUTO where NCCL is")
+        set_property(CACHE CALM_NCCL PROPERTY STRINGS AUTO ON OFF)
+        if(CALM_NCCL)
+            find_package(NCCL QUIET)
+            if(NCCL_FOUND)
+                calm_component(nccl calm_cuda NCCL::NCCL)
+            elseif(CALM_NCCL STREQUAL AUTO)
+                message(STATUS "CALM_NCCL: off, there is no NCCL: what GPUs send each other goes by the host")
+            else()
+                message(FATAL_ERROR "CALM_NCCL=ON: there is no NCCL; install libnccl-dev, or CALM_NCCL=OFF builds without")
+            endif()
+        endif()
     endif()
 endif()

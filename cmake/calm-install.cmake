@@ -1,4 +1,4 @@
-# Headers and a package, find_package(calm 0.1 [COMPONENTS text io mpi cuda]), from an installation and from this build folder;
+# Headers and a package, find_package(calm 0.1 [COMPONENTS text io mpi cuda nccl]), from an installation and from this build folder;
 # for builds without CMake calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -37,6 +37,9 @@ if(TARGET calm_mpi)
 endif()
 if(calm_has_cuda)
     calm_export(cuda)  # no .pc: nvcc does not take the flags of the others
+    if(TARGET calm_nccl)
+        calm_export(nccl)
+    endif()
     configure_file(cmake/calm-cuda20.cmake calm-cuda20.cmake COPYONLY)
     install(FILES cmake/calm-cuda20.cmake DESTINATION ${calm_package_dir})
 endif()
@@ -45,7 +48,8 @@ write_basic_package_version_file(calm-config-version.cmake COMPATIBILITY SameMin
 configure_file(cmake/calm-config.cmake calm-config.cmake COPYONLY)
 configure_file(cmake/FindPCRE2.cmake FindPCRE2.cmake COPYONLY)
 configure_file(cmake/Findzstd.cmake Findzstd.cmake COPYONLY)
+configure_file(cmake/FindNCCL.cmake FindNCCL.cmake COPYONLY)
 configure_file(cmake/calm-portable.cmake calm-portable.cmake COPYONLY)
 configure_file(cmake/calm-launcher.cpp calm-launcher.cpp COPYONLY)
-install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake cmake/Findzstd.cmake cmake/calm-portable.cmake cmake/calm-launcher.cpp
+install(FILES cmake/calm-config.cmake cmake/FindPCRE2.cmake cmake/Findzstd.cmake cmake/FindNCCL.cmake cmake/calm-portable.cmake cmake/calm-launcher.cpp
               "${PROJECT_BINARY_DIR}/calm-config-version.cmake" DESTINATION ${calm_package_dir})

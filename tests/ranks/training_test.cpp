@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/train/loop.hpp"
 
+#include "support/fake_nccl.hpp"
 #include "support/sentences.hpp"
 #include "support/small.hpp"
 
@@ -87,13 +89,19 @@ struct kept_state {
     std::vector<token_id> source;
 };
 
+// Whether devices of ranks exchange by NCCL from now on.
+bool by_nccl = false;
+
 // What a run of a model on so many ranks comes to. `train` is its loop, `from` a state to go on from, and `kept` gets
 // the last one.
 template <class Model, class Train>
 outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept_state* kept = nullptr) {
     outcome first;
     std::vector<std::vector<float>> weights(static_cast<std::size_t>(R));
+    calm::test::fake_fabric fabric(R);
     on_ranks(R, [&](collective& ranks) {
+        std::optional<nccl_engine<calm::test::fake_nccl>> devices;
+        if (by_nccl) devices.emplace(ranks, calm::test::fake_nccl(fabric, ranks.rank()));
         resident<Model> own(11);
         context_of<Model> ctx(3, 1);
         initialise(ctx, own.model);
@@ -121,6 +129,8 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
         weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_on_host(ctx, own.model);
         if (ranks.is_first()) first = std::move(here);
     });
+    BOOST_TEST(fabric.misuse() == "");
+    BOOST_TEST((fabric.of(0).groups > 0) == (by_nccl && R > 1));
     for (auto const& each : weights)
         BOOST_TEST((std::memcmp(each.data(), first.weights.data(), each.size() * sizeof(float)) == 0));
     return first;
@@ -190,21 +200,25 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
     BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
 }
 
-// What ranks send each other of a device's memory goes by the host's.
+// What ranks send each other of a device's memory goes by the host's, or by NCCL.
 BOOST_AUTO_TEST_CASE(the_number_of_ranks_with_a_device_changes_no_bit) {
     auto const ae = autoencoder_on<device_model::autoencoder_type>(1, 5, 4);
     auto const lm = calm_on<device_model>(1, 5, 4);
     BOOST_TEST(lm.steps.size() == 5U);
-    for (int const R : {2, 4}) {
-        BOOST_TEST((autoencoder_on<device_model::autoencoder_type>(R, 5, 4) == ae), R << " ranks");
-        BOOST_TEST((calm_on<device_model>(R, 5, 4) == lm), R << " ranks");
+    for (bool const way : {false, true}) {
+        by_nccl = way;
+        for (int const R : {2, 4}) {
+            BOOST_TEST((autoencoder_on<device_model::autoencoder_type>(R, 5, 4) == ae), R << " ranks");
+            BOOST_TEST((calm_on<device_model>(R, 5, 4) == lm), R << " ranks");
+        }
+        kept_state kept;
+        calm_on<device_model>(2, 3, 4, nullptr, &kept);
+        for (int const after : {1, 2, 4}) {
+            auto const rest = calm_on<device_model>(after, 5, 4, &kept);
+            BOOST_TEST((rest.weights == lm.weights && rest.moments == lm.moments), "2 to " << after);
+        }
     }
-    kept_state kept;
-    calm_on<device_model>(2, 3, 4, nullptr, &kept);
-    for (int const after : {1, 2, 4}) {
-        auto const rest = calm_on<device_model>(after, 5, 4, &kept);
-        BOOST_TEST((rest.weights == lm.weights && rest.moments == lm.moments), "2 to " << after);
-    }
+    by_nccl = false;
 }
 
 BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {

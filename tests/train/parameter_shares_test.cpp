@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calm/ranks/thread_ranks.hpp"
+#include "calm/train/adamw.hpp"
 
 #include "support/sentences.hpp"
 

@@ -46,6 +46,24 @@ inline std::string ranks_text(std::span<int const> numbers) {
 
 }  // namespace detail
 
+// Brings bytes from the memory of each rank's device straight to that of each other's: nccl_engine.hpp. A collective
+// that has one (collective::devices) asks it, after all ranks have said what they send and expect.
+class device_engine {
+public:
+    device_engine() = default;
+    virtual ~device_engine() = default;
+    device_engine(device_engine const&) = delete;
+    device_engine& operator=(device_engine const&) = delete;
+
+    // What it is, for sentences.
+    [[nodiscard]] virtual std::string name() const = 0;
+    // As collective::exchange, of the devices' memory: it comes after what this device was asked for before, and before
+    // what it is asked for next.
+    virtual void swap(std::span<std::span<std::byte const> const> to, std::span<std::span<std::byte> const> from) = 0;
+    // Returns when all of that is done.
+    virtual void wait() = 0;
+};
+
 // One rank's end. All ranks call the same verbs in the same order; each returns when this rank has what it is to get.
 // A rank that gives no answer for `timeout` seconds while the ranks are at work, and one that failed, is an
 // errc::distributed, or the error of the other, which names it. After that the ranks are of no more use.
@@ -72,16 +90,45 @@ public:
     // next. May be empty.
     std::function<void(std::string const&)> tell;
 
+    // What brings bytes between the memories of devices. Null: what is there goes by the host's. All ranks have one, or
+    // none has.
+    device_engine* devices = nullptr;
+
     // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
     // this rank are left alone. What comes must have the size of its place.
     void exchange(std::span<sent const> to, std::span<received const> from) {
-        require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
-                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
-                to.size(), " and ", from.size());
+        require_each(to, from);
         for (std::size_t r = 0; r < to.size(); ++r)
             if (std::cmp_not_equal(r, rank_)) bytes_sent_ += to[r].size();
         if (ranks_ > 1) swap(to, from);
     }
+    // The same of devices' memory, by `devices`, in the order in which the device is asked for other things; done when
+    // finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all are
+    // there, and nothing that does not fit its place is on its way.
+    void exchange_on_devices(std::span<sent const> to, std::span<received const> from) {
+        require_each(to, from);
+        require(devices != nullptr, errc::usage,
+                "calm::collective: expected ranks whose devices have a way to exchange");
+        auto const count = static_cast<std::size_t>(ranks_);
+        std::vector<std::uint64_t> own(count), others(count);
+        std::vector<sent> told;
+        std::vector<received> heard;
+        for (std::size_t r = 0; r < count; ++r) {
+            own[r] = to[r].size();
+            told.push_back(std::as_bytes(std::span(own).subspan(r, 1)));
+            heard.push_back(std::as_writable_bytes(std::span(others).subspan(r, 1)));
+        }
+        exchange(told, heard);
+        for (int r = 0; r < ranks_; ++r) {
+            auto const i = static_cast<std::size_t>(r);
+            if (r == rank_) continue;
+            if (others[i] != from[i].size()) fail_unequal(r, from[i].size(), others[i]);
+            bytes_sent_ += to[i].size();
+        }
+        devices->swap(to, from);
+    }
+    // Returns when this rank's device has what it is to get.
+    void finish_on_devices() { devices->wait(); }
     [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }  // to others, so far
     // Nobody goes on before all have come.
     void barrier() {
@@ -162,6 +209,12 @@ public:
     // This rank cannot go on: the others hear of it in place of an answer, and throw what it says with this rank's
     // number. Throws nothing itself.
     virtual void fail(error const& why) noexcept = 0;
+    // Throws what another rank failed with, if one did, and waits for nothing: for who waits for something else.
+    virtual void hear() = 0;
+    // " after step 7" for a sentence, or nothing.
+    [[nodiscard]] std::string after_step() const {
+        return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
+    }
 
 protected:
     // This one's number, and how many there are. Throws errc::usage for numbers that cannot be.
@@ -175,10 +228,6 @@ protected:
 
     // Seconds that the others are waited for now.
     [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
-    // " after step 7" for a sentence, or nothing.
-    [[nodiscard]] std::string after_step() const {
-        return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
-    }
     // Throws what is to be said of ranks that gave no answer in time.
     [[noreturn]] void fail_waiting(std::span<int const> missing) const {
         throw error(errc::distributed,
@@ -200,6 +249,11 @@ protected:
     }
 
 private:
+    void require_each(std::span<sent const> to, std::span<received const> from) const {
+        require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
+                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
+                to.size(), " and ", from.size());
+    }
     // all_gather() of elements of so many bytes.
     void gather_bytes(sent own, received all, std::span<std::size_t const> starts, std::size_t element) {
         std::vector<sent> const to(static_cast<std::size_t>(ranks_), own);

@@ -67,6 +67,20 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
+    // Another rank that cannot go on says so in place of an answer.
+    void hear() override {
+        int there = 0;
+        MPI_Status status;
+        MPI_Iprobe(MPI_ANY_SOURCE, failure_tag, MPI_COMM_WORLD, &there, &status);
+        if (there == 0) return;
+        int count = 0;
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
+        MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        give_up();
+        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
+                  std::string_view(text).substr(1));
+    }
     // Ends all ranks at once; the launcher then exits with this status.
     [[noreturn]] static void end_all(int status) {
         MPI_Abort(MPI_COMM_WORLD, status);
@@ -139,7 +153,7 @@ private:
                 std::this_thread::yield();
                 continue;
             }
-            hear_of_failure();
+            hear();
             if (waited > patience()) {
                 auto const missing = silent();
                 give_up();
@@ -172,20 +186,6 @@ private:
             if (done == 0 && (all.empty() || all.back() != pieces_[i].rank)) all.push_back(pieces_[i].rank);
         }
         return all;
-    }
-    // Another rank that cannot go on says so in place of an answer.
-    void hear_of_failure() {
-        int there = 0;
-        MPI_Status status;
-        MPI_Iprobe(MPI_ANY_SOURCE, failure_tag, MPI_COMM_WORLD, &there, &status);
-        if (there == 0) return;
-        int count = 0;
-        MPI_Get_count(&status, MPI_BYTE, &count);
-        std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
-        MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        give_up();
-        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
-                  std::string_view(text).substr(1));
     }
     // From here on no message makes progress: what comes of those that have begun would go to places that will be gone,
     // and of whom has stopped in the middle of one it cannot be waited for.

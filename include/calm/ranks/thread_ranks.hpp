@@ -81,6 +81,11 @@ public:
         changed_.notify_all();
     }
 
+    // What the others hear, if a rank failed.
+    [[nodiscard]] std::optional<failure> failed() const {
+        std::scoped_lock const lock(mutex_);
+        return failed_;
+    }
     // The rank whose failure the others hear of, once all are through.
     [[nodiscard]] std::optional<int> first_failed() const {
         return failed_ ? std::optional(failed_->rank) : std::nullopt;
@@ -99,7 +104,7 @@ private:
         return all;
     }
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<member> members_;
     std::optional<failure> failed_;
@@ -111,12 +116,15 @@ public:
     thread_rank(meeting& where, int rank, int ranks) : collective(rank, ranks), where_(where) {}
 
     void fail(error const& why) noexcept override { where_.fail(rank(), why); }
+    void hear() override { throw_unless_own(where_.failed()); }
 
 private:
+    void throw_unless_own(std::optional<meeting::failure> const& failed) const {
+        if (failed && failed->rank != rank()) fail_with(failed->rank, failed->why.code(), failed->why.what());
+    }
     void swap(std::span<sent const> to, std::span<received const> from) override {
         auto const came = where_.swap(rank(), to, from, patience());
-        if (came.failed && came.failed->rank != rank())
-            fail_with(came.failed->rank, came.failed->why.code(), came.failed->why.what());
+        throw_unless_own(came.failed);
         if (!came.missing.empty()) fail_waiting(came.missing);
         if (came.unequal)
             fail_unequal(came.unequal->first, from[static_cast<std::size_t>(came.unequal->first)].size(),

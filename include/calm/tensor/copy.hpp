@@ -53,6 +53,30 @@ template <device_memory Device, class T> T fetch(context<Device> const& ctx, T c
     return value;
 }
 
+// The same of as many as `here` has room for.
+template <class T, class Backend> void fetch(context<Backend> const& ctx, std::span<T> here, T const* there) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (ctx.rehearsing() || here.empty()) return;
+    if constexpr (host_memory<Backend>)
+        std::copy_n(there, here.size(), here.data());
+    else
+        ctx.download(here.data(), there, here.size_bytes());
+}
+// What lies at `there`, in the executor's memory, becomes these values of the host, which may change when it returns;
+// nothing in a rehearsal.
+template <class T, class Backend> void put(context<Backend> const& ctx, T* there, std::span<T const> here) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (ctx.rehearsing() || here.empty()) return;
+    if constexpr (host_memory<Backend>)
+        std::copy_n(here.data(), here.size(), there);
+    else
+        ctx.upload(there, here.data(), here.size_bytes());
+}
+// The same of one.
+template <class T, class Backend> void put(context<Backend> const& ctx, T* there, T const& value) {
+    put(ctx, there, std::span<T const>(&value, 1));
+}
+
 // Numbers of the host where the executor reads them: themselves, or on a device a copy in ctx.scratch.
 template <class T, class Backend>
 vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> numbers) {

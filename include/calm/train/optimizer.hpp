@@ -14,6 +14,7 @@
 
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
+#include "calm/tensor/copy.hpp"
 #include "calm/tensor/graph.hpp"
 #include "calm/train/adamw.hpp"
 #include "calm/train/muon.hpp"
@@ -210,12 +211,7 @@ public:
     }
     // What tensors() gave, of ranks that of rank 0, has the moments of now; waits for a device.
     void bring_moments(context<Backend> const& ctx) {
-        if (work_ == nullptr) {
-            if constexpr (device_memory<Backend>)
-                for_each_copy(
-                    [&](T* there, std::span<T> here) { ctx.download(here.data(), there, here.size_bytes()); });
-            return;
-        }
+        if (work_ == nullptr) return for_each_copy([&](T* there, std::span<T> here) { fetch(ctx, here, there); });
         for (std::size_t const second : {0U, 1U}) {
             std::vector<void const*> own;
             std::vector<void*> all;
@@ -339,16 +335,6 @@ private:
         forget_marks();
     }
 
-    // What lies at `there`, in the executor's memory, becomes these values, or this one.
-    template <class U> static void put(context<Backend> const& ctx, U* there, std::span<U const> values) {
-        if constexpr (host_memory<Backend>)
-            std::copy(values.begin(), values.end(), there);
-        else if (!values.empty())
-            ctx.upload(there, values.data(), values.size_bytes());
-    }
-    template <class U> static void put(context<Backend> const& ctx, U* there, U const& value) {
-        put(ctx, there, std::span(&value, 1));
-    }
     [[nodiscard]] vector_view<double const, dyn, Backend> view_of_sums() const {
         return {memory_.sums, extents<dyn>(1 + memory_.count)};
     }

@@ -16,44 +16,42 @@
 
 #include "calm/nn/param.hpp"
 #include "calm/ranks/collective.hpp"
-#include "calm/train/adamw.hpp"
-#include "calm/train/block/ranges.hpp"
+#include "calm/tensor/copy.hpp"
+#include "calm/train/packing.hpp"
 #include "calm/train/recipe.hpp"
+#include "calm/train/share_layout.hpp"
 #include "calm/train/shared_work.hpp"
 #include "calm/train/throughput.hpp"
 #include "calm/train/training_callbacks.hpp"
 
 namespace calm {
 
-// All parameters as one row of elements, in the order of visit, cut into a share for each rank. It keeps the addresses
-// of the parameters, as the optimizer does. What a device sends to others, and gets, goes by the host's memory.
+// Shares of all parameters (share_layout.hpp). It keeps the addresses of the parameters, as the optimizer does. What
+// goes to others is packed where it is, a piece of a share at a time; what a device packs goes straight to the others
+// where the ranks have an engine for that (collective::devices), and otherwise by the host's memory.
 template <class Space> class parameter_shares final : public shared_work {
     using T = typename Space::compute;
-    using Master = typename Space::master;
     using Backend = typename Space::backend;
+    static_assert(std::is_same_v<T, typename Space::master> && std::is_same_v<T, typename Space::storage>,
+                  "calm::parameter_shares: expected weights, gradients and moments of one type");
 
 public:
     // Context and ranks outlive it. So many elements of each share are on their way at once.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
                      collective& ranks, index_t piece) :
         ctx_(ctx),
-        ranks_(ranks), piece_(piece) {
-        struct sized {
-            index_t size;
-        };
-        std::vector<sized> sizes;
+        ranks_(ranks), layout_(sizes_of(parameters), ranks.rank(), ranks.ranks(), piece),
+        sums_(layout_.ranges().size()) {
         for (auto const& p : parameters) {
-            tensors_.push_back({p.value.data(), p.grad.data(), p.value.size(), elements_});
-            sizes.push_back({p.value.size()});
-            elements_ += p.value.size();
+            value_slots_.push_back({p.value.data(), 0});
+            gradient_slots_.push_back({p.grad.data(), 0});
         }
-        all_.assign(tensors_.size(), true);
-        ranges_ = detail::ranges_of(sizes);
-        cut();
-        auto const count = static_cast<std::size_t>(ranks.ranks());
-        sums_.resize(ranges_.size());
-        sent_.resize(count * static_cast<std::size_t>(piece_));
-        received_.resize(sent_.size());
+        extents<dyn> const room(index_t{ranks.ranks()} * layout_.piece());
+        sent_ = memory_.template take<T>(room).data();
+        received_ = memory_.template take<T>(room).data();
+        values_ = table_of(memory_, value_slots_);
+        gradients_ = table_of(memory_, gradient_slots_);
+        set_pieces(whole_, std::vector<bool>(parameters.size(), true));
     }
     // As many as fill some MB, or, of many ranks, make messages that are worth sending.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
@@ -89,80 +87,80 @@ public:
         auto const first = static_cast<std::size_t>(rank()) * size;
         std::vector<std::byte> all(losses.size());
         auto const own = std::span(all).subspan(first, size);
-        bring(own.data(), losses.data() + first, size);
+        fetch(ctx_, own, losses.data() + first);
         ranks_.all_gather(std::span<std::byte const>(own), std::span(all));
-        put(losses.data(), all.data(), all.size());
+        put(ctx_, losses.data(), std::span<std::byte const>(all));
         sum_gradients();
     }
-    [[nodiscard]] part own(std::size_t i) const override {
-        auto const& one = tensors_[i];
-        auto const within = [&](index_t at) { return std::clamp<index_t>(at - one.place, 0, one.size); };
-        return {within(cut_of(ranks_.rank())), within(cut_of(ranks_.rank() + 1))};
-    }
-    [[nodiscard]] std::size_t buffer_bytes() const override { return (sent_.size() + received_.size()) * sizeof(T); }
+    [[nodiscard]] part own(std::size_t i) const override { return layout_.own(i); }
+    [[nodiscard]] std::size_t buffer_bytes() const override { return memory_.peak(); }
 
     // add_up() of the gradients.
     void sum_gradients() {
-        in_pieces([&](auto const& pieces) {
-            std::vector<std::span<T>> parts;
-            auto room = std::span(sent_);
-            for (auto const& piece : pieces) {
-                auto const to = room.first(static_cast<std::size_t>(piece.end - piece.begin));
-                room = room.subspan(to.size());
-                walk(piece, [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                    auto const bytes = static_cast<std::size_t>(end - begin) * sizeof(T);
-                    bring(to.data() + at, one.gradient + begin, bytes);
-                    detail::memory_of<Backend>::clear(one.gradient + begin, bytes);
-                });
-                parts.push_back(to);
-            }
-            ranks_.reduce_scatter(std::span<std::span<T> const>(parts), std::span(received_));
-            auto const number = static_cast<std::size_t>(ranks_.rank());
-            walk(pieces[number], [&](tensor_place const& one, index_t begin, index_t end, index_t at) {
-                put(one.gradient + begin, parts[number].data() + at, static_cast<std::size_t>(end - begin) * sizeof(T));
-            });
-        });
+        auto const self = static_cast<std::size_t>(ranks_.rank());
+        begin_exchanges();
+        for (auto const& round : whole_.all.rounds) {
+            run(whole_, round.begin, round.end, gradients_, detail::pack_away<T>{sent_});
+            auto const size = round.pieces[self].end;  // of a piece of this share, of which each rank has a part
+            auto to = round.pieces;
+            std::vector<part> from(to.size());
+            index_t place = 0;
+            for (std::size_t r = 0; r < from.size(); ++r)
+                if (r != self) from[r] = {place, place + size}, place += size;
+            to[self] = {};
+            exchange(to, from);
+            run(whole_, round.begin, round.own_end, gradients_,
+                detail::sum_of_ranks<T>{sent_, received_, size, ranks_.rank(), ranks_.ranks()});
+        }
+        end_exchanges();
     }
-    void gather_values() override {
-        gather<Master>(
-            true, all_, [&](std::size_t i) { return tensors_[i].value + own(i).begin; },
-            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
-                put(tensors_[i].value + begin, here, bytes);
-            });
-    }
+    void gather_values() override { gather(whole_, values_); }
     void gather_gradients(std::vector<bool> const& marked) override {
-        gather<T>(
-            true, marked, [&](std::size_t i) { return tensors_[i].gradient + own(i).begin; },
-            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
-                put(tensors_[i].gradient + begin, here, bytes);
-            });
+        if (some_.marked != marked) set_pieces(some_, marked);
+        gather(some_, gradients_);
     }
-    [[nodiscard]] index_t ranges() const override { return std::ssize(ranges_); }
+    [[nodiscard]] index_t ranges() const override { return std::ssize(layout_.ranges()); }
     std::span<double const> squares_of_all(std::span<double const> own_ranges) override {
-        ranks_.all_gather(own_ranges, std::span(sums_), first_range_);
+        ranks_.all_gather(own_ranges, std::span(sums_), layout_.first_range());
         return sums_;
     }
     [[nodiscard]] std::size_t first_bad() const override {
         for (std::size_t r = 0; r < sums_.size(); ++r)
-            if (!std::isfinite(sums_[r])) return static_cast<std::size_t>(ranges_[r].slot);
-        return tensors_.size();
+            if (!std::isfinite(sums_[r])) return static_cast<std::size_t>(layout_.ranges()[r].slot);
+        return value_slots_.size();
     }
     void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
-        gather<Master>(
-            false, all_, [&](std::size_t i) { return static_cast<Master const*>(from[i]); },
-            [&](std::size_t i, index_t begin, void const* here, std::size_t bytes) {
-                std::memcpy(static_cast<Master*>(to[i]) + begin, here, bytes);
-            });
+        auto const self = static_cast<std::size_t>(ranks_.rank());
+        std::vector<detail::packed_slot<T>> slots;  // which are only read
+        for (std::size_t i = 0; i < from.size(); ++i)
+            slots.push_back({static_cast<T*>(const_cast<void*>(from[i])), own(i).begin});
+        arena_scope const scope(memory_);
+        auto const* const own_slots = table_of(memory_, slots);
+        for (auto const& round : whole_.all.rounds) {
+            run(whole_, round.begin, round.own_end, own_slots, detail::pack<T>{sent_});
+            auto const own_piece = round.pieces[self];
+            std::vector<T> here(static_cast<std::size_t>(self == 0 ? round.size : own_piece.end));
+            fetch(ctx_, among(here.data(), own_piece), sent_);
+            std::vector<part> sent(round.pieces.size()), received(sent);
+            if (self != 0) sent[0] = own_piece;
+            if (self == 0) received = round.pieces;
+            ranks_.exchange(sends(here.data(), sent), places(here.data(), received));
+            for (index_t i = round.begin; self == 0 && i < round.end; ++i) {
+                auto const& one = whole_.all.parts[static_cast<std::size_t>(i)];
+                std::copy_n(here.data() + one.at, one.end - one.begin,
+                            static_cast<T*>(to[static_cast<std::size_t>(one.slot)]) + one.begin);
+            }
+        }
     }
     // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
     void require_alike(std::vector<std::uint64_t> const& numbers) {
-        std::uint64_t sum = static_cast<std::uint64_t>(elements_);
+        auto sum = static_cast<std::uint64_t>(layout_.elements());
         auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
         for (auto const number : numbers) add(number);
-        std::vector<typename Space::storage> values;
-        for (auto const& one : tensors_) {
-            values.resize(static_cast<std::size_t>(one.size));
-            bring(values.data(), one.value, values.size() * sizeof(values[0]));
+        std::vector<T> values;
+        for (std::size_t i = 0; i < value_slots_.size(); ++i) {
+            values.resize(static_cast<std::size_t>(layout_.size(i)));
+            fetch(ctx_, std::span(values), value_slots_[i].data);
             for (auto const& value : values) {
                 std::uint64_t word = 0;
                 std::memcpy(&word, &value, sizeof value);
@@ -179,130 +177,99 @@ public:
     }
 
 private:
-    struct tensor_place {
-        typename Space::storage* value;
-        T* gradient;
-        index_t size;
-        index_t place;  // of its first element in the row
+    static std::vector<index_t> sizes_of(std::vector<any_parameter<Space>> const& parameters) {
+        std::vector<index_t> sizes;
+        for (auto const& p : parameters) sizes.push_back(p.value.size());
+        return sizes;
+    }
+    // What there is to send of some parameters, also where the executor reads it.
+    struct pieces {
+        std::vector<bool> marked;
+        detail::all_pieces all;
+        detail::packed_part const* there = nullptr;  // the parts
     };
-
-    // Bytes of the executor's memory to the host's, and back.
-    void bring(void* here, void const* there, std::size_t bytes) const {
-        if (bytes == 0) return;
-        if constexpr (host_memory<Backend>)
-            std::memcpy(here, there, bytes);
-        else
-            ctx_.download(here, there, bytes);
+    void set_pieces(pieces& of, std::vector<bool> const& marked) {
+        of.marked = marked;
+        of.all = layout_.pieces_of(marked);
+        of.there = table_of(memory_, of.all.parts);
     }
-    void put(void* there, void const* here, std::size_t bytes) const {
-        if (bytes == 0) return;
-        if constexpr (host_memory<Backend>)
-            std::memcpy(there, here, bytes);
-        else
-            ctx_.upload(there, here, bytes);
+    // Does it to some parts of what is in `slots`.
+    template <class Do>
+    void run(pieces const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots, Do const& what) const {
+        detail::for_packed(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
     }
-
-    [[nodiscard]] index_t cut_of(int rank) const { return cuts_[static_cast<std::size_t>(rank)]; }
-
-    // Shares of about the same size: a range belongs to the rank whose equal part it begins in.
-    void cut() {
-        index_t const R = ranks_.ranks();
-        for (index_t r = 0, i = 0; r <= R; ++r) {
-            auto const begin = [&] {
-                auto const& range = ranges_[static_cast<std::size_t>(i)];
-                return tensors_[static_cast<std::size_t>(range.slot)].place + range.begin;
-            };
-            while (i < std::ssize(ranges_) && (r == R || begin() * R < r * elements_)) ++i;
-            first_range_.push_back(static_cast<std::size_t>(i));
-            cuts_.push_back(i < std::ssize(ranges_) ? begin() : elements_);
-        }
-        index_t most = 0;
-        for (int r = 0; r < ranks_.ranks(); ++r) most = std::max(most, cut_of(r + 1) - cut_of(r));
-        piece_ = std::min(piece_, most);
-        rounds_ = piece_ > 0 ? (most + piece_ - 1) / piece_ : 0;
-    }
-    // Calls f(pieces), a piece of each rank's share, until all were there.
-    template <class F> void in_pieces(F const& f) {
-        std::vector<part> pieces(static_cast<std::size_t>(ranks_.ranks()));
-        for (index_t round = 0; round < rounds_; ++round) {
-            for (int r = 0; r < ranks_.ranks(); ++r) {
-                index_t const end = cut_of(r + 1);
-                index_t const begin = std::min(cut_of(r) + round * piece_, end);
-                pieces[static_cast<std::size_t>(r)] = {begin, std::min(begin + piece_, end)};
-            }
-            f(pieces);
-        }
-    }
-    // Calls f(tensor, begin, end, at) for the parts of tensors in a piece; `at` is where they begin in it.
-    template <class F> void walk(part const& piece, F const& f) const {
-        for (index_t at = piece.begin; at < piece.end;) {
-            auto const after = std::upper_bound(tensors_.begin(), tensors_.end(), at,
-                                                [](index_t x, tensor_place const& one) { return x < one.place; });
-            auto const& one = *std::prev(after);
-            index_t const end = std::min(piece.end, one.place + one.size);
-            f(one, at - one.place, end - one.place, at - piece.begin);
-            at = end;
-        }
-    }
-    // The number of a parameter.
-    [[nodiscard]] std::size_t number_of(tensor_place const& one) const {
-        return static_cast<std::size_t>(&one - tensors_.data());
-    }
-    // What each rank has of the parameters that are marked, in elements U, to all ranks or to the first. `from` tells
-    // where this rank's share of parameter i is in the executor's memory, `keep` gets some elements of parameter i.
-    template <class U, class From, class Keep>
-    void gather(bool to_all, std::vector<bool> const& marked, From const& from, Keep const& keep) {
-        static_assert(sizeof(U) == sizeof(T) && std::is_trivially_copyable_v<U>);
+    // What each rank has of its share of the tensors in `slots`, to all.
+    void gather(pieces const& of, detail::packed_slot<T> const* slots) {
         auto const self = static_cast<std::size_t>(ranks_.rank());
-        // Calls f(i, begin, bytes, place) for what a piece has of each, side by side; how many bytes they are together.
-        auto const walk_marked = [&](part const& piece, auto const& f) {
-            std::size_t place = 0;
-            walk(piece, [&](tensor_place const& one, index_t begin, index_t end, index_t) {
-                if (!marked[number_of(one)]) return;
-                auto const size = static_cast<std::size_t>(end - begin) * sizeof(U);
-                f(number_of(one), begin, size, place);
-                place += size;
-            });
-            return place;
-        };
-        in_pieces([&](auto const& pieces) {
-            auto* const out = reinterpret_cast<std::byte*>(sent_.data());
-            auto const own_size =
-                walk_marked(pieces[self], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
-                    bring(out + place, from(i) + (begin - own(i).begin), size);
-                });
-            std::vector<collective::sent> send(pieces.size());
-            std::vector<collective::received> places(pieces.size());
-            auto room = std::as_writable_bytes(std::span(received_));
-            for (std::size_t r = 0; r < pieces.size(); ++r) {
-                if (r != self && (to_all || r == 0)) send[r] = {out, own_size};
-                if (!to_all && self != 0) continue;
-                auto const size = walk_marked(pieces[r], [](auto...) {});
-                places[r] = r == self ? collective::received(out, own_size) : room.first(size);
-                if (r != self) room = room.subspan(places[r].size());
-            }
-            ranks_.exchange(send, places);
-            for (std::size_t r = 0; r < pieces.size(); ++r)
-                if (!places[r].empty())
-                    walk_marked(pieces[r], [&](std::size_t i, index_t begin, std::size_t size, std::size_t place) {
-                        keep(i, begin, places[r].data() + place, size);
-                    });
-        });
+        begin_exchanges();
+        for (auto const& round : of.all.rounds) {
+            run(of, round.begin, round.own_end, slots, detail::pack<T>{sent_});
+            std::vector<part> to(round.pieces.size(), round.pieces[self]);
+            auto from = round.pieces;
+            to[self] = from[self] = {};
+            exchange(to, from);
+            run(of, round.own_end, round.end, slots, detail::unpack<T>{received_});
+        }
+        end_exchanges();
+    }
+
+    template <class U> static std::span<U> among(U* all, part const& some) {
+        return {all + some.begin, static_cast<std::size_t>(some.end - some.begin)};
+    }
+    static std::vector<collective::sent> sends(T const* all, std::vector<part> const& to) {
+        std::vector<collective::sent> bytes;
+        for (auto const& one : to) bytes.push_back(std::as_bytes(among(all, one)));
+        return bytes;
+    }
+    static std::vector<collective::received> places(T* all, std::vector<part> const& from) {
+        std::vector<collective::received> bytes;
+        for (auto const& one : from) bytes.push_back(std::as_writable_bytes(among(all, one)));
+        return bytes;
+    }
+    // Some of what is at sent_ goes to each rank, and some of what is at received_ comes from each.
+    void exchange(std::vector<part> const& to, std::vector<part> const& from) {
+        if constexpr (host_memory<Backend>) {
+            ranks_.exchange(sends(sent_, to), places(received_, from));
+        } else if (ranks_.devices != nullptr) {
+            ranks_.exchange_on_devices(sends(sent_, to), places(received_, from));
+        } else {
+            auto const sent = all_of(to), received = all_of(from);
+            sent_here_.resize(std::max(sent_here_.size(), static_cast<std::size_t>(sent.end)));
+            received_here_.resize(std::max(received_here_.size(), static_cast<std::size_t>(received.end)));
+            fetch(ctx_, among(sent_here_.data(), sent), sent_ + sent.begin);
+            ranks_.exchange(sends(sent_here_.data(), to), places(received_here_.data(), from));
+            put(ctx_, received_ + received.begin, std::span<T const>(among(received_here_.data(), received)));
+        }
+    }
+    // What parts that lie side by side cover.
+    static part all_of(std::vector<part> const& parts) {
+        part all{};
+        for (auto const& one : parts)
+            if (one.begin < one.end)
+                all = {all.end > 0 ? std::min(all.begin, one.begin) : one.begin, std::max(all.end, one.end)};
+        return all;
+    }
+    // Exchanges of devices begin when this one has done what it was asked for: who is waited for then is not computing.
+    void begin_exchanges() const {
+        if constexpr (device_memory<Backend>)
+            if (ranks_.devices != nullptr) ctx_.wait();
+    }
+    void end_exchanges() const {
+        if (device_memory<Backend> && ranks_.devices != nullptr) ranks_.finish_on_devices();
     }
 
     context<Backend> const& ctx_;
     collective& ranks_;
-    std::vector<tensor_place> tensors_;
-    std::vector<bool> all_;  // of them
-    std::vector<detail::parameter_range> ranges_;
-    index_t elements_ = 0;
-    std::vector<index_t> cuts_;             // (R + 1) in the row
-    std::vector<std::size_t> first_range_;  // (R + 1) of each share
-    index_t piece_;                         // elements of a share that go at once
-    index_t rounds_ = 0;
+    detail::share_layout layout_;
     std::vector<double> sums_;  // of squares, of each range
-    std::vector<T> sent_;       // (R, piece)
-    std::vector<T> received_;
+    arena<Backend> memory_{"on their way"};
+    std::vector<detail::packed_slot<T>> value_slots_, gradient_slots_;  // of the parameters
+    detail::packed_slot<T> const* values_ = nullptr;                    // the same in the executor's memory
+    detail::packed_slot<T> const* gradients_ = nullptr;
+    T* sent_ = nullptr;  // (R, piece)
+    T* received_ = nullptr;
+    pieces whole_, some_;
+    std::vector<T> sent_here_, received_here_;  // the same on the host, of a device that has no other way
 };
 
 namespace detail {

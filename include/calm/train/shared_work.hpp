@@ -53,7 +53,7 @@ public:
     virtual void gather_values() = 0;
     // Each rank has changed its share of the gradients; then all have all of those of the parameters that are marked.
     virtual void gather_gradients(std::vector<bool> const& marked) = 0;
-    // Bytes of the host's memory for what is on its way to and from others.
+    // Bytes of the executor's memory for what is on its way to and from others.
     [[nodiscard]] virtual std::size_t buffer_bytes() const = 0;
 
     // Of parameter i, what belongs to this rank's share, perhaps nothing.

@@ -159,7 +159,7 @@ private:
     [[nodiscard]] memory_plan plan() const {
         return {{{"values", weights_ + frozen_bytes_},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
-                                   (several() && host_memory<Backend> ? work_->buffer_bytes() : 0)},
+                                   (several() ? work_->buffer_bytes() : 0)},
                  {"moments", several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.scratch.name(), ctx_.scratch.peak()}}};

@@ -1,0 +1,24 @@
+#pragma once
+// Elements of many tensors side by side, as ranks send them: a verb of the kernels in block/packing.hpp.
+
+#include "calm/tensor/context.hpp"
+#include "calm/train/block/packing.hpp"
+
+namespace calm::detail {
+
+// How the cpu does it.
+template <class T, class Do> void run_packing(context<cpu> const& ctx, packed_parts<T> const& all, Do const& what) {
+    ctx.parallel(all.count, [&](index_t i) {
+        auto const& part = all.parts[i];
+        auto const& slot = all.slots[part.slot];
+        what(slot.data + (part.begin - slot.first), part.at, part.end - part.begin, 0, 1);
+    });
+}
+
+// Does it to all of the parts: pack, pack_away, unpack, sum_of_ranks. One launch on a device.
+template <class Backend, class T, class Do>
+void for_packed(context<Backend> const& ctx, packed_parts<T> const& all, Do const& what) {
+    run_packing(ctx, all, what);
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,313 @@
+// Ranks whose devices exchange by NCCL: the engine as it is, with a library in which threads are ranks and the emulated
+// device is the device of each.
+
+#include "calm/ranks/nccl_engine.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "calm/emulated.hpp"
+#include "calm/ranks/thread_ranks.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/train/parameter_shares.hpp"
+
+#include "support/fake_nccl.hpp"
+#include "support/sentences.hpp"
+
+using namespace calm;
+using calm::test::fake_fabric;
+using calm::test::fake_nccl;
+using calm::test::has;
+
+namespace {
+
+using engine = nccl_engine<fake_nccl>;
+
+// What rank r has of element j of parameter i: sums of them are rounded.
+float term(int r, std::size_t i, index_t j) {
+    return 1.0F / static_cast<float>(2 + r + static_cast<int>(i) * 3 + static_cast<int>(j % 997));
+}
+float tree_sum(int first, int n, std::size_t i, index_t j) {
+    if (n == 1) return term(first, i, j);
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    return tree_sum(first, half, i, j) + tree_sum(first + half, n - half, i, j);
+}
+
+// Each rank sends r + 3 s + 1 numbers to rank s, or none from the last to the first, and sees what came.
+bool is_exchanged(collective& ranks, context<emulated>& ctx) {
+    int const R = ranks.ranks(), self = ranks.rank();
+    auto const size = [&](int from, int to) { return from == R - 1 && to == 0 ? 0 : index_t{from} + 3 * to + 1; };
+    arena_scope const scope(ctx.scratch);
+    auto const taken = [&](index_t n) { return ctx.scratch.take<float>(extents<dyn>(n)); };
+    std::vector<collective::sent> to;
+    std::vector<collective::received> from;
+    std::vector<vector_view<float, dyn, emulated>> places;
+    for (int r = 0; r < R; ++r) {
+        auto const out = taken(r == self ? 0 : size(self, r));
+        for_each(ctx, out.size(), [p = out.data(), self, r](index_t i) {
+            p[i] = static_cast<float>(100 * self + 10 * r) + static_cast<float>(i);
+        });
+        places.push_back(taken(r == self ? 0 : size(r, self)));
+        to.push_back(std::as_bytes(std::span(out.data(), static_cast<std::size_t>(out.size()))));
+        from.push_back(
+            std::as_writable_bytes(std::span(places.back().data(), static_cast<std::size_t>(places.back().size()))));
+    }
+    ranks.exchange_on_devices(to, from);
+    ranks.finish_on_devices();
+    bool good = true;
+    std::vector<float> room;
+    for (int r = 0; r < R; ++r) {
+        auto const came = on_host(ctx, places[static_cast<std::size_t>(r)], room);
+        for (std::size_t i = 0; i < came.size(); ++i)
+            good &= came[i] == static_cast<float>(100 * r + 10 * self) + static_cast<float>(i);
+    }
+    return good;
+}
+
+// What ranks come to whose NCCL goes wrong, in the words of each, after three exchanges that should be good.
+std::vector<std::string> said_by(fake_fabric& fabric, int R, double timeout,
+                                 std::function<void(collective&)> const& more = {}) {
+    std::vector<std::string> said(static_cast<std::size_t>(R), "nothing");
+    auto const work = [&](collective& ranks) {
+        ranks.timeout = timeout;
+        ranks.steps_done = 7;
+        context<emulated> ctx(0, 1);
+        try {
+            engine const devices(ranks, fake_nccl(fabric, ranks.rank()));
+            for (int i = 0; i < 3; ++i) static_cast<void>(is_exchanged(ranks, ctx));
+            if (more) more(ranks);
+        } catch (error const& e) {
+            said[static_cast<std::size_t>(ranks.rank())] = e.what();
+            BOOST_TEST((e.code() == errc::distributed), e.what());
+            throw;
+        }
+    };
+    BOOST_CHECK_THROW(on_ranks(R, work), error);
+    return said;
+}
+// Every rank that began was aborted once, and closed by nobody.
+bool all_aborted(fake_fabric& fabric, int R) {
+    bool good = fabric.misuse().empty();
+    for (int r = 0; r < R; ++r) good &= fabric.of(r).aborted == fabric.of(r).begun && fabric.of(r).closed == 0;
+    return good;
+}
+
+// Parameters with memory of a device, some of several ranges, some of none.
+std::vector<index_t> const sizes{20000, 0, 5, 40001, 3, 16384};
+constexpr index_t elements = 20000 + 5 + 40001 + 3 + 16384;
+
+struct device_parts {
+    arena<emulated> memory{"parts"};
+    std::vector<any_parameter<space<emulated>>> all;
+
+    device_parts() {
+        for (auto const size : sizes) {
+            extents<dyn> const shape(size);
+            all.push_back({"p",
+                           {size},
+                           memory.take<float>(shape),
+                           memory.take<float>(shape),
+                           role::weight,
+                           false,
+                           false,
+                           nullptr,
+                           nullptr,
+                           nullptr});
+        }
+    }
+};
+std::vector<float> on_host_of(context<emulated> const& ctx, vector_view<float, dyn, emulated> const& x) {
+    std::vector<float> room;
+    on_host(ctx, x, room);
+    return room;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_devices_send_is_what_comes) {
+    for (int const R : {1, 2, 3, 4}) {
+        fake_fabric fabric(R);
+        std::vector<int> good(static_cast<std::size_t>(R));
+        on_ranks(R, [&](collective& ranks) {
+            context<emulated> ctx(0, 1);
+            {
+                engine const devices(ranks, fake_nccl(fabric, ranks.rank()));
+                BOOST_TEST(ranks.devices == &devices);
+                for (int i = 0; i < 3; ++i) good[static_cast<std::size_t>(ranks.rank())] += is_exchanged(ranks, ctx);
+            }
+            BOOST_TEST((ranks.devices == nullptr));
+        });
+        BOOST_TEST(fabric.misuse() == "");
+        for (int r = 0; r < R; ++r) {
+            auto const found = fabric.of(r);
+            BOOST_TEST(good[static_cast<std::size_t>(r)] == 3);
+            BOOST_TEST((found.groups == 3 && found.finished == 1 && found.closed == 1 && found.aborted == 0));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(another_size_than_its_place_goes_nowhere) {
+    fake_fabric fabric(3);
+    auto const said = said_by(fabric, 3, 20, [](collective& ranks) {
+        std::vector<collective::sent> to(3);
+        std::vector<collective::received> from(3);
+        arena<emulated> memory("numbers");
+        auto* const there = reinterpret_cast<std::byte*>(memory.take<float>(extents<dyn>(8)).data());
+        if (ranks.rank() == 1) to[2] = {there, 8};
+        if (ranks.rank() == 2) from[1] = {there, 12};
+        ranks.exchange_on_devices(to, from);
+        ranks.finish_on_devices();
+    });
+    BOOST_TEST(has(said[2], "rank 2 expected 12 bytes from rank 1 after step 7, found 8"), said[2]);
+    for (std::size_t const r : {0U, 1U}) BOOST_TEST(has(said[r], "rank 2: rank 2 expected 12 bytes"), said[r]);
+    BOOST_TEST(all_aborted(fabric, 3));
+    for (int r = 0; r < 3; ++r) BOOST_TEST(fabric.of(r).groups == (r == 2 ? 3 : 4));
+}
+
+BOOST_AUTO_TEST_CASE(what_goes_wrong_in_nccl_is_said_by_the_rank_that_sees_it) {
+    for (int const group : {0, 2}) {
+        fake_fabric fabric(3);
+        fabric.failing = 1;
+        fabric.failing_group = group;
+        auto const said = said_by(fabric, 3, 20);
+        auto const tried = group == 0 ? "begin after step 7" : "begin to send after step 7";
+        BOOST_TEST(has(said[1], "rank 1 expected NCCL to " + std::string(tried) + ", found: a cable is out"), said[1]);
+        for (std::size_t const r : {0U, 2U}) BOOST_TEST(has(said[r], "rank 1: rank 1 expected NCCL to"), said[r]);
+        BOOST_TEST(all_aborted(fabric, 3));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_group_ends_also_where_something_of_it_is_refused) {
+    fake_fabric fabric(2);
+    fabric.refusing = 0;
+    auto const said = said_by(fabric, 2, 20);
+    BOOST_TEST(has(said[0], "rank 0 expected NCCL to send and receive after step 7, found: a cable is out"), said[0]);
+    BOOST_TEST(has(said[1], "rank 0: rank 0 expected"), said[1]);
+    BOOST_TEST(all_aborted(fabric, 2));
+}
+
+// One that dies leaves the others to a group that it never comes to: they hear of it and do not wait.
+BOOST_AUTO_TEST_CASE(a_rank_that_dies_ends_the_others_at_once) {
+    for (int const group : {0, 2}) {
+        fake_fabric fabric(3);
+        fabric.on_group = [&](int rank, int number) {
+            if (rank == 2 && number == group) throw error(errc::distributed, "the power fails");
+        };
+        auto const begun = std::chrono::steady_clock::now();
+        auto const said = said_by(fabric, 3, 20);
+        BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(10)));
+        BOOST_TEST(said[2] == "the power fails");
+        for (std::size_t const r : {0U, 1U}) BOOST_TEST(said[r] == "rank 2: the power fails");
+        BOOST_TEST(all_aborted(fabric, 3));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_not_waited_for_longer_than_timeout) {
+    for (int const group : {0, 2}) {
+        fake_fabric fabric(3);
+        fabric.on_group = [&](int rank, int number) {
+            for (int i = 0; i < 8000 && rank == 2 && number == group; ++i) {
+                if (fabric.of(0).aborted + fabric.of(1).aborted == 2) return;
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+        };
+        auto const said = said_by(fabric, 3, 0.3);
+        auto const sentence = std::string("expected NCCL to ") + (group == 0 ? "begin" : "begin to send") +
+                              " after step 7, found: no end of it for 0.3 s";
+        for (std::size_t const r : {0U, 1U}) BOOST_TEST(has(said[r], sentence), said[r]);
+        BOOST_TEST(all_aborted(fabric, 3));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(messages_that_never_come_are_not_waited_for_longer_than_timeout) {
+    fake_fabric fabric(2);
+    fabric.never_done = true;
+    auto const begun = std::chrono::steady_clock::now();
+    auto const said = said_by(fabric, 2, 0.3);
+    BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(8)));
+    BOOST_TEST((has(said[0], "expected NCCL to send and receive after step 7, found: no end of it for 0.3 s") ||
+                has(said[1], "expected NCCL to send and receive after step 7, found: no end of it for 0.3 s")),
+               said[0]);
+    BOOST_TEST(all_aborted(fabric, 2));
+}
+
+// As parameter_shares_test has it of the cpu, by both ways that devices have.
+BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
+    std::vector<bool> const marked{true, false, false, true, true, false};
+    for (bool const by_nccl : {false, true})
+        for (int const R : {2, 3, 4})
+            for (index_t const piece : {1000, 16384, 1000000}) {
+                fake_fabric fabric(R);
+                std::vector<int> good(static_cast<std::size_t>(R));
+                auto const before = context<emulated>::counts().launches;
+                on_ranks(R, [&](collective& ranks) {
+                    int const r = ranks.rank();
+                    context<emulated> const ctx(0, 1);
+                    std::optional<engine> devices;
+                    if (by_nccl) devices.emplace(ranks, fake_nccl(fabric, r));
+                    device_parts own;
+                    parameter_shares<space<emulated>> shares(ctx, own.all, ranks, piece);
+                    // Bytes that a bulk of messages took: what they say of sizes is not counted.
+                    auto const bytes_of = [&](auto const& bulk) {
+                        auto const sent = ranks.bytes_sent();
+                        auto const groups = fabric.of(r).groups;
+                        bulk();
+                        auto const rounds = static_cast<std::uint64_t>(fabric.of(r).groups - groups);
+                        return ranks.bytes_sent() - sent - 8 * rounds * static_cast<std::uint64_t>(R - 1);
+                    };
+                    std::uint64_t owned = 0, owned_marked = 0;
+                    for (std::size_t i = 0; i < sizes.size(); ++i) {
+                        auto const n = static_cast<std::uint64_t>(shares.own(i).end - shares.own(i).begin);
+                        owned += n;
+                        if (marked[i]) owned_marked += n;
+                        std::vector<float> terms;
+                        for (index_t j = 0; j < sizes[i]; ++j) terms.push_back(term(r, i, j));
+                        put(ctx, own.all[i].grad.data(), std::span<float const>(terms));
+                    }
+                    auto const others = static_cast<std::uint64_t>(R - 1);
+                    bool fine = bytes_of([&] { shares.sum_gradients(); }) == 4 * (elements - owned);
+                    for (std::size_t i = 0; i < sizes.size(); ++i) {
+                        auto const part = shares.own(i);
+                        auto sums = on_host_of(ctx, own.all[i].grad);
+                        for (index_t j = 0; j < sizes[i]; ++j) {
+                            bool const mine = j >= part.begin && j < part.end;
+                            auto& x = sums[static_cast<std::size_t>(j)];
+                            fine &= x == (mine ? tree_sum(0, R, i, j) : 0.0F);
+                            x = mine ? 1.0F + term(r, i, j) : -1.0F;
+                        }
+                        put(ctx, own.all[i].value.data(), std::span<float const>(sums));
+                    }
+                    fine &= bytes_of([&] { shares.gather_values(); }) == 4 * owned * others;
+                    fine &= bytes_of([&] { shares.gather_gradients(marked); }) == 4 * owned_marked * others;
+                    shares.require_alike({});
+                    for (std::size_t i = 0; i < sizes.size(); ++i) {
+                        auto const part = shares.own(i);
+                        auto const values = on_host_of(ctx, own.all[i].value);
+                        auto const sums = on_host_of(ctx, own.all[i].grad);
+                        for (index_t j = 0; j < sizes[i]; ++j) {
+                            auto const at = static_cast<std::size_t>(j);
+                            bool const mine = j >= part.begin && j < part.end;
+                            fine &= values[at] > 1.0F && (!mine || values[at] == 1.0F + term(r, i, j));
+                            fine &= sums[at] == (mine || marked[i] ? tree_sum(0, R, i, j) : 0.0F);
+                        }
+                    }
+                    good[static_cast<std::size_t>(r)] = fine ? 1 : 0;
+                });
+                BOOST_TEST(std::ranges::count(good, 1) == R, R << " ranks, pieces of " << piece);
+                // Two kernels a bulk, whatever there is of tensors.
+                if (piece == 1000000) BOOST_TEST(context<emulated>::counts().launches - before <= 3 * 2 * R);
+                BOOST_TEST(fabric.misuse() == "");
+                for (int r = 0; r < R; ++r) BOOST_TEST((fabric.of(r).groups > 0) == by_nccl);
+            }
+}
