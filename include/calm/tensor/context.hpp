@@ -76,6 +76,8 @@ struct put_number_kernel {
 // What the contexts of devices have besides: `Context` is such a one.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
+    bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
+
     // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
     // which they run.
     [[nodiscard]] key random(stream s) const {
@@ -132,11 +134,11 @@ template <class Backend = cpu> class context;
 
 namespace detail {
 
-template <class T, class W> struct product;
+template <class T, class W, class V> struct product;
 
 // Another way to multiply matrices of float than by fp32 (bf16_products.hpp), and what a thread adds up at most by it.
 struct float_products {
-    void (*multiply)(context<cpu>& ctx, product<float, float> const& p);
+    void (*multiply)(context<cpu>& ctx, product<float, float, float> const& p);
     float (*round)();  // multiply-adds on registers; somebody has to use what they come to
     double flops;      // of a round
 };
