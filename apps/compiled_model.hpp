@@ -56,8 +56,10 @@ template <class Backend> context<Backend> context_of(execution_options const& o)
 // What trains, with the products that options say.
 template <class Backend> context<Backend> context_of(train_options const& o) {
     auto ctx = context_of<Backend>(static_cast<execution_options const&>(o));
-    if constexpr (std::is_same_v<Backend, cpu>)
-        if (o.in_bf16) multiply_in_bf16(ctx);
+    if constexpr (device_memory<Backend>)
+        ctx.products_in_bf16 = o.in_bf16;
+    else if (o.in_bf16)
+        multiply_in_bf16(ctx);
     return ctx;
 }
 
@@ -96,7 +98,9 @@ template <class Space> std::string place_of(train_options const& o) {
                               all->devices != nullptr ? all->devices->name() : "the host's memory");
     if (!o.in_bf16) return place;
     return place + ", products in bf16" +
-           (has_bf16_products() ? "" : " without the instruction for them (AVX512-BF16): slower than f32");
+           (device_memory<typename Space::backend> || has_bf16_products()
+                ? ""
+                : " without the instruction for them (AVX512-BF16): slower than f32");
 }
 
 // What the work for a configuration of any model does for the registry, but for training.

@@ -16,6 +16,7 @@ struct batch {
     calm::index_t ar_tokens;     // P of a sequence
 };
 
+using calm::apps::sizes::calm_m;
 using calm::apps::sizes::small;
 using calm::apps::sizes::text;
 using calm::apps::sizes::tiny;
@@ -25,5 +26,6 @@ using calm::apps::sizes::tiny_k8;
 inline constexpr batch tiny_batch{4096, 16, 64, {.samples = 8, .targets = 32}, 4, 256};
 inline constexpr batch text_batch{4096, 4, 128, {.samples = 8, .targets = 32}, 4, 256};
 inline constexpr batch small_batch{2048, 2, 256, {.samples = 8, .targets = 100}, 4, 256};
+inline constexpr batch calm_m_batch{16384, 4, 2048, {.samples = 8, .targets = 100}, 4, 2048};
 
 }  // namespace bench

@@ -15,17 +15,13 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/model/calm.hpp"
-#include "calm/model/resident.hpp"
-#include "calm/sample/generation_session.hpp"
-#include "calm/sample/sample_next.hpp"
 #include "configurations.hpp"
 #include "machine.hpp"
+#include "writing.hpp"
 
 namespace {
 
 using calm::index_t;
-constexpr index_t prompt_patches = 16;
 constexpr index_t most_patches = 32;  // of one repeat
 constexpr double repeat_seconds = 0.1;
 
@@ -39,63 +35,6 @@ struct options {
     bool json = false;
 };
 
-// Bytes of the weights that a patch multiplies: all but the encoder's and the backbone's embeddings, of which it takes
-// rows.
-template <class Model> std::size_t bytes_of_a_patch(Model& model) {
-    std::size_t bytes = 0;
-    auto const add = [&](auto const& parameters, auto const& is_read) {
-        for (auto const& p : parameters)
-            if (is_read(p.name)) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(float);
-    };
-    add(calm::parameters_of(model),
-        [](std::string const& name) { return name.find("embed_tokens") == std::string::npos; });
-    add(calm::parameters_of(model.ae_model), [](std::string const& name) {
-        return name.starts_with("decoder.") || name.find("embed_tokens") != std::string::npos;  // the vocabulary's
-    });
-    return bytes;
-}
-
-// Texts that go on together.
-template <class Model> class writing {
-public:
-    writing(calm::context<>& ctx, Model const& model, index_t texts, index_t draws, index_t patches) :
-        ctx_(ctx), model_(model),
-        rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
-        session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
-        tokens_(static_cast<std::size_t>(texts * Model::K)) {
-        calm::random_sequence ids(calm::key{1, calm::stream::story, 0});
-        std::vector<calm::token_id> prompt(static_cast<std::size_t>(prompt_patches * Model::K));
-        for (index_t text = 0; text < texts; ++text) {
-            for (auto& id : prompt)
-                id = static_cast<calm::token_id>(ids.below(static_cast<std::uint32_t>(model.ae_model.vocabulary())));
-            session_.begin(text, prompt);
-            rows_.push_back(text);
-        }
-    }
-
-    // A patch more of every text.
-    void patch() {
-        places_.clear();
-        for (index_t const row : rows_)
-            places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
-        calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
-                          0, &aids_);
-        session_.append(rows_, tokens_);
-        ++written_;
-    }
-
-private:
-    calm::context<>& ctx_;
-    Model const& model_;
-    calm::sampler rule_;
-    calm::generation_session<Model> session_;
-    calm::sampling_aids<calm::cpu> aids_;
-    std::vector<calm::token_id> tokens_;
-    std::vector<index_t> rows_;
-    std::vector<calm::patch_place> places_;
-    index_t written_ = 0;
-};
-
 // What was measured of a number of draws.
 struct measured {
     bench::spread milliseconds;  // a patch of a text
@@ -105,10 +44,10 @@ struct measured {
 // Of each number of draws, in turn.
 template <class Model>
 std::vector<measured> measure(calm::context<>& ctx, Model const& model, options const& o, index_t texts) {
-    std::vector<std::unique_ptr<writing<Model>>> all;
+    std::vector<std::unique_ptr<bench::writing<Model>>> all;
     std::vector<index_t> each;  // patches of a repeat
     for (index_t const draws : o.draws) {
-        all.push_back(std::make_unique<writing<Model>>(ctx, model, texts, draws, 2 + o.repeats * most_patches));
+        all.push_back(std::make_unique<bench::writing<Model>>(ctx, model, texts, draws, 2 + o.repeats * most_patches));
         all.back()->patch();  // caches and arenas
         double const begin = bench::now();
         all.back()->patch();
@@ -129,16 +68,6 @@ std::vector<measured> measure(calm::context<>& ctx, Model const& model, options 
     return found;
 }
 
-// What training begins as zero draws the same patch again and again: random numbers instead.
-template <class Model> void fill_zeros(calm::context<> const& ctx, Model& model) {
-    std::uint32_t number = 0;
-    for (auto const& p : calm::parameters_of(model))
-        if (std::all_of(p.value.data(), p.value.data() + p.value.size(), [](float x) { return x == 0.0F; })) {
-            calm::fill_normal(ctx, p.value, calm::key{1, calm::stream::initialise, ++number});
-            calm::evaluate(ctx, p.value, p.value * 0.05F);
-        }
-}
-
 // Milliseconds a patch of one text at T = 1 with weights in bf16, and the ratio of those in fp32 to them, in turn.
 template <calm::model_configuration auto C>
 void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
@@ -147,8 +76,8 @@ void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const
     calm::copy_parameters(ctx, calm::parameters_of(lm.model), calm::parameters_of(model));
     calm::copy_parameters(ctx, calm::frozen_parameters_of(lm.model), calm::frozen_parameters_of(model));
     index_t const room = 2 + o.repeats * most_patches;
-    writing<calm::calm_model<C>> in_fp32(ctx, model, 1, 1, room);
-    writing<narrow> in_bf16(ctx, lm.model, 1, 1, room);
+    bench::writing<calm::calm_model<C>> in_fp32(ctx, model, 1, 1, room);
+    bench::writing<narrow> in_bf16(ctx, lm.model, 1, 1, room);
     auto const time_of = [](auto& text) {
         double const begin = bench::now();
         for (index_t patch = 0; patch < most_patches; ++patch) text.patch();
@@ -177,9 +106,9 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
     calm::resident<calm::calm_model<C>> lm(C.autoencoder.vocab_size, calm::held_for::use);
     calm::initialise(ctx, lm.model.ae_model);
     calm::initialise(ctx, lm.model);
-    fill_zeros(ctx, lm.model);
+    bench::fill_zeros(ctx, lm.model);
     if (o.in_bf16) return beside_bf16<C>(ctx, lm.model, o, name);
-    std::size_t const bytes = bytes_of_a_patch(lm.model);
+    std::size_t const bytes = bench::bytes_of_a_patch(lm.model);
     double const bandwidth = bench::measure_bandwidth(ctx, bytes);
     for (index_t const texts : o.texts) {
         auto const found = measure(ctx, lm.model, o, texts);

@@ -1,11 +1,10 @@
 #pragma once
-// Times, and what the machine can do at most: how fast it reads memory (how fast it multiplies, calm/train/peak.hpp),
+// What the machine can do at most: how fast it reads memory (how fast it multiplies, calm/train/peak.hpp),
 // and what this process holds of it.
 
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -18,12 +17,9 @@
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/packet_sums.hpp"
+#include "times.hpp"
 
 namespace bench {
-
-inline double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Seconds of the fastest of some calls of f that together take about `seconds`, at least three.
 template <class F> double fastest(double seconds, F const& f) {
@@ -35,17 +31,6 @@ template <class F> double fastest(double seconds, F const& f) {
         best = std::min(best, now() - begin);
     }
     return best;
-}
-
-// Of times, or of anything else that was measured several times, at least once.
-struct spread {
-    double median, lowest, highest;
-};
-inline spread spread_of(std::vector<double> measured) {
-    std::sort(measured.begin(), measured.end());
-    std::size_t const middle = measured.size() / 2;
-    double const median = measured.size() % 2 == 1 ? measured[middle] : (measured[middle - 1] + measured[middle]) / 2;
-    return {median, measured.front(), measured.back()};
 }
 
 // Bytes a second that the threads of the context together read of so many bytes, again and again: what passes over

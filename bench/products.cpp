@@ -5,7 +5,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/train/peak.hpp"
-#include "configurations.hpp"
+#include "product_shapes.hpp"
 #include "program.hpp"
 
 namespace {
@@ -54,23 +54,9 @@ void add_product(int threads, double peak, std::string const& name, index_t rows
 
 void add_configuration(int threads, double peak, std::string const& name, calm::configuration<> const& c,
                        bench::batch const& b) {
-    auto const& a = c.autoencoder;
-    index_t const patches = b.autoencoder_tokens / a.patch_size;
-    index_t const positions = b.sequences * (b.patches - 1);
-    index_t const samples = positions * b.objective.samples;
-    auto const add = [&](char const* what, index_t rows, index_t in, index_t out) {
+    bench::for_product_shapes(c, b, 256, [&](char const* what, index_t rows, index_t in, index_t out) {
         add_product(threads, peak, name + "/" + what, rows, in, out);
-    };
-    add("autoencoder_gate", b.autoencoder_tokens, a.hidden_size, a.intermediate_size);
-    add("autoencoder_down", b.autoencoder_tokens, a.intermediate_size, a.hidden_size);
-    add("squeeze", patches, a.patch_size * a.hidden_size, a.hidden_size);
-    add("expand", patches, a.hidden_size, a.patch_size * a.hidden_size);
-    add("vocabulary", 256, a.hidden_size, a.vocab_size);
-    add("projection", positions, a.patch_size * c.hidden_size, 2 * c.hidden_size);
-    add("attention", positions, c.hidden_size, c.hidden_size);
-    add("backbone_gate", positions, c.hidden_size, c.intermediate_size);
-    add("head", samples, c.hidden_size, c.hidden_size);
-    add("head_latent", samples, c.hidden_size, a.latent_size);
+    });
 }
 
 }  // namespace

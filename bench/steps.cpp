@@ -26,6 +26,7 @@
 #include "calm/train/throughput.hpp"
 #include "configurations.hpp"
 #include "machine.hpp"
+#include "random_tokens.hpp"
 
 namespace {
 
@@ -53,14 +54,6 @@ struct measured {
 
 bool contains(std::vector<std::string> const& names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::vector<calm::token_id> random_tokens(index_t count, index_t vocabulary) {
-    std::vector<calm::token_id> tokens;
-    calm::random_sequence draws(calm::key{1, calm::stream::story, 0});
-    for (index_t i = 0; i < count; ++i)
-        tokens.push_back(static_cast<calm::token_id>(draws.below(static_cast<std::uint32_t>(vocabulary))));
-    return tokens;
 }
 
 void report(options const& o, char const* configuration, char const* work, measured const& m, index_t tokens,
@@ -140,7 +133,7 @@ void autoencoder_step(options const& o, char const* name, bench::batch const& b,
     calm::autoencoder<C.autoencoder> model;
     calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model);
-    auto const tokens = random_tokens(b.autoencoder_tokens, model.vocabulary());
+    auto const tokens = bench::random_tokens(b.autoencoder_tokens, model.vocabulary());
     calm::vector_view<calm::token_id const> const labels(tokens.data(), calm::extents<calm::dyn>(b.autoencoder_tokens));
     calm::autoencoder_objective const objective;
     auto const m = repeat_step(ctx, model, memory, o, [&] {
@@ -163,7 +156,7 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model.ae_model);
     calm::initialise(ctx, model);
-    auto const tokens = random_tokens(b.sequences * b.patches * model.K, model.vocabulary());
+    auto const tokens = bench::random_tokens(b.sequences * b.patches * model.K, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
     auto const m = repeat_step(ctx, model, memory, o,
@@ -184,7 +177,7 @@ void ar_step(options const& o, char const* name, bench::batch const& b, double p
     calm::autoregressive_model<A> model(C.autoencoder.vocab_size);
     calm::allocate(model, memory.values, &memory.gradients);
     calm::initialise(ctx, model);
-    auto const tokens = random_tokens(b.ar_sequences * b.ar_tokens, model.vocabulary());
+    auto const tokens = bench::random_tokens(b.ar_sequences * b.ar_tokens, model.vocabulary());
     auto const count = static_cast<index_t>(tokens.size());
     calm::vector_view<calm::token_id const> const blocks(tokens.data(), calm::extents<calm::dyn>(count));
     auto const m =

@@ -6,6 +6,7 @@
 #include "calm/tensor/cuda/context.hpp"
 #include "calm/tensor/cuda/device.hpp"
 #include "calm/tensor/cuda/error.hpp"
+#include "calm/tensor/cuda/graph.hpp"
 #include "calm/tensor/cuda/launch.hpp"
 #include "calm/tensor/cuda/matmul.hpp"
 #include "calm/tensor/cuda/memory.hpp"

@@ -10,34 +10,20 @@
 #include <utility>
 #include <vector>
 
-#include "run/ranks.hpp"
-
+#include "support/mpirun.hpp"
 #include "support/programs.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 #include "support/skipped.hpp"
 
+using calm::test::can_run_ranks;
 using calm::test::has;
+using calm::test::mpirun;
 using calm::test::ran;
 using calm::test::run_in;
 using calm::test::temporary_folder;
 
 namespace {
-
-// Why ranks cannot be tried here; empty where they can.
-std::string obstacle() {
-    if (!calm::apps::takes_ranks()) return "compiled without MPI";
-    return std::system("command -v mpirun >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
-}
-
-// Open MPI as root, with more ranks than cores, and where a container forbids to read another's memory. What its
-// plugins have not given back at the end is no leak of ours.
-std::string mpirun(int ranks) {
-    return "timeout 300 env ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
-           "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-           "mpirun --oversubscribe --bind-to none -n " +
-           std::to_string(ranks) + " ";
-}
 
 std::string const autoencoder =
     "train autoencoder --config tiny --threads 1 --seed 3 --tokenizer tokenizer.model --batch 256 "
@@ -108,12 +94,6 @@ private:
     temporary_folder folder_;
 };
 
-bool can_run() {
-    auto const why = obstacle();
-    if (!why.empty()) calm::test::skip(why);
-    return why.empty();
-}
-
 }  // namespace
 
 // By what a launcher tells its processes; --help needs no more of a program.
@@ -140,7 +120,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
         for (std::string const launcher : {"RANK=0 WORLD_SIZE=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1",
                                            "SLURM_NTASKS=2 SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"})
             check(launcher, program, "");
-    if (obstacle().empty()) {
+    if (calm::test::no_ranks_reason().empty()) {
         auto const r = run_in(folder, mpirun(2) + "sweep --help");
         BOOST_TEST(r.status == 9, r.err);
         BOOST_TEST(has(r.err, "train, evaluate and generate have ranks"), r.err);
@@ -148,7 +128,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) {
         auto const r = shop.shell(line);
@@ -178,7 +158,7 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
 
 // What training measures on the way and at its end, what evaluate finds, and the texts of generate.
 BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) {
         auto r = shop.shell(line);
@@ -229,7 +209,7 @@ BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     auto const made = shop.shell(autoencoder + "1 --steps 2 --out ae; seq 2 4001 >text0.txt; seq 1 4000 >text1.txt");
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
@@ -247,7 +227,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
 // and one under the sanitizers.
 // Kill number i has the seed i. Then the run goes on with another number of ranks.
 BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     constexpr int steps = 60, save_every = 4;
     auto const whole = shop.shell(long_autoencoder + "--out whole");
@@ -290,7 +270,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_named_and_ends_all_in_time) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     for (int const victim : {0, 1}) {
         auto const out = "hung" + std::to_string(victim);
@@ -304,7 +284,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_named_and_ends_all_in_time) {
 }
 
 BOOST_AUTO_TEST_CASE(a_signal_to_one_rank_ends_all_with_a_checkpoint) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     auto const ended = shop.disturbed(mpirun(2) + autoencoder + "4 --steps 100000 --out run",
                                       "run/checkpoints/step-00000004", "kill -TERM $(rank 1)");
@@ -313,7 +293,7 @@ BOOST_AUTO_TEST_CASE(a_signal_to_one_rank_ends_all_with_a_checkpoint) {
 }
 
 BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
-    if (!can_run()) return;
+    if (!can_run_ranks()) return;
     workshop const shop;
     auto const other = shop.shell(mpirun(2) + "sh -c 'exec " + autoencoder +
                                   "4 --steps 8 --out run --rate 0.001$OMPI_COMM_WORLD_RANK'");

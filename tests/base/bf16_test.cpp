@@ -46,3 +46,12 @@ BOOST_AUTO_TEST_CASE(every_one_of_them_is_a_float_and_comes_back) {
     static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
     static_assert(!std::is_convertible_v<float, bf16>);  // what loses bits is said
 }
+
+// Around every bfloat16 and half way to the next: the bits of a double.
+BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
+    for (std::uint32_t high = 0; high < 65536; ++high)
+        for (std::uint32_t const low : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+            auto const x = std::bit_cast<float>(high << 16U | low);
+            BOOST_REQUIRE(bf16(x).bits == bf16(double{x}).bits);
+        }
+}

@@ -1,8 +1,10 @@
 // One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
-// the host. Attention and the vocabulary's loss beside plain loops in double too.
+// the host. Steps and texts by graphs beside those without. Attention and the vocabulary's loss beside plain loops in
+// double too.
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
-#include "calm/train/optimizer.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/train/loop.hpp"
 #include "on_device.hpp"
 #include "plain.hpp"
 #include "support/small.hpp"
@@ -92,6 +94,47 @@ void autoregressive_step() {
             auto const tokens = some_tokens(ctx, 2 * P * patch);
             return step(ctx, model, [&] { return model.loss_and_gradient(ctx, tokens, P, patch); });
         });
+}
+
+// Steps and texts by graphs are those of kernels by themselves, bit for bit.
+void graphs() {
+    using calm::test::device_backend;
+    using model_type = calm::calm_model<uneven, calm::space<device_backend>>;
+    auto const written = [](bool by_graphs) {
+        calm::context<device_backend> ctx(1);
+        ctx.uses_graphs = by_graphs;
+        calm::arena<device_backend> values("values"), gradients("gradients");
+        model_type model(V);
+        allocate(model, values, &gradients);
+        allocate(model.ae_model, values, static_cast<calm::arena<device_backend>*>(nullptr));
+        draw_parameters(ctx, model);
+        draw_parameters(ctx, model.ae_model);
+        calm::calm_recipe<calm::energy_objective> recipe;
+        recipe.steps = 6;
+        recipe.accumulation = 2;
+        recipe.sequences = 4;
+        recipe.block_tokens = 8 * K;
+        recipe.objective = {.samples = 3, .targets = 5};
+        token_id next = 0;
+        auto const source = [&](std::span<token_id> tokens) {
+            for (auto& t : tokens) t = std::exchange(next, static_cast<token_id>((next * 2 + 1) % V));
+        };
+        train_calm(ctx, model, source, recipe);
+        std::vector<float> all;
+        for (auto const& p : calm::parameters_of(model))
+            for (float const v : taken_back(ctx, p.value)) all.push_back(v);
+        calm::generation_settings settings;
+        settings.max_tokens = 80 * K;  // a cache has room for 64 positions at first
+        settings.at_once = 2;
+        std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
+        for (auto const& rule : {calm::sampler::unchanged(), calm::sampler::batch(calm::temperature::of(0.5), 12)}) {
+            settings.sampler = rule;
+            for (auto const& text : generate(ctx, model, std::span(prompts), {0, -1, 0}, settings))
+                for (token_id const t : text.tokens) all.push_back(static_cast<float>(t));
+        }
+        return all;
+    };
+    check(written(true) == written(false), "steps and texts by graphs");
 }
 
 // What `cached_attention` asks for, each sequence read from its beginning.
@@ -217,6 +260,7 @@ int main() {
         autoencoder_step();
         language_model_step();
         autoregressive_step();
+        graphs();
         cached_attention();
         vocabulary();
     });

@@ -110,7 +110,7 @@ struct calm_job {
 };
 struct autoregressive_job {
     template <class Backend> using model = autoregressive_on<Backend>;
-    static constexpr index_t uploads = 2, copies_to_tell = 1;  // it draws nothing
+    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_tell = 1;  // it draws nothing
     static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
                     index_t tell_every = 1) {
         autoregressive_recipe r;
@@ -137,10 +137,12 @@ void put(std::vector<float> const& weights, Model<Backend>& model) {
     copy_parameters(ctx, model, here.model);
 }
 
-template <class Job, class Backend> outcome trained(int threads, thread_order order = thread_order::ascending) {
+template <class Job, class Backend>
+outcome trained(int threads, thread_order order = thread_order::ascending, bool by_graphs = true) {
     auto own = started<Job::template model, Backend>();
     context<Backend> ctx(3, threads);
     ctx.order = order;
+    if constexpr (device_memory<Backend>) ctx.uses_graphs = by_graphs;
     outcome result;
     training_callbacks tell;
     tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
@@ -276,6 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     BOOST_TEST(close(got.weights, want.weights, kind::weight_of_run));
     BOOST_CHECK((trained<Job, emulated>(2, descending) == got));
     BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
+    BOOST_CHECK((trained<Job, emulated>(1, ascending, false) == got));
 }
 
 namespace {
@@ -369,7 +372,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
 
 // Nothing is taken after the first steps, and steps ask for the same: shapes follow from no id. To the device go the
 // ids of a micro-batch, in one copy, and the numbers of the step and of the update; the host waits where steps are
-// told, for their losses and norms, however many they are.
+// told, for their losses and norms, however many they are. Each micro-batch is a graph, and so is each update.
 BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before_they_are_told, Job, jobs) {
     constexpr index_t together = 4;
     auto own = started<Job::template model, emulated>();
@@ -385,6 +388,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     auto const one = after[3] - after[2], next = after[4] - after[3];  // of one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
     BOOST_TEST(one.allocations == 0);
+    BOOST_TEST(one.graphs == together * (Job::micro_batches + 1));
+    BOOST_TEST(one.launches <= together * (1 + 5 * Job::micro_batches));  // draws, losses, sums of micro-batches
     BOOST_TEST(one.uploads == together * Job::uploads);
     BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; of an autoencoder the parts of its losses too
     BOOST_CHECK(one == next);
@@ -411,6 +416,44 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_c
         });
     model.check_texts(token_sampler::unchanged(), token_sampler{.T = 0}, token_sampler{.T = 0.3},
                       token_sampler{.top_k = 2}, token_sampler{.top_p = 0.5}, colder);
+}
+
+namespace {
+// Texts of every rule by graphs are those of kernels by themselves; a patch is `graphs` of them at least, recorded anew
+// where a cache grows and where a text ends, and what is asked for besides is less than `besides` of the kernels.
+template <template <class> class Model> void check_graphs(auto const& rule, double graphs, double besides) {
+    on_both<Model> model;
+    settings_of_generation<rule_of<Model<emulated>>> settings;
+    settings.sampler = rule;
+    settings.max_tokens = 200;  // a cache has room for 64 positions at first
+    settings.at_once = 2;
+    std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
+    auto const written = [&](bool by_graphs) {
+        model.device.uses_graphs = by_graphs;
+        auto const before = model.device.counts();
+        std::vector<std::vector<token_id>> all;
+        for (auto& text : generate(model.device, model.there.model, std::span(prompts), {0, -1, 0}, settings))
+            all.push_back(text.tokens);
+        return std::pair(all, model.device.counts() - before);
+    };
+    auto const [texts, by_graphs] = written(true);
+    auto const [same, by_kernels] = written(false);
+    BOOST_REQUIRE(std::ssize(texts.at(2)) == settings.max_tokens);
+    BOOST_CHECK(texts == same);
+    BOOST_TEST(by_kernels.graphs == 0);
+    constexpr double patches = 2.0 * 200 / Model<emulated>::K;  // two texts at once, then one
+    BOOST_TEST_MESSAGE(by_graphs.graphs << " graphs, " << by_graphs.launches << " launches of " << by_kernels.launches);
+    BOOST_TEST(static_cast<double>(by_graphs.graphs) >= graphs * 0.95 * patches);
+    BOOST_TEST(static_cast<double>(by_graphs.launches) < besides * static_cast<double>(by_kernels.launches));
+}
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(texts_by_graphs_are_those_without) {
+    auto const half = temperature::of(0.5);
+    check_graphs<autoregressive_on>(token_sampler::unchanged(), 1, 0.15);
+    check_graphs<calm_on>(sampler::unchanged(), 2, 0.05);
+    check_graphs<calm_on>(sampler::adaptive(half, 12), 2, 0.5);
+    check_graphs<calm_on>(sampler::batch(half, 12), 2, 0.5);
 }
 
 // The patches of two rounds, of which the second is begun.

@@ -115,6 +115,7 @@ struct whole_step {
 template <class Model, class Step>
 whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& step) {
     context<emulated> ctx(3, 1);
+    ctx.uses_graphs = false;  // each launch counts
     training_recipe recipe;
     recipe.steps = 2;  // arenas grow in the first
     whole_step found;
@@ -204,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     index_t const update = launches_of_update<calm_model<small, on_device>>(step_of_calm(8, 3));
     index_t const of_another = launches_of_update<autoencoder<small.autoencoder, on_device>>(step_of_autoencoder);
     BOOST_TEST(update == of_another);
-    BOOST_TEST((update > 0 && update <= 4));
+    BOOST_TEST((update > 0 && update <= 5));
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> ctx(3, 1);
     index_t const calm = rehearsed(ctx, own.model, 4 * 8192, step_of_calm(2048, 8)) + update;
@@ -238,9 +239,11 @@ template <class Work> device_counts asked_by(Work const& work) {
     return context<emulated>::counts() - before;
 }
 
-// One more patch of texts that differ in length: drawn, and read.
-template <class Model> device_counts asked_for_a_patch(Model const& model, index_t texts) {
+// One more patch of texts that differ in length: drawn, and read. It is asked for by each kernel, or by graphs.
+template <class Model> device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graphs) {
     context<emulated> ctx(1, 1);
+    ctx.uses_graphs = by_graphs;
+    sampling_aids<emulated> aids(ctx, model);
     generation_session<Model, emulated> session(ctx, model, texts, 16);
     std::vector<index_t> all;
     std::vector<patch_place> places;
@@ -252,10 +255,11 @@ template <class Model> device_counts asked_for_a_patch(Model const& model, index
     auto const rule = rule_of<Model>::unchanged();
     std::vector<token_id> patches(static_cast<std::size_t>(texts * Model::K));
     auto const write = [&] {
-        sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places));
+        sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places), 0,
+                    &aids);
         session.append(all, patches);
     };
-    write();  // arenas grow
+    for (int i = 0; i < 4; ++i) write();  // arenas grow, graphs are recorded
     auto const asked = asked_by(write);
     ctx.wait();
     return asked;
@@ -265,8 +269,8 @@ template <class Model> device_counts asked_for_a_patch(Model const& model, index
 
 // The host waits for the tokens alone, and as much is asked for however many texts there are.
 BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
-    auto const check = [](auto const& model, index_t uploads) {
-        auto const of_two = asked_for_a_patch(model, 2), of_seven = asked_for_a_patch(model, 7);
+    auto const check = [](auto const& model, index_t uploads, index_t graphs) {
+        auto const of_two = asked_for_a_patch(model, 2, false), of_seven = asked_for_a_patch(model, 7, false);
         BOOST_TEST_MESSAGE(of_two.launches << " launches");
         BOOST_TEST(of_two.launches == of_seven.launches);
         BOOST_TEST(of_two.uploads == of_seven.uploads);
@@ -275,12 +279,17 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
         BOOST_TEST(of_two.waits == 1);
         BOOST_TEST(of_two.uploads == uploads);
         BOOST_TEST(of_two.allocations == 0);
+        BOOST_TEST(of_two.graphs == 0);
+        auto const together = asked_for_a_patch(model, 7, true);
+        BOOST_TEST((together.graphs == graphs && together.waits == 1 && together.allocations == 0));
+        if (graphs == 2) BOOST_TEST((together.launches == 0 && together.uploads == 0));
     };
     // Rows of the hidden states and places of the noise; then ids, ends of the sequences and texts.
-    check(initialised<calm_model<small, on_device>>().model, 5);
-    check(initialised<calm_model<drafting, on_device>>().model, 5);
-    check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5);
-    check(initialised<autoregressive_model<small_ar, on_device>>().model, 4);
+    check(initialised<calm_model<small, on_device>>().model, 5, 2);
+    check(initialised<calm_model<drafting, on_device>>().model, 5, 2);
+    check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5, 2);
+    // Its logits are asked for by themselves.
+    check(initialised<autoregressive_model<small_ar, on_device>>().model, 4, 1);
 }
 
 // A cache grows in one launch, however many sequences it has; they keep what they had.

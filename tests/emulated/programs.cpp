@@ -2,6 +2,7 @@
 // is CALM_TEST_DEVICE: the emulated one in emulated/programs, a GPU in cuda/programs.
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -38,8 +39,10 @@ struct shop {
     [[nodiscard]] std::string path(std::string const& name) const { return folder.path(name); }
 
     // Trains in steps of 64 tokens until there were so many.
-    void train_autoencoder(std::string const& device, std::string const& out, index_t steps) const {
+    void train_autoencoder(std::string const& device, std::string const& out, index_t steps,
+                           bool in_bf16 = false) const {
         auto o = training(device, out, steps);
+        o.in_bf16 = in_bf16;
         o.tokenizer = path("tokenizer.model");
         o.batch = 64;
         BOOST_REQUIRE(tiny.on(o.device).train_autoencoder(o) == 0);
@@ -142,6 +145,22 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
     BOOST_REQUIRE((want.brier && got.brier));
     BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::output));
     BOOST_TEST(here.written(tested, "exchanged") == here.written("cpu", "exchanged"));
+}
+
+// What --dtype bf16 multiplies is rounded, and the losses hardly differ. All of the products are done as they were
+// asked.
+BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
+    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+        skip(why);
+        return;
+    }
+    shop const here;
+    here.train_autoencoder(tested, "whole", 3);
+    here.train_autoencoder(tested, "half", 3, true);
+    auto const whole = here.losses("whole"), half = here.losses("half");
+    BOOST_REQUIRE((whole.size() == 3U && half.size() == 3U));
+    for (std::size_t i = 0; i < whole.size(); ++i) BOOST_TEST(std::abs(half[i] / whole[i] - 1) < 0.01);
+    BOOST_CHECK(here.weights("half") != here.weights("whole"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -15,7 +15,7 @@ namespace calm::detail {
 // Preferred to the template.
 inline void gemm(context<blocks> const& ctx, product<double> const& p) {
     if (!ctx.rehearsing()) multiplied += flops::product(p.m, p.k, p.n);
-    gemm<blocks, double>(ctx, p);
+    gemm<double>(ctx, p);
 }
 }  // namespace calm::detail
 

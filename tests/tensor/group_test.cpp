@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_device_compute_what_is_stored_in_16_bits) {
             std::vector<bf16> x;
             for (index_t i = 0; i < n + 8; ++i) x.emplace_back(drawn(1, i));
             auto const there = placed<emulated>(x);
-            device_numbers<bf16, emulated> y(x.size(), bf16(7));
+            device_numbers<bf16, emulated> y(x.size(), bf16(7.0F));
             device_numbers<float, emulated> squares(x.size(), 7);
             launch(ctx, detail::element_blocks<float>(n), stored_in_16_bits{there.data() + apart, y.data() + apart, n});
             detail::run_evaluate(ctx, squared{{there.data() + apart}}, squares.data() + apart, n);

@@ -35,6 +35,12 @@ template <int exponent_bits> constexpr std::uint16_t to_16_bits(double x) {
     return static_cast<std::uint16_t>(sign | std::min(value, infinity));
 }
 
+// The upper half of a float of such bits, rounded so.
+constexpr std::uint16_t upper_half(std::uint32_t bits) {
+    bool const is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+    return static_cast<std::uint16_t>((is_nan ? bits | 0x400000U : bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U);
+}
+
 }  // namespace detail
 
 // A bfloat16 in memory. It is computed with as the float that it is, exactly.
@@ -44,6 +50,8 @@ struct bf16 {
     bf16() = default;
     // x rounded to nearest with ties to even; too large a number becomes infinity, a NaN stays one.
     constexpr explicit bf16(double x) : bits(detail::to_16_bits<8>(x)) {}
+    // The same of a float, in few operations: it has the exponents of a bfloat16.
+    constexpr explicit bf16(float x) : bits(detail::upper_half(std::bit_cast<std::uint32_t>(x))) {}
     // Of such bits.
     static constexpr bf16 of(std::uint16_t bits) {
         bf16 x;  // NOLINT(cppcoreguidelines-pro-type-member-init): the next line does it

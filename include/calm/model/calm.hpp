@@ -187,6 +187,22 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return loss_sum(ctx, hidden, numbered(ctx, labels, vocabulary()), o, first);
     }
 
+    // z (R, N, L) = N latents that the head draws for every hidden state (R, D), with noise at the places (R) of their
+    // samples, times noise_scale. Nothing waits.
+    void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
+                        matrix_view<T const, D, Backend> const& hidden, std::span<noise_place const> places,
+                        double noise_scale = 1) const {
+        if constexpr (drafting_head<head>)
+            generator.sample(ctx, ae_model, z, hidden, places, noise_scale);
+        else
+            generator.sample(ctx, z, hidden, places, noise_scale);
+    }
+    // For how many hidden states samples are drawn together: a working set of bounded size.
+    static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
+        require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
+        return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
+    }
+
     // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
     // their samples, times noise_scale. Throws errc::usage for no samples, errc::non_finite where a latent is not a
     // number: it has no tokens. A device does not know yet: `bring_patches` throws it. `screen` is that of the
@@ -260,20 +276,6 @@ private:
                                         o, first, scale);
         else
             generator.loss_and_gradient(ctx, total, hidden, next.mean, next.log_std, dhidden, o, first, scale);
-    }
-    // The head's samples.
-    void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
-                        matrix_view<T const, D, Backend> const& hidden, std::span<noise_place const> places,
-                        double noise_scale = 1) const {
-        if constexpr (drafting_head<head>)
-            generator.sample(ctx, ae_model, z, hidden, places, noise_scale);
-        else
-            generator.sample(ctx, z, hidden, places, noise_scale);
-    }
-    // Hidden states whose samples are drawn together: a working set of bounded size.
-    static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
-        require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
-        return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
     // z 0 is 0, or not a number where some element is not finite. On a device nobody waits: its tokens say it.
     static void require_finite([[maybe_unused]] context<Backend>& ctx,

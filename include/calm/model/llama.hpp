@@ -49,10 +49,17 @@ struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size
         std::vector<kv_cache<attention_type::kv_width, Space>> layers;  // of each block, in order
 
         [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
-        // Positions that each sequence has memory for.
+        // Positions that each sequence may have.
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
         // Positions read of one of 0 .. B - 1.
         [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
+        // Positions that each sequence has memory for now.
+        [[nodiscard]] index_t room() const { return layers.front().room(); }
+        // Memory for so many more of each of these sequences. Throws errc::usage where they are full, errc::memory.
+        void reserve(context<Backend> const& ctx, std::span<index_t const> sequences, index_t count) {
+            auto const now = layers.front().as_now(sequences);
+            for (auto& layer : layers) layer.reserve(ctx, now, count);
+        }
         // 0 .. B - 1.
         [[nodiscard]] std::vector<index_t> all() const { return layers.front().all(); }
         // Keeps at most the first `length` positions of one sequence, or of each.

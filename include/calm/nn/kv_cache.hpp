@@ -79,9 +79,14 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     void append(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
                 rows_read const& key, rows_read const& value) {
         index_t const count = key.extent(0) / std::max<index_t>(1, sequences.size());
-        for (auto const& of : sequences.here) make_room(ctx, of.length, count);
+        reserve(ctx, sequences.here, count);
         append_positions(ctx, keys, values, key, value, sequences);
         for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
+    }
+
+    // Memory for so many more positions of these sequences; throws as append.
+    void reserve(context<Backend> const& ctx, std::span<cached_sequence const> sequences, index_t count) {
+        for (auto const& of : sequences) make_room(ctx, of.length, count);
     }
 
 private:

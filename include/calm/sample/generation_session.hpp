@@ -2,12 +2,14 @@
 // Texts in the making. Sizes: B texts, S of them that go on, T patches each, K tokens a patch, D hidden.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calm/base/token.hpp"
 #include "calm/tensor/for_each.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -79,12 +81,18 @@ public:
                 " texts, found ", patches.size(), " tokens");
         auto const count = static_cast<index_t>(patches.size());
         if (count == 0) return;
-        arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
-        auto const states = model_.extend(ctx_, patches, cache_, texts);
-        auto const named = bring(ctx_, texts);
-        index_t const each = states.extent(0) / named.size();
-        for_each(ctx_, named.size() * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
+        auto const size = std::ssize(texts);
+        index_t const each = count / (size * K);
+        auto const go_on = [&] {
+            arena_scope const saved(ctx_.saved);
+            arena_scope const scratch(ctx_.scratch);
+            auto const states = model_.extend(ctx_, patches, cache_, texts);
+            auto const named = bring(ctx_, texts);
+            for_each(ctx_, size * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
+        };
+        if (each > 1) return go_on();
+        cache_.reserve(ctx_, texts, each);
+        by_a_patch_(ctx_, {static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(cache_.room())}, go_on);
     }
     // The same for the first text.
     void append(std::span<token_id const> patches) {
@@ -97,6 +105,7 @@ private:
     Model const& model_;
     typename Model::cache cache_;
     tensor<T, extents<dyn, D>, Backend> hidden_;
+    repeated_work<Backend> by_a_patch_;  // texts go on by one
 };
 
 }  // namespace calm

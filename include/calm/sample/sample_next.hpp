@@ -3,6 +3,7 @@
 // patches, K tokens a patch, D hidden.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include "calm/sample/sampling_aids.hpp"
 #include "calm/sample/separate_contexts.hpp"
 #include "calm/tensor/fill_places.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm {
@@ -36,11 +38,11 @@ public:
 
     sampling_rounds(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
                     sampler const& rule, std::span<patch_place const> places, token_screen const* screen,
-                    separate_contexts<Backend>* separate) :
+                    separate_contexts<Backend>* separate, repeated_work<Backend>* drawing) :
         ctx_(ctx),
         model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
-        separate_(separate), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
-        attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
+        separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D),
+        lazy_(is_lazy()), attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
         teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
@@ -110,19 +112,13 @@ private:
         drawn_.resize(static_cast<std::size_t>(count() * n_) * K);
         latents z{};
         if (lazy_) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
+        for (index_t i = 0; lazy_ && i < count(); ++i)
+            active_[static_cast<std::size_t>(i)].drawn.push_back(rows(z, i * n_, n_));
+        if constexpr (device_memory<Backend>)
+            if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_again(z);
         arena_scope const scratch(ctx_.scratch);
-        auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
         arena_scope const saved(ctx_.saved);
-        noise_.clear();
-        rows_.clear();
-        for (index_t i = 0; i < count(); ++i) {
-            auto& one = active_[static_cast<std::size_t>(i)];
-            auto const& place = places_[one.number];
-            rows_.push_back(static_cast<row_id>(place.row));
-            noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
-            if (lazy_) one.drawn.push_back(rows(z, i * n_, n_));
-        }
-        gather_rows(ctx_, states, hidden_, bring_ids(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
+        auto const states = bring_states();
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
             bool const by_places = count() > 1;
@@ -132,6 +128,43 @@ private:
                                               : draw(by, states, z, 0, 1, begin, end);
                                 });
         }
+    }
+
+    // The hidden states of every active place, side by side in ctx.scratch; noise_ is where their draws stand.
+    hidden_view bring_states() {
+        auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
+        noise_.clear();
+        rows_.clear();
+        for (auto const& one : active_) {
+            auto const& place = places_[one.number];
+            rows_.push_back(static_cast<row_id>(place.row));
+            noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
+        }
+        gather_rows(ctx_, states, hidden_, bring_ids(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
+        return states;
+    }
+
+    // The round of a device, which is asked for as the one before was.
+    void draw_again(latents const& z) {
+        arena_scope const scope(ctx_.scratch);
+        auto const room = room_for(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
+        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
+        (*drawing_)(ctx_, {word(count()), word(n_), word(hidden_.data()), word(rule_.noise_scale)}, [&] {
+            arena_scope const scratch(ctx_.scratch);
+            arena_scope const saved(ctx_.saved);
+            auto const states = bring_states();
+            if (lazy_)
+                model_.sample_latents(ctx_, z, states, noise_);
+            else
+                model_.sample_patches(ctx_, room, states, n_, noise_, rule_.noise_scale, screen_);
+        });
+        if (!lazy_) return bring_patches(ctx_, std::span(drawn_), room);
+        std::fill(drawn_.begin(), drawn_.end(), not_decoded);
+        model_.ae_model.decode_alike(ctx_, drawn_, z, groups_of_round(n_), screen_);
+    }
+    // Whose draws of a round are decoded as long as they are alike, of so many of each place.
+    [[nodiscard]] alike_groups groups_of_round(index_t draws) const {
+        return counts() ? groups_of(draws, 2) : groups_of(std::min(n_, attempt_), attempt_);
     }
 
     // Draws begin .. end of `some` places from i.
@@ -149,8 +182,8 @@ private:
             model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen_);
             return bring_patches(by, patches, room);
         }
-        auto const groups = counts() ? groups_of(end - begin, 2) : groups_of(std::min(n_, attempt_), attempt_);
-        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups, screen_);
+        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups_of_round(end - begin),
+                            screen_);
     }
 
     // Gives a place its draws (n_, K) of the round; where it decides, its answer.
@@ -233,6 +266,7 @@ private:
     std::span<patch_place const> places_;
     token_screen const* screen_;            // or null
     separate_contexts<Backend>* separate_;  // or null
+    repeated_work<Backend>* drawing_;       // or null
     index_t table_;                         // numbers of the decoder's projection to the vocabulary
     // Rules that only compare draws decode tokens while they are alike, and keep the latents for what is asked later.
     bool lazy_;
@@ -263,9 +297,9 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
     require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
             " tokens, found room for ", tokens.size(), " tokens");
-    return detail::sampling_rounds(ctx, model, tokens, hidden, rule, places,
-                                   aids != nullptr ? aids->screen.get() : nullptr,
-                                   aids != nullptr ? &aids->separate : nullptr)
+    return detail::sampling_rounds(
+               ctx, model, tokens, hidden, rule, places, aids != nullptr ? aids->screen.get() : nullptr,
+               aids != nullptr ? &aids->separate : nullptr, aids != nullptr ? &aids->drawing : nullptr)
         .run(round);
 }
 
@@ -307,7 +341,8 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
     }
     std::span<patch_place const> const all(each);
     for (auto const& one :
-         detail::sampling_rounds<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr).run(0))
+         detail::sampling_rounds<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr, nullptr)
+             .run(0))
         total.add(one);
 }
 

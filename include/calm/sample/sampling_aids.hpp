@@ -5,6 +5,7 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/sample/separate_contexts.hpp"
+#include "calm/tensor/graph.hpp"
 
 namespace calm {
 
@@ -13,6 +14,7 @@ namespace calm {
 template <class Backend> struct sampling_aids {
     separate_contexts<Backend> separate;         // threads share draws instead of products, where that is faster
     std::shared_ptr<token_screen const> screen;  // of the autoencoder's vocabulary, or null
+    repeated_work<Backend> drawing;              // of a device: draws of one patch after another
 
     // For samples of this model by this context.
     template <class Model> sampling_aids(context<Backend> const& ctx, Model const& model) : separate(ctx) {

@@ -67,6 +67,8 @@ public:
     [[nodiscard]] std::string name() const { return std::string(name_); }  // for messages
     [[nodiscard]] std::size_t used() const { return total_; }              // bytes taken now, with what alignment adds
     [[nodiscard]] std::size_t peak() const { return peak_; }               // bytes, the most that were taken at once
+    // How often it asked for memory: while that stays, what is taken behind the same mark lies at the same place.
+    [[nodiscard]] std::size_t allocations() const { return allocations_; }
 
 private:
     struct release {
@@ -98,6 +100,7 @@ private:
         require(b.bytes != nullptr, errc::memory, "calm::arena '", name_, "': expected ", size,
                 " bytes of free memory; use smaller batches or shorter blocks");
         blocks_.push_back(std::move(b));
+        ++allocations_;
     }
 
     void* take_bytes(std::size_t wanted) {
@@ -132,6 +135,7 @@ private:
     std::size_t used_ = 0;
     std::size_t total_ = 0;
     std::size_t peak_ = 0;
+    std::size_t allocations_ = 0;
 };
 
 // Rewinds an arena to where it stood, at the end of a scope.

@@ -1,10 +1,23 @@
 #pragma once
-// Products in bf16, for training: twice as many multiplications a second where the processor has AVX512-BF16. Empty
-// under nvcc, as are all kernels in vectors: a unit of another compiler asks for it.
+// Products in bf16, for training: twice as many multiplications a second where the processor has AVX512-BF16; a GPU's
+// tensor cores multiply bf16 and not fp32. Those of the cpu are not there under nvcc, as no kernels in vectors are: a
+// unit of another compiler asks for them.
+
+#include "calm/tensor/context.hpp"
+
+namespace calm {
+
+// From here on `matmul` of float by this device's context rounds both factors to bf16, to nearest with ties to even,
+// and adds up in fp32. Of an element's sum of |a b| it is off by at most 2^-8 and what fp32 rounds. Nothing is stored
+// otherwise than before. Products of at most 64 rows stay as they are, and those inside attention's own kernels.
+template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
+    ctx.products_in_bf16 = true;
+}
+
+}  // namespace calm
 
 #ifndef __CUDACC__
 
-#include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/bf16_pairs.hpp"
 #include "calm/tensor/cpu/matmul_bf16.hpp"
 #include "calm/tensor/cpu/multiply_adds.hpp"

@@ -16,6 +16,7 @@
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/draw_number.hpp"
+#include "calm/tensor/recording.hpp"
 #include "calm/tensor/team.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -75,6 +76,8 @@ struct put_number_kernel {
 // What the contexts of devices have besides: `Context` is such a one.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
+    bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
+
     // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
     // which they run.
     [[nodiscard]] key random(stream s) const {
@@ -101,15 +104,24 @@ public:
             launch(self, 1, put_number_kernel{live_->data() + 1, now[1]});
         brought_ = now;
     }
+    // The same for kernels that are asked for again: unless nothing was brought so far, and so none reads it.
+    void bring_step_again() const {
+        if (live_) bring_step();
+    }
+    // Bytes that were uploaded so far, each copy in whole lines: what a recording needs of room.
+    [[nodiscard]] std::size_t uploaded() const { return uploaded_; }
 
 protected:
     using context_base<Backend>::context_base;
+
+    void count_upload(std::size_t bytes) const { uploaded_ += recording::lines_of(bytes); }
 
 private:
     using numbers = std::array<std::uint32_t, 2>;  // of the step and of its micro-batch
 
     mutable std::optional<tensor<std::uint32_t, extents<2>, Backend>> live_;
     mutable numbers brought_{};  // what stands there
+    mutable std::size_t uploaded_ = 0;
 };
 
 }  // namespace detail
@@ -122,11 +134,11 @@ template <class Backend = cpu> class context;
 
 namespace detail {
 
-template <class T, class W> struct product;
+template <class T, class W, class V> struct product;
 
 // Another way to multiply matrices of float than by fp32 (bf16_products.hpp), and what a thread adds up at most by it.
 struct float_products {
-    void (*multiply)(context<cpu>& ctx, product<float, float> const& p);
+    void (*multiply)(context<cpu>& ctx, product<float, float, float> const& p);
     float (*round)();  // multiply-adds on registers; somebody has to use what they come to
     double flops;      // of a round
 };

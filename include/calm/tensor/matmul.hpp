@@ -2,7 +2,7 @@
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/block/matmul.hpp"
+#include "calm/tensor/block/rounded_product.hpp"
 #include "calm/tensor/cpu/matmul.hpp"
 #include "calm/tensor/tensor.hpp"
 

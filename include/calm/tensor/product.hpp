@@ -6,13 +6,13 @@
 namespace calm::detail {
 
 // C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
-// m) or (n, k). With a bias (n), C starts as its rows instead of zero. B may be stored in another type W: each of its
-// numbers is read as a T, exactly.
-template <class T, class W = T> struct product {
+// m) or (n, k). With a bias (n), C starts as its rows instead of zero. B may be stored in another type W, and A in a
+// type V: each of their numbers is read as a T, exactly.
+template <class T, class W = T, class V = T> struct product {
     index_t m, n, k;
     T* c;
     index_t ldc;
-    T const* a;
+    V const* a;
     index_t lda;
     bool a_transposed;
     W const* b;

@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "calm/base/token.hpp"
@@ -16,6 +17,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/training.hpp"
 #include "calm/train/training_callbacks.hpp"
@@ -79,6 +81,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress&, auto const& losses) {
         auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
         if (!ctx.rehearsing() && recipe.random_patches > 0)
@@ -87,7 +90,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
                                        static_cast<index_t>(first.by_value()));
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), recipe.objective.dropout, first);
-        model.loss_and_gradient(ctx, losses, batch, recipe.objective, share);
+        backward(ctx, {}, [&] { model.loss_and_gradient(ctx, losses, batch, recipe.objective, share); });
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
@@ -113,11 +116,14 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
         auto const first = ctx.number_in_step(sequences * (patches - 1));
-        model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, share);
+        backward(ctx, {}, [&] {
+            model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, share);
+        });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     double const work =
@@ -154,10 +160,12 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const place_of = [&](progress const& now) {
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
     };
+    repeated_work<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
-        model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share);
+        backward(ctx, {static_cast<std::uint64_t>(patch_of(now))},
+                 [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share); });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     index_t const step = recipe.sequences * P;

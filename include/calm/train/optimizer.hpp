@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/copy.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/train/adamw.hpp"
 #include "calm/train/muon.hpp"
 #include "calm/train/shared_work.hpp"
@@ -323,9 +325,12 @@ private:
             require_usable(ctx, rate);
             tell(ctx, rate, loss);
         }
-        measure(ctx, {.updates = true, .loss = loss_there});
-        detail::update_parameters(ctx, memory_);
-        update_hidden(ctx);
+        auto const work = [&] {
+            measure(ctx, {.updates = true, .loss = loss_there});
+            detail::update_parameters(ctx, memory_);
+            update_hidden(ctx);
+        };
+        work_ != nullptr ? work() : void(updating_(ctx, {reinterpret_cast<std::uintptr_t>(loss_there)}, work));
         if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
@@ -373,6 +378,7 @@ private:
     std::vector<detail::parameter_range> ranges_;
     detail::adamw_memory<T> memory_;  // of this rank's share
     detail::adamw_memory<T> all_;     // the same, with sums of the ranges of all ranks
+    repeated_work<Backend> updating_;
     index_t updates_ = 0;
     std::vector<step_outcome> outcomes_;
     std::vector<std::vector<T>> copies_;  // of moments, two a parameter, once tensors() was asked for

@@ -44,7 +44,8 @@ struct step_size {
     index_t first_phase_tokens = 0;  // where there are two
 };
 
-// Where a micro-batch leaves its losses on the executor; a language model has only the first of them.
+// Where a micro-batch leaves its losses on the executor, on a device always the same place, so that it can be asked for
+// again; a language model has only the first of them.
 template <class Backend> using losses_view = vector_view<autoencoder_losses, 1, Backend>;
 template <class Backend> total_view<Backend> loss_alone(losses_view<Backend> const& losses) {
     return {&losses.data()->loss, extents<1>()};
@@ -60,6 +61,13 @@ struct loss_of_step {
         *loss = 0;
         for (index_t i = 0; i < count; ++i) *loss += share * losses[i].loss;
     }
+};
+
+// *kept = *newest
+struct keep_losses {
+    autoencoder_losses* kept;
+    autoencoder_losses const* newest;
+    CALM_HD void operator()(index_t) const { *kept = *newest; }
 };
 
 // Runs steps of micro-batches. `take(now)` takes the next one from the text, also where another rank does it; it may be
@@ -192,7 +200,12 @@ private:
             if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
-            micro_(now, {losses + ctx_.micro_batch, extents<1>()});
+            if constexpr (device_memory<Backend>) {
+                micro_(now, {newest_.data(), extents<1>()});
+                for_each(ctx_, 1, keep_losses{losses + ctx_.micro_batch, newest_.data()});
+            } else {
+                micro_(now, {losses + ctx_.micro_batch, extents<1>()});
+            }
             tree_.add(ctx_, number);
         }
         ctx_.micro_batch = 0;
@@ -361,6 +374,7 @@ private:
     std::vector<progress> asked_;  // steps that are not told yet
     bool tells_at_once_;           // the host knows what came of a step before it asks for the next
     tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // a micro-batch each, of the steps in asked_
+    tensor<autoencoder_losses, extents<1>, Backend> newest_;    // of a device: the last micro-batch's
     tensor<double, extents<1>, Backend> loss_;                  // of the last step, for a device
     std::vector<autoencoder_losses> losses_found_;              // room for what a device has
 };

@@ -93,10 +93,13 @@ public:
                "pointers as aligned as was said");
         auto const compute = said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
         auto const factors = said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_SCALE_TYPE);
-        if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F)
-            compute_in<float>(d, CUDA_R_32F, alpha, first, second, beta, c);
+        auto const type = static_cast<std::int32_t>(said<std::uint32_t>(d.first, CUBLASLT_MATRIX_LAYOUT_TYPE));
+        if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F && type == CUDA_R_16BF)
+            compute_in<float, bf16>(d, CUDA_R_32F, type, alpha, first, second, beta, c);
+        else if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F)
+            compute_in<float, float>(d, CUDA_R_32F, CUDA_R_32F, alpha, first, second, beta, c);
         else if (compute == CUBLAS_COMPUTE_64F && factors == CUDA_R_64F)
-            compute_in<double>(d, CUDA_R_64F, alpha, first, second, beta, c);
+            compute_in<double, double>(d, CUDA_R_64F, CUDA_R_64F, alpha, first, second, beta, c);
         else
             expect(false, "types that go together");
         return CUBLAS_STATUS_SUCCESS;
@@ -116,6 +119,7 @@ private:
             add(said<std::uint64_t>(*layout, CUBLASLT_MATRIX_LAYOUT_ROWS));
             add(said<std::uint64_t>(*layout, CUBLASLT_MATRIX_LAYOUT_COLS));
             add(static_cast<std::uint64_t>(said<std::int64_t>(*layout, CUBLASLT_MATRIX_LAYOUT_LD)));
+            add(said<std::uint32_t>(*layout, CUBLASLT_MATRIX_LAYOUT_TYPE));
         }
         return sum;
     }
@@ -124,11 +128,11 @@ private:
         return bytes > 0 && reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
     }
 
-    template <class T>
-    static void compute_in(detail::lt_description& d, std::int32_t type, void const* alpha, void const* first,
-                           void const* second, void const* beta, void* result) {
-        lt_matrix const a(d.first, type, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSA));
-        lt_matrix const b(d.second, type, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSB));
+    template <class T, class W>
+    static void compute_in(detail::lt_description& d, std::int32_t type, std::int32_t multiplied, void const* alpha,
+                           void const* first, void const* second, void const* beta, void* result) {
+        lt_matrix const a(d.first, multiplied, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSA));
+        lt_matrix const b(d.second, multiplied, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSB));
         lt_matrix const c(d.result, type, CUBLAS_OP_N);
         expect(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, "sizes that go together");
         expect(said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_POINTER_MODE) == CUBLASLT_POINTER_MODE_HOST,
@@ -141,13 +145,14 @@ private:
             expect(of_bias == -1 || of_bias == type, "the type of the bias");  // -1: that of the result
             bias = said<T const*>(d.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
         }
-        auto const x = static_cast<T const*>(first);
-        auto const y = static_cast<T const*>(second);
+        auto const x = static_cast<W const*>(first);
+        auto const y = static_cast<W const*>(second);
         auto* const z = static_cast<T*>(result);
         for (index_t i = 0; i < c.rows; ++i)
             for (index_t j = 0; j < c.columns; ++j) {
                 T sum{};
-                for (index_t l = 0; l < a.columns; ++l) sum += x[a.at(i, l)] * y[b.at(l, j)];
+                for (index_t l = 0; l < a.columns; ++l)
+                    sum += static_cast<T>(x[a.at(i, l)]) * static_cast<T>(y[b.at(l, j)]);
                 T& to = z[c.at(i, j)];
                 T const before = *static_cast<T const*>(beta) == T{} ? T{} : *static_cast<T const*>(beta) * to;
                 to = *static_cast<T const*>(alpha) * sum + before + (bias == nullptr ? T{} : bias[i]);

@@ -19,7 +19,9 @@ template <class T> struct matrix {
 
     matrix(index_t r, index_t c, index_t more, index_t skipped, std::uint64_t seed) :
         rows(r), columns(c), stride(c + more), values(static_cast<std::size_t>(skipped + r * stride)), first(skipped) {
-        calm::normals(values.data(), static_cast<index_t>(values.size()), {seed, calm::stream::evaluation, 0});
+        std::vector<float> drawn(values.size());
+        calm::normals(drawn.data(), static_cast<index_t>(drawn.size()), {seed, calm::stream::evaluation, 0});
+        std::transform(drawn.begin(), drawn.end(), values.begin(), [](float x) { return static_cast<T>(x); });
     }
     [[nodiscard]] T at(index_t i, index_t j, bool is_transposed) const {
         return values[static_cast<std::size_t>(first + (is_transposed ? j * stride + i : i * stride + j))];
@@ -30,21 +32,22 @@ template <class T> struct matrix {
 enum class start { zero, bias, what_was_there };
 
 // One product by the descriptors beside sums in double; what lies between the rows of c must stay.
-template <class T>
+template <class T, class W = T>
 void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, index_t k, bool a_transposed,
                      bool b_transposed, start from, index_t more, index_t skipped) {
-    matrix<T> const a(a_transposed ? k : m, a_transposed ? m : k, more, skipped, 1);
-    matrix<T> const b(b_transposed ? n : k, b_transposed ? k : n, 2 * more, skipped, 2);
+    matrix<W> const a(a_transposed ? k : m, a_transposed ? m : k, more, skipped, 1);
+    matrix<W> const b(b_transposed ? n : k, b_transposed ? k : n, 2 * more, skipped, 2);
     matrix<T> c(m, n, 3 * more, skipped, 3);
     matrix<T> const bias(1, n, 0, skipped, 4);
     auto const before = c;
     if (from != start::what_was_there)  // which must not be read
         for (index_t i = 0; i < m; ++i)
             std::fill_n(c.values.data() + c.first + i * c.stride, n, std::numeric_limits<T>::quiet_NaN());
-    bool const done = products.multiply(
-        nullptr, calm::detail::product<T>{m, n, k, c.values.data() + c.first, c.stride, a.data(), a.stride,
-                                          a_transposed, b.data(), b.stride, b_transposed, from == start::what_was_there,
-                                          from == start::bias ? bias.data() : nullptr});
+    bool const done =
+        products.multiply(nullptr, calm::detail::product<T, W, W>{m, n, k, c.values.data() + c.first, c.stride,
+                                                                  a.data(), a.stride, a_transposed, b.data(), b.stride,
+                                                                  b_transposed, from == start::what_was_there,
+                                                                  from == start::bias ? bias.data() : nullptr});
     check(done, "a product is computed");
     double const bound = 8 * static_cast<double>(k + 1) * std::numeric_limits<T>::epsilon();
     bool good = true;
@@ -56,7 +59,8 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
                 if (from == start::zero) expected = 0;
                 if (from == start::bias) expected = bias.values[static_cast<std::size_t>(bias.first + j)];
                 for (index_t l = 0; l < k; ++l)
-                    expected += static_cast<double>(a.at(i, l, a_transposed)) * b.at(l, j, b_transposed);
+                    expected +=
+                        static_cast<double>(a.at(i, l, a_transposed)) * static_cast<double>(b.at(l, j, b_transposed));
             }
             double const off = std::abs(static_cast<double>(c.values[at]) - expected);
             good = good && (j < n ? off <= bound * std::fmax(1.0, std::abs(expected)) : off == 0);
@@ -66,7 +70,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
                     .c_str());
 }
 
-template <class T> void all_products() {
+template <class T, class W = T> void all_products() {
     lt_log log;
     lt_products<lt_on_host> products{lt_on_host(log)};
     int asked = 0;
@@ -76,7 +80,7 @@ template <class T> void all_products() {
                 for (start const from : {start::zero, start::bias, start::what_was_there})
                     for (index_t const more : {0, 3})
                         for (index_t const skipped : {0, 1}) {
-                            compare_product<T>(products, m, n, k, a_transposed, b_transposed, from, more, skipped);
+                            compare_product<T, W>(products, m, n, k, a_transposed, b_transposed, from, more, skipped);
                             ++asked;
                         }
     check(log.products == asked && products.unsupported() == 0, "every product is the library's");
@@ -118,14 +122,20 @@ void shapes_are_chosen_once() {
     p = one.p;
     p.b_transposed = true;
     ask(p, 6, "so is a transposed factor");
-    check(products.shapes() == 6, "they are all known");
+    calm::bf16 const rounded[16] = {};
+    check(products.multiply(nullptr,
+                            calm::detail::product<float, calm::bf16, calm::bf16>{4, 4, 4, one.c, 4, rounded, 4, false,
+                                                                                 rounded, 4, false, false}) &&
+              log.choices == 7,
+          "so is a type of the factors");
+    check(products.shapes() == 7, "they are all known");
 
     // A known shape with another bias takes that one.
     some_product two;
     two.bias[0] = 7;
     p = two.p;
     p.bias = two.bias;
-    ask(p, 6, "another bias is none");
+    ask(p, 7, "another bias is none");
     check(two.c[0] == 7, "another bias of a known shape is read");
 }
 
@@ -168,6 +178,7 @@ int main() {
     try {
         all_products<float>();
         all_products<double>();
+        all_products<float, calm::bf16>();
         shapes_are_chosen_once();
         only_what_is_not_supported_is_left_to_others();
     } catch (std::exception const& e) {

@@ -1,6 +1,6 @@
 #pragma once
 // Products in portable block form: tiles of both factors in shared memory. What `blocks` and `emulated` compute with,
-// and a GPU where there is nothing faster.
+// and a GPU where there is nothing faster. Both factors are stored in one type W, and read as T.
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"
@@ -9,15 +9,15 @@ namespace calm::detail {
 
 // One block computes a tile of C, a thread 4 x 4 of its elements: rows t / 16 + 16 i, columns t % 16 + 16 j. The terms
 // of a slice of k are added up before they join the total, in the order of k. The next slice comes while one is used.
-template <class T> struct product_kernel {
+template <class T, class W = T> struct product_kernel {
     static constexpr int threads = 256;
     static constexpr int side = 16;  // threads along each edge
     static constexpr int each = 4;   // elements along each edge of a thread's
     static constexpr int tile = side * each;
     static constexpr int slice = 16;            // of k
-    static constexpr int run = 16 / sizeof(T);  // elements that are copied at once, where they lie side by side
+    static constexpr int run = 16 / sizeof(W);  // elements that are copied at once, where they lie side by side
     struct alignas(16) factor {
-        T of[slice][tile + 4];  // (k, rows or columns): runs are aligned
+        W of[slice][tile + run];  // (k, rows or columns): runs are aligned
     };
     struct shared {
         factor a[2];
@@ -26,7 +26,7 @@ template <class T> struct product_kernel {
     struct sums {
         T of[each][each];
     };
-    product<T> p;
+    product<T, W, W> p;
 
     template <class Block> CALM_HD void operator()(Block& block, shared& s, index_t number) const {
         index_t const tiles = blocks_for(p.n, tile);
@@ -56,14 +56,14 @@ template <class T> struct product_kernel {
 private:
     // Begins s[l][i] = element (first + i, k + l) of a factor whose k-th elements lie apart (k_major) or side by side.
     template <class Block>
-    CALM_HD void copy(Block& block, factor& s, T const* x, index_t stride, bool k_major, index_t first, index_t size,
+    CALM_HD void copy(Block& block, factor& s, W const* x, index_t stride, bool k_major, index_t first, index_t size,
                       index_t k, int t) const {
         int const each_run = k_major ? run : 1;
         for (int e = t * each_run; e < slice * tile; e += threads * each_run) {
             int const i = k_major ? e % tile : e / slice;
             int const l = k_major ? e / tile : e % slice;
             index_t const at = first + i;
-            T const* const from = x + (k_major ? (k + l) * stride + at : at * stride + k + l);
+            W const* const from = x + (k_major ? (k + l) * stride + at : at * stride + k + l);
             index_t const inside = k + l < p.k ? size - at : 0;
             if (k_major)
                 copy_first(block, &s.of[l][i], from, inside, run);
@@ -76,7 +76,8 @@ private:
         sums sum = {};
         for (int l = 0; l < slice; ++l)
             for (int i = 0; i < each; ++i)
-                for (int j = 0; j < each; ++j) sum.of[i][j] += a.of[l][y + side * i] * b.of[l][x + side * j];
+                for (int j = 0; j < each; ++j)
+                    sum.of[i][j] += static_cast<T>(a.of[l][y + side * i]) * static_cast<T>(b.of[l][x + side * j]);
         for (int i = 0; i < each; ++i)
             for (int j = 0; j < each; ++j) total.of[i][j] += sum.of[i][j];
     }
@@ -89,12 +90,12 @@ private:
     }
 };
 
-template <block_executor Backend, class T> void block_product(context<Backend> const& ctx, product<T> const& p) {
-    constexpr int tile = product_kernel<T>::tile;
-    launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T>{p});
+template <block_executor Backend, class T, class W>
+void block_product(context<Backend> const& ctx, product<T, W, W> const& p) {
+    constexpr int tile = product_kernel<T, W>::tile;
+    launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T, W>{p});
 }
-// A device with a library of products has an overload of its own.
-template <block_executor Backend, class T> void gemm(context<Backend> const& ctx, product<T> const& p) {
+template <class T> void gemm(context<blocks> const& ctx, product<T> const& p) {
     block_product(ctx, p);
 }
 

@@ -60,10 +60,10 @@ public:
 
     // False, and nothing done, where the library supports no way to compute it. Throws errc::device for any other
     // failure. p is not empty.
-    template <class T> bool multiply(cudaStream_t queue, product<T> const& p) {
+    template <class T, class W> bool multiply(cudaStream_t queue, product<T, W, W> const& p) {
         auto& way = way_for(p);
         if (way) {
-            using factor = typename lt_types<T>::factor;
+            using factor = typename lt_types<T, W>::factor;
             factor const one{1};
             factor const beta{p.accumulates ? factor{1} : factor{0}};
             if (p.bias != nullptr) way->description.set_bias(p.bias);
@@ -76,6 +76,9 @@ public:
         if (!way) ++unsupported_;
         return way.has_value();
     }
+
+    // Whether it does. Throws as above.
+    template <class T> bool supports(product<T> const& p) { return way_for(p).has_value(); }
 
     // How many products were left to the block kernel.
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
@@ -90,13 +93,13 @@ private:
         cublasLtMatmulAlgo_t algorithm;
     };
 
-    template <class T> static void check(cublasStatus_t status, char const* tried, product<T> const& p) {
+    template <class T, class W> static void check(cublasStatus_t status, char const* tried, product<T, W, W> const& p) {
         if (status != CUBLAS_STATUS_SUCCESS)
             check_blas(status,
                        sentence(tried, " a product of (", p.m, ", ", p.k, ") and (", p.k, ", ", p.n, ")").c_str());
     }
 
-    template <class T> std::optional<way_of_shape>& way_for(product<T> const& p) {
+    template <class T, class W> std::optional<way_of_shape>& way_for(product<T, W, W> const& p) {
         auto const shape = shape_of(p);
         if (auto const known = ways_.find(shape); known != ways_.end()) return known->second;
         if (ways_.size() >= most_shapes) ways_.clear();
@@ -122,10 +125,11 @@ using blas = lt_products<lt_library>;
 
 class blas {
 public:
-    template <class T> bool multiply(cudaStream_t, product<T> const&) {
+    template <class T, class W> bool multiply(cudaStream_t, product<T, W, W> const&) {
         ++unsupported_;
         return false;
     }
+    template <class T> static bool supports(product<T> const&) { return false; }
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
 
 private:

@@ -15,9 +15,10 @@ namespace calm {
 
 namespace detail {
 
-inline bool environment_asks_for_checks() {
-    char const* const value = std::getenv("CALM_CUDA_CHECK");
-    return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+// Of a variable that is 0 or not.
+inline bool environment_says(char const* name, bool unless_set) {
+    char const* const value = std::getenv(name);
+    return value == nullptr || *value == '\0' ? unless_set : std::string_view(value) != "0";
 }
 
 }  // namespace detail
@@ -42,11 +43,17 @@ public:
 
     // Waits after every kernel and every product, and names the one that failed. Otherwise a failure is reported by a
     // later call. True from the start where the environment says CALM_CUDA_CHECK=1. Not while a graph is captured.
-    bool checks_every_kernel = detail::environment_asks_for_checks();
+    bool checks_every_kernel = detail::environment_says("CALM_CUDA_CHECK", false);
+    // For work that is done again (tensor/graph.hpp), but where every kernel is checked. False from the start where the
+    // environment says CALM_CUDA_GRAPHS=0.
+    bool uses_graphs = detail::environment_says("CALM_CUDA_GRAPHS", true);
 
-    [[nodiscard]] int device() const { return device_; }  // its number
+    [[nodiscard]] int device() const { return device_; }                                // its number
+    [[nodiscard]] bool records() const { return uses_graphs && !checks_every_kernel; }  // work that is done again, now
     // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
     [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }
+    // For launches and graphs; the library's own.
+    [[nodiscard]] detail::device_queue& order() const { return queue_; }
     // For products; the library's own.
     [[nodiscard]] detail::blas& blas() const { return blas_; }
     // Products that cuBLASLt does not support, and the slower block kernel computed.
@@ -56,7 +63,10 @@ public:
     void wait() const { queue_.wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp. Through pinned memory, so the host waits
     // for nothing but room there.
-    void upload(void* dst, void const* src, std::size_t bytes) const { queue_.upload(dst, src, bytes); }
+    void upload(void* dst, void const* src, std::size_t bytes) const {
+        count_upload(bytes);
+        queue_.upload(dst, src, bytes);
+    }
     // The same to dst on the host, which waits as `wait` does.
     void download(void* dst, void const* src, std::size_t bytes) const { queue_.download(dst, src, bytes); }
 

@@ -149,6 +149,7 @@ template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Ke
     if (ctx.rehearsing() || blocks <= 0) return;
     require(blocks <= std::numeric_limits<int>::max(), errc::usage,
             "calm::cuda: expected at most 2^31 - 1 blocks, found ", blocks, "; use smaller batches");
+    if (!ctx.order().launches(typeid(Kernel).name(), blocks)) return;
     detail::current_device const here;
     if constexpr (bytes > without_asking)
         detail::check_cuda(cudaFuncSetAttribute(detail::run_blocks<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,

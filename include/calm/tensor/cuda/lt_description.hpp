@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"
 #include "calm/tensor/product.hpp"
 
@@ -19,18 +20,22 @@ inline void check_blas(cublasStatus_t status, char const* tried) {
         throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cublasLtGetStatusString(status)));
 }
 
-// What cuBLASLt calls the types of matrices of T, of their sums, and of the factors alpha and beta.
-template <class T> struct lt_types {
+// What cuBLASLt calls the types of a product's matrices, the result of T and both others of W, of its sums, and of the
+// factors alpha and beta.
+template <class T, class W = T> struct lt_types {
     static_assert(sizeof(T) == 0, "calm::matmul: on cuda expected float or double; another scalar needs its lt_types");
 };
 template <> struct lt_types<float> {
     using factor = float;
+    static constexpr cudaDataType_t result = CUDA_R_32F;
     static constexpr cudaDataType_t matrix = CUDA_R_32F;
     static constexpr cudaDataType_t factors = CUDA_R_32F;
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;  // no TF32
 };
+template <> struct lt_types<float, bf16> : lt_types<float> { static constexpr cudaDataType_t matrix = CUDA_R_16BF; };
 template <> struct lt_types<double> {
     using factor = double;
+    static constexpr cudaDataType_t result = CUDA_R_64F;
     static constexpr cudaDataType_t matrix = CUDA_R_64F;
     static constexpr cudaDataType_t factors = CUDA_R_64F;
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
@@ -46,15 +51,16 @@ inline std::uint32_t alignment_of(void const* p) {
 
 // All that the choice of an algorithm may depend on: products that are equal in it share one.
 struct lt_shape {
-    cudaDataType_t type;
+    cudaDataType_t type, result;
     index_t m, n, k, lda, ldb, ldc;
     bool a_transposed, b_transposed;
     std::uint32_t a_alignment, b_alignment, c_alignment;
     std::uint32_t bias_alignment;  // 0: no bias
     auto operator<=>(lt_shape const&) const = default;
 };
-template <class T> lt_shape shape_of(product<T> const& p) {
-    return {lt_types<T>::matrix,
+template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
+    return {lt_types<T, W>::matrix,
+            lt_types<T, W>::result,
             p.m,
             p.n,
             p.k,
@@ -93,8 +99,8 @@ inline cublasLtMatrixLayoutOpaque_t lt_layout(cudaDataType_t type, index_t rows,
     return x;
 }
 
-template <class T> lt_description describe(product<T> const& p) {
-    using types = lt_types<T>;
+template <class T, class W> lt_description describe(product<T, W, W> const& p) {
+    using types = lt_types<T, W>;
     lt_description d;
     check_blas(cublasLtMatmulDescInit(&d.product, types::compute, types::factors), "describing a product");
     d.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -105,7 +111,7 @@ template <class T> lt_description describe(product<T> const& p) {
     }
     d.first = lt_layout(types::matrix, p.b_transposed ? p.k : p.n, p.b_transposed ? p.n : p.k, p.ldb);
     d.second = lt_layout(types::matrix, p.a_transposed ? p.m : p.k, p.a_transposed ? p.k : p.m, p.lda);
-    d.result = lt_layout(types::matrix, p.n, p.m, p.ldc);
+    d.result = lt_layout(types::result, p.n, p.m, p.ldc);
 
     check_blas(cublasLtMatmulPreferenceInit(&d.wanted), "describing a product");
     d.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{lt_workspace_bytes});

@@ -8,11 +8,12 @@
 
 namespace calm::detail {
 
-template <class T> void gemm(context<cuda> const& ctx, product<T> const& p) {
+template <class T, class W> void stored_product(context<cuda> const& ctx, product<T, W, W> const& p) {
     if (ctx.rehearsing()) return;
     bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // which cuBLASLt refuses: a bias, zeros or nothing
+    if (!is_empty && ctx.blas().supports(p) && !ctx.order().launches("a product", p.m * p.n)) return;
     if (!is_empty && ctx.blas().multiply(ctx.queue(), p))
-        check_launched(ctx, typeid(product<T>));
+        check_launched(ctx, typeid(product<T, W, W>));
     else
         block_product(ctx, p);
 }

@@ -16,6 +16,7 @@ template <> struct memory_of<cuda> {
     // Null if there is not enough memory; throws errc::device where there is no device.
     static void* allocate(std::size_t bytes) {
         current_device const here;
+        device_queue::get().require_no_recording("memory that is taken");
         void* p = nullptr;
         cudaError_t const status = cudaMalloc(&p, std::max(bytes, memory_alignment));
         if (status == cudaErrorMemoryAllocation) {

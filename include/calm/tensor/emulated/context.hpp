@@ -2,11 +2,14 @@
 // The context of the emulated device, and how it launches block kernels (kernel.hpp).
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <typeinfo>
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/emulated/device.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm {
@@ -21,12 +24,15 @@ public:
 
     thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
     std::size_t memory = std::size_t{80} << 30;    // bytes of the device that it stands for: see working_set.hpp
+    bool uses_graphs = true;                       // for work that is done again: see tensor/graph.hpp
 
-    [[nodiscard]] int threads() const { return threads_; }  // at least 1
+    [[nodiscard]] int threads() const { return threads_; }      // at least 1
+    [[nodiscard]] bool records() const { return uses_graphs; }  // work that is done again, now
     // Returns when all that was asked for is done. Throws errc::device where a kernel wrote where it must not.
     void wait() const { detail::emulated_device::get().wait(); }
     // `bytes` bytes to dst on the device, taken when it returns; for copy.hpp.
     void upload(void* dst, void const* src, std::size_t bytes) const {
+        count_upload(bytes);
         detail::emulated_device::get().upload(dst, src, bytes);
     }
     // The same to dst on the host, which waits as `wait` does.
@@ -52,13 +58,41 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     auto& device = detail::emulated_device::get();
     if (ctx.rehearsing()) return device.rehearse_launch();
     Kernel given = kernel;
+    std::uint64_t addresses = 0;
 #if defined(__GNUC__) && !defined(__clang__)
     __builtin_clear_padding(&given);
-    device.require_no_host_address(&given, sizeof given, typeid(Kernel).name());
+    addresses = device.sum_of_addresses(&given, sizeof given, typeid(Kernel).name());
 #endif
-    device.launch(blocks, [given, blocks, order = ctx.order, threads = ctx.threads()] {
-        detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
-    });
+    device.launch(typeid(Kernel).name(), blocks, addresses,
+                  [given, blocks, order = ctx.order, threads = ctx.threads()] {
+                      detail::run_blocks(context<cpu>(0, threads), order, blocks, given);
+                  });
 }
+
+// Refuses what a GPU refuses while it captures, and (g++) a kernel that is given other addresses than when it was
+// recorded.
+template <> class device_graph<emulated> {
+public:
+    template <class Work>
+    device_graph(context<emulated> const& ctx, Work const& work, std::size_t room) :
+        made_(std::make_shared<detail::emulated_device::graph>(room)) {
+        put(ctx, work);
+    }
+    template <class Work> void put(context<emulated> const&, Work const& work) {
+        auto& device = detail::emulated_device::get();
+        device.begin_graph(*made_);
+        try {
+            work();
+        } catch (...) {
+            device.forget_graph();
+            throw;
+        }
+        device.end_graph();
+    }
+    void launch(context<emulated> const&) const { detail::emulated_device::get().launch(made_); }
+
+private:
+    std::shared_ptr<detail::emulated_device::graph> made_;
+};
 
 }  // namespace calm

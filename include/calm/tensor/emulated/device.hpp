@@ -15,8 +15,8 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +25,7 @@
 #include "calm/base/error.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/memory.hpp"
+#include "calm/tensor/recording.hpp"
 
 namespace calm {
 
@@ -36,11 +37,12 @@ struct device_counts {
     index_t bytes = 0;        // copied from the host and to it
     index_t waits = 0;        // of the host for the device: copies to the host, fetch, wait
     index_t allocations = 0;  // of the device's memory
+    index_t graphs = 0;       // of kernels, each asked for at once
     bool operator==(device_counts const&) const = default;
     // What was asked for between two counts.
     friend device_counts operator-(device_counts const& a, device_counts const& b) {
-        return {a.launches - b.launches, a.blocks - b.blocks, a.uploads - b.uploads,
-                a.bytes - b.bytes,       a.waits - b.waits,   a.allocations - b.allocations};
+        return {a.launches - b.launches, a.blocks - b.blocks,           a.uploads - b.uploads, a.bytes - b.bytes,
+                a.waits - b.waits,       a.allocations - b.allocations, a.graphs - b.graphs};
     }
 };
 
@@ -101,11 +103,16 @@ public:
         close();
         queue_.push_back(std::move(task));
     }
-    void launch(index_t blocks, std::function<void()> kernel) {
+    // A kernel, with a number that is to be the same where it is asked for again.
+    void launch(char const* name, index_t blocks, std::uint64_t number, std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
+        if (graph_ != nullptr) {
+            graph_->asked.ask(name, blocks, number);
+            return record([task = std::move(kernel)](std::byte const*) { task(); });
+        }
         ++counts_.launches;
         counts_.blocks += blocks;
-        later_and_again(std::move(kernel));
+        later(std::move(kernel));
     }
     void rehearse_launch() {
         std::scoped_lock const lock(mutex_);
@@ -116,7 +123,11 @@ public:
         require_on_device(dst, bytes, "copied to");
         auto const* const from = static_cast<std::byte const*>(src);
         std::scoped_lock const lock(mutex_);
-        require_no_graph("a copy from the host, whose bytes are gone when it is asked for again");
+        if (graph_ != nullptr) {
+            auto const at = graph_->asked.ask_copy(dst, bytes);
+            std::copy_n(from, bytes, graph_->bytes.data() + at);
+            return record([=](std::byte const* room) { std::copy_n(room + at, bytes, static_cast<std::byte*>(dst)); });
+        }
         ++counts_.uploads;
         counts_.bytes += static_cast<index_t>(bytes);
         later([dst, staged = std::vector<std::byte>(from, from + bytes)] {
@@ -135,22 +146,45 @@ public:
         wait();
     }
     void fill(void* p, std::byte value, std::size_t bytes) {
-        later_and_again([=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
+        later_or_recorded(p, bytes, [=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
     }
 
-    // A graph: what is asked for between them, to be asked for again. Only kernels and fills can be: what cannot, as
-    // while a GPU captures (memory taken or given back, a copy from the host or to it, a wait, a look of the host),
-    // throws errc::device there; memory given back is told by end_graph.
-    void begin_graph() {
+    // What was recorded, and the bytes of its copies.
+    struct graph {
+        explicit graph(std::size_t room) : asked(room), bytes(room) {}
+        recording asked;
+        std::vector<std::byte> bytes;
+        std::vector<std::function<void(std::byte const*)>> tasks;  // from a copy of them
+    };
+    // What is asked for between them is recorded, or compared and its copies put in, and does not run. As while a GPU
+    // captures there is no memory taken or given back, no copy to the host, no wait and no look of the host: they throw
+    // errc::device, but for memory given back, which end_graph tells. Other threads wait meanwhile.
+    void begin_graph(graph& of) {
+        std::unique_lock lock(mutex_);
+        require_no_graph("another graph");
+        graph_ = &of;
+        recording_ = std::move(lock);
+    }
+    void end_graph() {
+        auto const lock = std::exchange(recording_, {});
+        auto& made = *std::exchange(graph_, nullptr);
+        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+        made.asked.end();
+    }
+    // The same where it failed on the way.
+    void forget_graph() noexcept {
+        auto const lock = std::exchange(recording_, {});
+        if (auto* const of = std::exchange(graph_, nullptr)) of->asked.give_up();
+    }
+    // It lives until that is done.
+    void launch(std::shared_ptr<graph const> const& made) {
         std::scoped_lock const lock(mutex_);
         require_no_graph("another graph");
-        graph_.emplace();
-    }
-    std::vector<std::function<void()>> end_graph() {
-        std::scoped_lock const lock(mutex_);
-        auto graph = std::exchange(graph_, std::nullopt).value();
-        if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
-        return graph;
+        ++counts_.graphs;
+        counts_.bytes += static_cast<index_t>(made->bytes.size());
+        later([made, bytes = made->bytes] {
+            for (auto const& task : made->tasks) task(bytes.data());
+        });
     }
 
     // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
@@ -183,17 +217,22 @@ public:
     // is no number.
     void begin_piece(std::byte* p, std::size_t bytes) {
         fill(p, unwritten, bytes);
-        later_and_again([=] {
+        later_or_recorded(p + bytes, red_zone, [=] {
             auto const zone = red_words();
             std::memcpy(p + bytes, zone.data(), red_zone);
         });
     }
     void end_piece(std::byte const* p, std::size_t bytes, std::string arena) {
-        later([=, arena = std::move(arena)] {
+        std::scoped_lock const lock(mutex_);
+        auto const look = [=, arena = std::move(arena)] {
             require(std::memcmp(p + bytes, red_words().data(), red_zone) == 0, errc::device,
                     "calm::emulated: a kernel wrote behind ", bytes, " bytes of the arena '", arena,
                     "'; expected it to write within what it was given");
-        });
+        };
+        if (graph_ == nullptr)
+            later(look);
+        else  // not compared: also what throws gives back its pieces
+            record([look](std::byte const*) { look(); });
     }
 
     // Whether the device has all of these bytes.
@@ -207,18 +246,24 @@ public:
     }
 
     // Every address in a kernel's own bytes must be the device's. Words that are none by their size, or where nothing
-    // is, are numbers.
-    void require_no_host_address(void const* kernel, std::size_t bytes, char const* name) const {
+    // is, are numbers. A sum of all addresses (FNV-1a).
+    std::uint64_t sum_of_addresses(void const* kernel, std::size_t bytes, char const* name) const {
+        std::uint64_t sum = 0xcbf29ce484222325U;
         for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
             std::byte* address = nullptr;
             std::memcpy(&address, static_cast<std::byte const*>(kernel) + at, sizeof address);
             auto const word = reinterpret_cast<std::uintptr_t>(address);
-            if (word >> 32 == 0 || word >> 48 != 0 || is_the_devices(address)) continue;
+            if (word >> 32 == 0 || word >> 48 != 0) continue;
+            if (is_the_devices(address)) {
+                sum = (sum ^ word) * 0x100000001b3U;
+                continue;
+            }
             require(!is_mapped(address), errc::device,
                     "calm::emulated: expected a kernel that holds addresses of the device alone, found one of the "
                     "host's memory in ",
                     name, "; copy the numbers to the device first: copy(ctx, there, here)");
         }
+        return sum;
     }
 
     [[nodiscard]] device_counts counts() const {
@@ -264,13 +309,19 @@ private:
     }
 
     void require_no_graph(char const* found) const {
-        require(!graph_, errc::device, "calm::emulated: expected kernels and fills alone while a graph is made, found ",
-                found, "; do it before begin_graph or after end_graph");
+        require(graph_ == nullptr, errc::device,
+                "calm::emulated: expected kernels, fills and copies from the host alone while a graph is made, found ",
+                found, "; do it before or after the work that is done again");
     }
-    void later_and_again(std::function<void()> task) {
+    // A fill of p, or what is like one.
+    void later_or_recorded(void const* p, std::size_t bytes, std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
-        if (graph_) graph_->push_back(task);
-        later(std::move(task));
+        if (graph_ == nullptr) return later(std::move(task));
+        graph_->asked.ask_fill(p, bytes);
+        record([again = std::move(task)](std::byte const*) { again(); });
+    }
+    void record(std::function<void(std::byte const*)> task) {
+        if (graph_->asked.is_new()) graph_->tasks.push_back(std::move(task));
     }
     void protect(int access) {
         for (auto const& [p, b] : blocks_) mprotect(b.first, b.inside, access);
@@ -295,7 +346,8 @@ private:
     mutable std::recursive_mutex mutex_;
     std::map<std::byte*, memory_block, std::less<>> blocks_;
     std::vector<std::function<void()>> queue_;
-    std::optional<std::vector<std::function<void()>>> graph_;  // while one is made
+    graph* graph_ = nullptr;                            // while one is made
+    std::unique_lock<std::recursive_mutex> recording_;  // the same
     std::exception_ptr failed_;
     bool open_ = false;  // to the host; then nothing waits in the queue
     device_counts counts_;

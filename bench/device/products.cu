@@ -1,0 +1,187 @@
+// What a device can do at most, and products at the shapes of a step.
+//
+//     products ceilings    # copies, launches, square products in fp32 and bf16
+//     products shapes      # every shape, forward, gradient of the input and of the weights
+//
+// A shape in fp32 is what the library computes, which takes the way that cuBLASLt's heuristic puts first, beside the
+// fastest of some that it lists; in bf16 the library's, where it can, beside those of factors that are in bf16 already.
+// Each is compared with the library's block kernel, which does not know of cuBLASLt.
+
+#include "../product_shapes.hpp"
+#include "calm/base/bf16.hpp"
+#include "calm/tensor/fill.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/matmul.hpp"
+#include "lt_ways.hpp"
+
+namespace {
+
+using namespace bench;
+using flat = calm::extents<calm::dyn>;
+using product = calm::detail::product<float>;
+
+constexpr double fp32_bound = 3e-5, bf16_bound = 1e-2;  // TF32 would be off by 3e-4
+
+struct round_kernel {
+    calm::bf16* to;
+    float const* from;
+    CALM_HD void operator()(index_t i) const { to[i] = calm::bf16(from[i]); }
+};
+
+// The factors a, b and the result of a product on the device, in fp32 and in bf16.
+class operands {
+public:
+    // m, n, k; whether the factors are stored transposed.
+    operands(device_context& ctx, index_t m, index_t n, index_t k, bool a_transposed, bool b_transposed) :
+        ctx_(ctx), a_(flat(m * k)), b_(flat(k * n)), got_(flat(m * n)), want_(flat(m * n)), narrow_a_(flat(m * k)),
+        narrow_b_(flat(k * n)), fp32{m,
+                                     n,
+                                     k,
+                                     got_.data(),
+                                     n,
+                                     a_.data(),
+                                     a_transposed ? m : k,
+                                     a_transposed,
+                                     b_.data(),
+                                     b_transposed ? k : n,
+                                     b_transposed,
+                                     false},
+        bf16(fp32) {
+        fill_normal(ctx, a_.view(), calm::key{1});
+        fill_normal(ctx, b_.view(), calm::key{2});
+        for_each(ctx, m * k, round_kernel{narrow_a_.data(), a_.data()});
+        for_each(ctx, k * n, round_kernel{narrow_b_.data(), b_.data()});
+        auto p = fp32;
+        p.c = want_.data();
+        calm::detail::block_product(ctx, p);
+        bf16.a = reinterpret_cast<float const*>(narrow_a_.data());
+        bf16.b = reinterpret_cast<float const*>(narrow_b_.data());
+    }
+    void check(std::string const& name, double bound) {
+        agree(name, difference_of(ctx_, got_.view(), want_.view()), bound);
+        fill(ctx_, got_.view(), NAN);
+    }
+    [[nodiscard]] double flops() const {
+        return 2.0 * static_cast<double>(fp32.m) * static_cast<double>(fp32.n) * static_cast<double>(fp32.k);
+    }
+
+private:
+    using numbers = calm::tensor<float, flat, device>;
+    using narrow = calm::tensor<calm::bf16, flat, device>;
+    device_context& ctx_;
+    numbers a_, b_, got_, want_;
+    narrow narrow_a_, narrow_b_;
+
+public:
+    product fp32, bf16;  // of `bf16` a and b are addresses of numbers in bf16
+};
+
+// What multiplies by the library, and by cuBLASLt alone.
+struct multiplying {
+    device_context ctx{1};
+    device_context bf16{1};
+    bool has_bf16 = multiply_in_bf16_if_possible(bf16);
+    lt_ways ways{ctx};
+};
+
+// Seconds of the library's way; NaN where it has none in bf16.
+double time_library(multiplying& by, std::string const& name, operands& x, bool in_bf16) {
+    if (in_bf16 && !by.has_bf16) return NAN;
+    auto const multiply = [&] { calm::detail::gemm(in_bf16 ? by.bf16 : by.ctx, x.fp32); };
+    multiply();
+    x.check(name, in_bf16 ? bf16_bound : fp32_bound);
+    return time_of(by.ctx, multiply).median;
+}
+
+void shape(multiplying& by, std::string const& name, operands x) {
+    for (bool const in_bf16 : {false, true}) {
+        auto const full = name + (in_bf16 ? ", bf16" : ", fp32");
+        double const ours = time_library(by, full, x, in_bf16);
+        auto const listed = by.ways.measure(in_bf16 ? x.bf16 : x.fp32, in_bf16);
+        if (listed.ways > 0) x.check(full + ", tuned", in_bf16 ? bf16_bound : fp32_bound);
+        double const tera = x.flops() / 1e12;
+        say("shape", full,
+            {{"library", tera / ours},
+             {"first", tera / listed.first},
+             {"tuned", tera / listed.best},
+             {"ways", static_cast<double>(listed.ways)}});
+    }
+}
+
+void shapes_of(multiplying& by, std::string const& configuration, calm::configuration<> const& c, batch const& b) {
+    for_product_shapes(c, b, b.autoencoder_tokens, [&](char const* what, index_t rows, index_t in, index_t out) {
+        if (is_emulated) rows = 70, in = std::min<index_t>(in, 24), out = std::min<index_t>(out, 40);
+        auto const name = [&](char const* form) {
+            return configuration + ", " + form + ", " + what + " " + std::to_string(rows) + " x " + std::to_string(in) +
+                   " x " + std::to_string(out);
+        };
+        shape(by, name("forward"), {by.ctx, rows, out, in, false, true});
+        shape(by, name("gradient of the input"), {by.ctx, rows, in, out, false, false});
+        shape(by, name("gradient of the weights"), {by.ctx, out, in, rows, true, false});
+    });
+}
+
+struct empty_kernel {
+    static constexpr int threads = 32;
+    struct shared {};
+    template <class Block> CALM_HD void operator()(Block&, shared&, index_t) const {}
+};
+
+void ceilings(multiplying& by) {
+    auto& ctx = by.ctx;
+    {
+        index_t const count = sized(index_t{1} << 28, 1000);
+        calm::tensor<float, flat, device> x{flat(count)}, y{flat(count)};
+        fill_normal(ctx, x.view(), calm::key{1});
+        auto const copy = [&] { calm::copy(ctx, y.view(), x.view()); };
+        copy();
+        agree("copy", difference_of(ctx, y.view(), x.view()), 0);
+        double const moved = 8.0 * static_cast<double>(count);
+        say_row("copy, 1 GiB read and written", {{"gb_per_s", moved / time_of(ctx, copy).median / 1e9}});
+#ifdef __CUDACC__
+        auto const by_driver = time_of(ctx, [&] {
+            calm::detail::check_cuda(
+                cudaMemcpyAsync(y.data(), x.data(), 4 * count, cudaMemcpyDeviceToDevice, ctx.queue()), "copying");
+        });
+        say_row("the same by cudaMemcpyAsync", {{"gb_per_s", moved / by_driver.median / 1e9}});
+#endif
+    }
+    auto const launches = time_of(ctx, [&] {
+        for (int i = 0; i < 100; ++i) launch(ctx, 1, empty_kernel{});
+    });
+    say_row("an empty kernel behind another", {{"microseconds", launches.median / 100 * 1e6}});
+
+    index_t const side = sized(8192, 40);
+    operands x(ctx, side, side, side, false, true);
+    double const tera = x.flops() / 1e12;
+    double const ours = time_library(by, "square, fp32", x, false);
+    say_row("product 8192 x 8192 x 8192, fp32, the library's", {{"tflop_per_s", tera / ours}});
+    for (bool const in_bf16 : {false, true}) {
+        std::string const type = in_bf16 ? "bf16" : "fp32";
+        auto const listed = by.ways.measure(in_bf16 ? x.bf16 : x.fp32, in_bf16);
+        if (listed.ways == 0) continue;
+        x.check("square, " + type + ", tuned", in_bf16 ? bf16_bound : fp32_bound);
+        say_row("product 8192 x 8192 x 8192, " + type + ", tuned", {{"tflop_per_s", tera / listed.best}});
+    }
+}
+
+void shapes(multiplying& by) {
+    shapes_of(by, "calm-m", calm_m, calm_m_batch);
+    shapes_of(by, "text", text, text_batch);
+    shapes_of(by, "small", small, small_batch);
+    shapes_of(by, "tiny", tiny, tiny_batch);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::string_view const part = argc == 2 ? argv[1] : "";
+    if (part != "ceilings" && part != "shapes") {
+        std::fputs("usage: products ceilings|shapes\n", stderr);
+        return 2;
+    }
+    return run([&] {
+        multiplying by;
+        part == "ceilings" ? ceilings(by) : shapes(by);
+    });
+}

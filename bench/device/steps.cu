@@ -1,0 +1,155 @@
+// Training steps: forward, backward, clipping and AdamW on one batch of random tokens that is brought to the device,
+// noise drawn inside, as the oracle's bench.py times them.
+//
+//     steps tiny|text|calm-m ...
+//
+// Steps of tiny are first compared with those of the block kernels on the host; those of each configuration must be
+// finite. In bf16 a step is timed where the library can, and its first loss compared with that in fp32.
+
+#include "../configurations.hpp"
+#include "../random_tokens.hpp"
+#include "calm/model/calm.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/model/resident.hpp"
+#include "calm/train/optimizer.hpp"
+#include "launched.hpp"
+
+namespace {
+
+using namespace bench;
+
+// The language model with a batch; a step's work beside the update.
+template <calm::model_configuration auto C, class Backend> struct language_work {
+    calm::resident<calm::calm_model<C, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
+    batch b;
+    std::vector<calm::token_id> tokens = random_tokens(b.sequences * b.patches * lm.model.K, C.autoencoder.vocab_size);
+
+    language_work(calm::context<Backend>& ctx, batch const& of_step) : b(of_step) {
+        initialise(ctx, lm.model.ae_model);
+        initialise(ctx, lm.model);
+    }
+    // The loss, in ctx.scratch; gradients are added.
+    calm::total_view<Backend> loss_and_gradient(calm::context<Backend>& ctx) {
+        calm::arena_scope const saved(ctx.saved);
+        auto const loss = new_total(ctx);
+        lm.model.loss_and_gradient(ctx, loss, lm.model.prepare(ctx, tokens, b.patches), b.objective);
+        return loss;
+    }
+    [[nodiscard]] double flops() const {
+        return calm::flops::train_calm(C, C.autoencoder.vocab_size, b.sequences, b.patches - 1, b.objective.samples) *
+               static_cast<double>(b.sequences * (b.patches - 1));
+    }
+};
+
+// The same of the autoencoder.
+template <calm::model_configuration auto C, class Backend> struct autoencoder_work {
+    calm::resident<calm::autoencoder<C.autoencoder, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
+    std::vector<calm::token_id> tokens;
+
+    autoencoder_work(calm::context<Backend>& ctx, batch const& of_step) :
+        tokens(random_tokens(of_step.autoencoder_tokens, C.autoencoder.vocab_size)) {
+        initialise(ctx, lm.model);
+    }
+    calm::total_view<Backend> loss_and_gradient(calm::context<Backend>& ctx) {
+        calm::arena_scope const saved(ctx.saved);
+        calm::autoencoder_objective const objective;
+        auto const losses = ctx.scratch.template take<calm::autoencoder_losses>(calm::extents<1>());
+        lm.model.loss_and_gradient(ctx, losses, lm.model.prepare(ctx, tokens, objective.dropout), objective);
+        return {&losses.data()->loss, calm::extents<1>()};
+    }
+    [[nodiscard]] double flops() const {
+        index_t const patches = std::ssize(tokens) / C.autoencoder.patch_size;
+        return calm::flops::train_autoencoder(C.autoencoder, C.autoencoder.vocab_size, patches) *
+               static_cast<double>(patches);
+    }
+};
+
+// A work and its optimizer.
+template <class Work, class Backend> struct training {
+    calm::context<Backend>& ctx;
+    Work work;
+    calm::adamw<calm::space<Backend>> optimizer{work.lm.model};
+
+    training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {}
+    // Nothing waits on a device.
+    void step() {
+        calm::arena_scope const scope(ctx.scratch);
+        optimizer.step(ctx, 3e-4, work.loss_and_gradient(ctx));
+        ++ctx.step;
+    }
+    // The loss of a step, and the norm of its gradients.
+    calm::step_outcome told() {
+        step();
+        return optimizer.last_outcome(ctx);
+    }
+};
+
+// Losses, norms and parameters of two steps of tiny.
+template <template <calm::model_configuration auto, class> class Work> void compare_with_host(char const* name) {
+    agree_with_host(name, 5e-3, []<class B>(calm::context<B>& ctx) {
+        ctx.step = 0;
+        training<Work<tiny, B>, B> small(ctx, {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0});
+        std::vector<float> all;
+        for (int i = 0; i < 2; ++i) {
+            auto const told = small.told();
+            all.push_back(static_cast<float>(told.loss));
+            all.push_back(static_cast<float>(told.norm));
+        }
+        return all;
+    });
+}
+
+template <template <calm::model_configuration auto, class> class Work, calm::model_configuration auto C>
+void time_steps(std::string const& work, batch const& b) {
+    double first = NAN;
+    for (bool const in_bf16 : {false, true}) {
+        device_context ctx(1);
+        if (in_bf16 && !multiply_in_bf16_if_possible(ctx)) return;
+        training<Work<C, device>, device> t(ctx, b);
+        auto const name = work + (in_bf16 ? ", bf16" : ", fp32");
+        double const before = t.told().loss;
+        if (in_bf16) agree(name + ", first loss beside fp32", std::abs(before - first) / std::abs(first), 0.02);
+        first = before;
+        index_t const launched = launches_so_far();
+        t.step();
+        auto const launches = static_cast<double>(launches_so_far() - launched);
+        auto const seconds = time_of(ctx, [&] { t.step(); });
+        double const after = t.told().loss;  // or it says that a step was not finite
+        auto const tokens = static_cast<double>(t.work.tokens.size());
+        say_row(name, {{"ms", seconds.median * 1e3},
+                       {"fastest", seconds.lowest * 1e3},
+                       {"slowest", seconds.highest * 1e3},
+                       {"tokens_per_s", tokens / seconds.median},
+                       {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
+                       {"launches", launches},
+                       {"first_loss", before},
+                       {"last_loss", after}});
+    }
+}
+
+template <calm::model_configuration auto C> void time_both(std::string const& name, batch b) {
+    if (is_emulated) b = {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0};
+    time_steps<language_work, C>(name + ", `calm_step`", b);
+    time_steps<autoencoder_work, C>(name + ", `autoencoder_step`", b);
+}
+
+bool time_configuration(std::string_view name) {
+    if (name == "tiny") return time_both<tiny>("tiny", tiny_batch), true;
+#ifdef __CUDACC__
+    if (name == "text") return time_both<text>("text", text_batch), true;
+    if (name == "calm-m") return time_both<calm_m>("calm-m", calm_m_batch), true;
+#endif
+    return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return run([&] {
+        compare_with_host<language_work>("a step of tiny");
+        compare_with_host<autoencoder_work>("a step of tiny's autoencoder");
+        for (auto const* name : std::span(argv, static_cast<std::size_t>(argc)).subspan(1))
+            calm::require(time_configuration(name), calm::errc::usage,
+                          "steps: expected tiny, text or calm-m, the emulated device tiny alone, found ", name);
+    });
+}

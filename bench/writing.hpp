@@ -1,0 +1,93 @@
+#pragma once
+// Texts that are written with random weights, patch after patch behind a prompt of 16.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calm/model/calm.hpp"
+#include "calm/model/resident.hpp"
+#include "calm/sample/generation_session.hpp"
+#include "calm/sample/sample_next.hpp"
+
+namespace bench {
+
+using calm::index_t;
+
+// Bytes of the weights that a patch multiplies: all but the encoder's and the backbone's embeddings, of which it takes
+// rows.
+template <class Model> std::size_t bytes_of_a_patch(Model& model) {
+    std::size_t bytes = 0;
+    auto const add = [&](auto const& parameters, auto const& is_read) {
+        for (auto const& p : parameters)
+            if (is_read(p.name)) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(float);
+    };
+    add(calm::parameters_of(model),
+        [](std::string const& name) { return name.find("embed_tokens") == std::string::npos; });
+    add(calm::parameters_of(model.ae_model), [](std::string const& name) {
+        return name.starts_with("decoder.") || name.find("embed_tokens") != std::string::npos;  // the vocabulary's
+    });
+    return bytes;
+}
+
+// Texts that go on together.
+template <class Model, class Backend = calm::cpu> class writing {
+public:
+    static constexpr index_t prompt_patches = 16;
+
+    writing(calm::context<Backend>& ctx, Model const& model, index_t texts, index_t draws, index_t patches) :
+        ctx_(ctx), model_(model),
+        rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
+        session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
+        tokens_(static_cast<std::size_t>(texts * Model::K)) {
+        calm::random_sequence ids(calm::key{1, calm::stream::story, 0});
+        std::vector<calm::token_id> prompt(static_cast<std::size_t>(prompt_patches * Model::K));
+        for (index_t row = 0; row < texts; ++row) {
+            for (auto& id : prompt)
+                id = static_cast<calm::token_id>(ids.below(static_cast<std::uint32_t>(model.ae_model.vocabulary())));
+            session_.begin(row, prompt);
+            rows_.push_back(row);
+        }
+    }
+
+    // A patch more of every text.
+    void patch() {
+        places_.clear();
+        for (index_t const row : rows_)
+            places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
+        calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
+                          0, &aids_);
+        session_.append(rows_, tokens_);
+        ++written_;
+    }
+
+    // Of every text, the patch that was written last: (texts, K).
+    [[nodiscard]] std::vector<calm::token_id> const& last() const { return tokens_; }
+
+private:
+    calm::context<Backend>& ctx_;
+    Model const& model_;
+    calm::sampler rule_;
+    calm::generation_session<Model, Backend> session_;
+    calm::sampling_aids<Backend> aids_;
+    std::vector<calm::token_id> tokens_;
+    std::vector<index_t> rows_;
+    std::vector<calm::patch_place> places_;
+    index_t written_ = 0;
+};
+
+// What training begins as zero draws the same patch again and again: random numbers instead.
+template <class Model, class Backend> void fill_zeros(calm::context<Backend> const& ctx, Model& model) {
+    std::uint32_t number = 0;
+    std::vector<float> room;
+    for (auto const& p : calm::parameters_of(model)) {
+        auto const values = calm::on_host(ctx, p.value, room);
+        if (!std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; })) continue;
+        calm::fill_normal(ctx, p.value, calm::key{1, calm::stream::initialise, ++number});
+        calm::evaluate(ctx, p.value, p.value * 0.05F);
+    }
+}
+
+}  // namespace bench

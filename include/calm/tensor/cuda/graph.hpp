@@ -1,0 +1,82 @@
+#pragma once
+// Kernels that are recorded and asked for at once: CUDA graphs.
+
+#ifdef __CUDACC__
+
+#include <memory>
+#include <type_traits>
+
+#include "calm/tensor/cuda/context.hpp"
+#include "calm/tensor/graph.hpp"
+
+namespace calm {
+
+// The stream of the process is captured: meanwhile no other thread may ask for anything. Work is to have been done
+// before without a graph: then its kernels are loaded, and cuBLASLt has chosen its algorithms.
+template <> class device_graph<cuda> {
+public:
+    template <class Work>
+    device_graph(context<cuda> const& ctx, Work const& work, std::size_t room) :
+        asked_(room), room_(detail::pinned_memory(room)), was_read_(detail::new_event()) {
+        detail::current_device const here;
+        detail::check_cuda(cudaStreamBeginCapture(ctx.queue(), cudaStreamCaptureModeThreadLocal), tried);
+        cudaGraph_t captured = nullptr;
+        try {
+            do_recorded(ctx, work);
+        } catch (...) {
+            (void)cudaStreamEndCapture(ctx.queue(), &captured);
+            (void)cudaGraphDestroy(captured);
+            (void)cudaGetLastError();
+            throw;
+        }
+        detail::check_cuda(cudaStreamEndCapture(ctx.queue(), &captured), tried);
+        cudaGraphExec_t runs = nullptr;
+        cudaError_t const made = cudaGraphInstantiate(&runs, captured, 0);
+        (void)cudaGraphDestroy(captured);
+        detail::check_cuda(made, tried);
+        runs_.reset(runs);
+    }
+
+    // Waits until the copies of the last time are done, where there are any.
+    template <class Work> void put(context<cuda> const& ctx, Work const& work) {
+        detail::current_device const here;
+        if (room_) detail::check_cuda(cudaEventSynchronize(was_read_.get()), "waiting for a graph");
+        do_recorded(ctx, work);
+    }
+    void launch(context<cuda> const& ctx) const {
+        detail::current_device const here;
+        detail::check_cuda(cudaGraphLaunch(runs_.get(), ctx.queue()),
+                           "starting a graph, or running a kernel before it");
+        if (room_) detail::check_cuda(cudaEventRecord(was_read_.get(), ctx.queue()), "marking the end of a graph");
+    }
+
+private:
+    static constexpr char const* tried =
+        "recording a graph (CALM_CUDA_GRAPHS=0 in the environment asks for each kernel by itself)";
+    struct destroy {
+        void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
+    };
+
+    template <class Work> void do_recorded(context<cuda> const& ctx, Work const& work) {
+        auto& queue = ctx.order();
+        queue.record(&asked_, room_.get());
+        try {
+            work();
+        } catch (...) {
+            queue.record(nullptr, nullptr);
+            asked_.give_up();
+            throw;
+        }
+        queue.record(nullptr, nullptr);
+        asked_.end();
+    }
+
+    detail::recording asked_;
+    detail::pinned_bytes room_;  // null where nothing is copied
+    detail::owned_event was_read_;
+    std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy> runs_;
+};
+
+}  // namespace calm
+
+#endif
