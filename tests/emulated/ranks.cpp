@@ -5,6 +5,7 @@
 
 #include "support/mpirun.hpp"
 #include "support/programs.hpp"
+#include "support/sentences.hpp"
 
 using namespace calm::test;
 
@@ -32,7 +33,8 @@ BOOST_AUTO_TEST_CASE(ranks_on_a_device_do_what_one_process_does) {
     well("seq 1 400 >text.txt; train tokenizer --vocabulary 270 --data text.txt --out tokenizer.model; "
          "for i in 1 2 3; do echo \"{\\\"id\\\": $i, \\\"prompt\\\": \\\"$i\\\"}\"; done >prompts.jsonl");
     well(ae + "--out ae");
-    well(mpirun(2) + ae + "--out ae2");
+    auto const said = well(mpirun(2) + ae + "--out ae2").err;
+    BOOST_TEST(has(said, ", on emulated, 2 ranks that exchange by the host's memory"), said);
     same("ae/model.safetensors", "ae2/model.safetensors");
     well(calm + "--out one");
     well(mpirun(2) + calm + "--out two");
