@@ -4,13 +4,15 @@
 //     steps tiny|text|calm-m ...
 //
 // Steps of tiny are first compared with those of the block kernels on the host; those of each configuration must be
-// finite. In bf16 a step is timed where the library can, and its first loss compared with that in fp32.
+// finite. They are timed by graphs, and by each kernel as it comes, whose launches are counted. In bf16 a step is timed
+// where the library can, and its first loss compared with that in fp32.
 
 #include "../configurations.hpp"
 #include "../random_tokens.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/resident.hpp"
+#include "calm/tensor/graph.hpp"
 #include "calm/train/optimizer.hpp"
 #include "launched.hpp"
 
@@ -28,12 +30,13 @@ template <calm::model_configuration auto C, class Backend> struct language_work 
         initialise(ctx, lm.model.ae_model);
         initialise(ctx, lm.model);
     }
-    // The loss, in ctx.scratch; gradients are added.
-    calm::total_view<Backend> loss_and_gradient(calm::context<Backend>& ctx) {
-        calm::arena_scope const saved(ctx.saved);
-        auto const loss = new_total(ctx);
-        lm.model.loss_and_gradient(ctx, loss, lm.model.prepare(ctx, tokens, b.patches), b.objective);
-        return loss;
+    // In ctx.saved.
+    auto prepare(calm::context<Backend>& ctx) { return lm.model.prepare(ctx, tokens, b.patches); }
+    static auto new_losses(calm::context<Backend>& ctx) { return new_total(ctx); }
+    static calm::total_view<Backend> loss_of(calm::total_view<Backend> const& losses) { return losses; }
+    // Gradients are added.
+    void loss_and_gradient(calm::context<Backend>& ctx, auto const& losses, auto const& prepared) {
+        lm.model.loss_and_gradient(ctx, losses, prepared, b.objective);
     }
     [[nodiscard]] double flops() const {
         return calm::flops::train_calm(C, C.autoencoder.vocab_size, b.sequences, b.patches - 1, b.objective.samples) *
@@ -50,12 +53,15 @@ template <calm::model_configuration auto C, class Backend> struct autoencoder_wo
         tokens(random_tokens(of_step.autoencoder_tokens, C.autoencoder.vocab_size)) {
         initialise(ctx, lm.model);
     }
-    calm::total_view<Backend> loss_and_gradient(calm::context<Backend>& ctx) {
-        calm::arena_scope const saved(ctx.saved);
-        calm::autoencoder_objective const objective;
-        auto const losses = ctx.scratch.template take<calm::autoencoder_losses>(calm::extents<1>());
-        lm.model.loss_and_gradient(ctx, losses, lm.model.prepare(ctx, tokens, objective.dropout), objective);
-        return {&losses.data()->loss, calm::extents<1>()};
+    auto prepare(calm::context<Backend>& ctx) {
+        return lm.model.prepare(ctx, tokens, calm::autoencoder_objective().dropout);
+    }
+    static auto new_losses(calm::context<Backend>& ctx) {
+        return ctx.scratch.template take<calm::autoencoder_losses>(calm::extents<1>());
+    }
+    static calm::total_view<Backend> loss_of(auto const& losses) { return {&losses.data()->loss, calm::extents<1>()}; }
+    void loss_and_gradient(calm::context<Backend>& ctx, auto const& losses, auto const& prepared) {
+        lm.model.loss_and_gradient(ctx, losses, prepared, {});
     }
     [[nodiscard]] double flops() const {
         index_t const patches = std::ssize(tokens) / C.autoencoder.patch_size;
@@ -69,12 +75,17 @@ template <class Work, class Backend> struct training {
     calm::context<Backend>& ctx;
     Work work;
     calm::adamw<calm::space<Backend>> optimizer{work.lm.model};
+    calm::repeated_work<Backend> backward;
 
     training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {}
     // Nothing waits on a device.
     void step() {
-        calm::arena_scope const scope(ctx.scratch);
-        optimizer.step(ctx, 3e-4, work.loss_and_gradient(ctx));
+        calm::arena_scope const saved(ctx.saved);
+        calm::arena_scope const scratch(ctx.scratch);
+        auto const prepared = work.prepare(ctx);
+        auto const losses = work.new_losses(ctx);
+        backward(ctx, {}, [&] { work.loss_and_gradient(ctx, losses, prepared); });
+        optimizer.step(ctx, 3e-4, work.loss_of(losses));
         ++ctx.step;
     }
     // The loss of a step, and the norm of its gradients.
@@ -104,6 +115,7 @@ void time_steps(std::string const& work, batch const& b) {
     double first = NAN;
     for (bool const in_bf16 : {false, true}) {
         device_context ctx(1);
+        ctx.uses_graphs = false;
         if (in_bf16 && !multiply_in_bf16_if_possible(ctx)) return;
         training<Work<C, device>, device> t(ctx, b);
         auto const name = work + (in_bf16 ? ", bf16" : ", fp32");
@@ -113,12 +125,16 @@ void time_steps(std::string const& work, batch const& b) {
         index_t const launched = launches_so_far();
         t.step();
         auto const launches = static_cast<double>(launches_so_far() - launched);
+        auto const by_kernels = time_of(ctx, [&] { t.step(); });
+        ctx.uses_graphs = true;
+        for (int i = 0; i < 3; ++i) t.step();  // until they are recorded
         auto const seconds = time_of(ctx, [&] { t.step(); });
         double const after = t.told().loss;  // or it says that a step was not finite
         auto const tokens = static_cast<double>(t.work.tokens.size());
         say_row(name, {{"ms", seconds.median * 1e3},
                        {"fastest", seconds.lowest * 1e3},
                        {"slowest", seconds.highest * 1e3},
+                       {"ms_by_kernels", by_kernels.median * 1e3},
                        {"tokens_per_s", tokens / seconds.median},
                        {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
                        {"launches", launches},

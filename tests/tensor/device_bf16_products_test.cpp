@@ -248,11 +248,9 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
     BOOST_TEST(ctx.scratch.peak() == planned);
     std::vector<float> room, again;
     auto const once = on_host(ctx, y, room);
-    auto& device = detail::emulated_device::get();
-    device.begin_graph();
-    matmul(ctx, y, x, transposed(w));
-    auto const graph = device.end_graph();
+    device_graph<emulated> const graph(
+        ctx, [&] { matmul(ctx, y, x, transposed(w)); }, 0);
     fill(ctx, y, 0.0F);
-    for (auto const& task : graph) device.later(task);
+    graph.launch(ctx);
     BOOST_TEST(on_host(ctx, y, again) == once, boost::test_tools::per_element());
 }

@@ -78,7 +78,7 @@ public:
     }
 
     // Whether it does. Throws as above.
-    template <class T> bool supports(product<T> const& p) { return way_for(p).has_value(); }
+    template <class T, class W> bool supports(product<T, W, W> const& p) { return way_for(p).has_value(); }
 
     // How many products were left to the block kernel.
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
@@ -129,7 +129,7 @@ public:
         ++unsupported_;
         return false;
     }
-    template <class T> static bool supports(product<T> const&) { return false; }
+    template <class T, class W> static bool supports(product<T, W, W> const&) { return false; }
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
 
 private:
