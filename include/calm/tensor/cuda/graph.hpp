@@ -15,6 +15,7 @@ namespace calm {
 // before without a graph: then its kernels are loaded, and cuBLASLt has chosen its algorithms.
 template <> class device_graph<cuda> {
 public:
+    // Records work. Throws errc::device, with CUDA's text.
     template <class Work>
     device_graph(context<cuda> const& ctx, Work const& work, std::size_t room) :
         asked_(room), room_(detail::pinned_memory(room)), was_read_(detail::new_event()) {
@@ -43,6 +44,7 @@ public:
         if (room_) detail::check_cuda(cudaEventSynchronize(was_read_.get()), "waiting for a graph");
         do_recorded(ctx, work);
     }
+    // Runs it, after what was asked for before.
     void launch(context<cuda> const& ctx) const {
         detail::current_device const here;
         detail::check_cuda(cudaGraphLaunch(runs_.get(), ctx.queue()),

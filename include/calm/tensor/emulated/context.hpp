@@ -73,11 +73,13 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
 // recorded.
 template <> class device_graph<emulated> {
 public:
+    // Records work. Throws errc::device for what no graph can hold.
     template <class Work>
     device_graph(context<emulated> const& ctx, Work const& work, std::size_t room) :
         made_(std::make_shared<detail::emulated_device::graph>(room)) {
         put(ctx, work);
     }
+    // Its copies get the bytes that work gives them now. Throws errc::device where work is not what was recorded.
     template <class Work> void put(context<emulated> const&, Work const& work) {
         auto& device = detail::emulated_device::get();
         device.begin_graph(*made_);
@@ -89,6 +91,7 @@ public:
         }
         device.end_graph();
     }
+    // Runs it, after what was asked for before.
     void launch(context<emulated> const&) const { detail::emulated_device::get().launch(made_); }
 
 private:
