@@ -37,8 +37,10 @@ if(TARGET calm_mpi)
 endif()
 if(calm_has_cuda)
     calm_export(cuda)  # no .pc: nvcc does not take the flags of the others
-    configure_file(cmake/calm-cuda20.cmake calm-cuda20.cmake COPYONLY)
-    install(FILES cmake/calm-cuda20.cmake DESTINATION ${calm_package_dir})
+    foreach(file calm-cuda20.cmake calm-cudnn.cmake)
+        configure_file(cmake/${file} ${file} COPYONLY)
+        install(FILES cmake/${file} DESTINATION ${calm_package_dir})
+    endforeach()
 endif()
 
 write_basic_package_version_file(calm-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
