@@ -70,13 +70,15 @@ if(CALM_CUDA)
         enable_language(CUDA)
         include("${CMAKE_CURRENT_LIST_DIR}/calm-cuda20.cmake")
         find_package(CUDAToolkit 12.4 REQUIRED)
+        include("${CMAKE_CURRENT_LIST_DIR}/calm-cudnn.cmake")
         set(calm_has_cuda ON)
         message(STATUS "CALM_CUDA: on, nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
         add_library(calm_cuda INTERFACE)
         add_library(calm::cuda ALIAS calm_cuda)
         set_target_properties(calm_cuda PROPERTIES EXPORT_NAME cuda)
-        target_link_libraries(calm_cuda INTERFACE calm_calm CUDA::cudart_static $<TARGET_NAME_IF_EXISTS:CUDA::cublasLt>)
+        target_link_libraries(calm_cuda INTERFACE calm_calm CUDA::cudart_static $<TARGET_NAME_IF_EXISTS:CUDA::cublasLt>
+                                               $<TARGET_NAME_IF_EXISTS:CUDA::cudnn>)
         target_compile_features(calm_cuda INTERFACE cuda_std_20)
         target_compile_options(calm_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
         # One set of instruction flags for every file that is linked together.

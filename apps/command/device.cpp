@@ -40,5 +40,9 @@ std::string sentence_on_unsupported(std::int64_t products) {
     return "cuBLASLt had no way to compute " + std::to_string(products) +
            " of the products: slower kernels of the library did";
 }
+std::string sentence_on_unsupported_attention(std::int64_t times) {
+    return "cuDNN had no way to compute attention " + std::to_string(times) +
+           " times: slower kernels of the library did";
+}
 
 }  // namespace calm::apps

@@ -27,13 +27,20 @@ struct device_choice {
 
 // A sentence on so many products, above 0, that the library of a device does not support.
 std::string sentence_on_unsupported(std::int64_t products);
+// The same of so many times that attention was computed.
+std::string sentence_on_unsupported_attention(std::int64_t times);
 
-// What is said of a context at the end of work: that some products took the slow way, and why; empty where none did.
+// What is said of a context at the end of work: that some products, or attention, took the slow way, and why; empty
+// where none did.
 template <class Context> std::string remark_on_products(Context const& ctx) {
     if constexpr (requires {
                       { ctx.unsupported_products() } -> std::integral;
                   })
         if (auto const products = ctx.unsupported_products(); products > 0) return sentence_on_unsupported(products);
+    if constexpr (requires {
+                      { ctx.unsupported_attentions() } -> std::integral;
+                  })
+        if (auto const times = ctx.unsupported_attentions(); times > 0) return sentence_on_unsupported_attention(times);
     return "";
 }
 

@@ -9,6 +9,7 @@
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/block/attention.hpp"
 #include "calm/tensor/cpu/attention.hpp"
+#include "calm/tensor/tensor_like.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {
@@ -53,7 +54,7 @@ void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse,
     auto const a = detail::shape_of_attention(out.extents(), keys.extent(1), positions, head_size);
     detail::require_shapes_of_attention("calm::causal_attention", a, q.extents(), keys.extents(), v.extents(),
                                         kept.size());
-    detail::run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
+    run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
 }
 
 // From dy (R, D) of what the above computed: dq (R, D), dk and dv (R, KvWidth) are overwritten.
@@ -72,8 +73,8 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk, detail
     detail::require_shape(verb, "dv", dv.extents(), k.extents());
     detail::require_shape(verb, "dy", dy.extents(), out.extents());
     detail::require_shape(verb, "y", y.extents(), out.extents());
-    detail::run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
-                               k.data(), v.data());
+    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
+                       k.data(), v.data());
 }
 
 // y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all:

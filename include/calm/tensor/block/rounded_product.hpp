@@ -36,21 +36,23 @@ struct rounded_matrix {
     }
 };
 
-// Rounds two matrices, a thread a group of either.
-struct round_kernel {
+// Rounds N matrices, a thread a group of one of them.
+template <int N> struct round_kernel {
     static constexpr int threads = 256;
     struct shared {};
-    rounded_matrix first;
-    rounded_matrix second;
-    [[nodiscard]] index_t blocks() const { return blocks_for(first.groups() + second.groups(), threads); }
+    rounded_matrix of[N];
+    [[nodiscard]] index_t blocks() const {
+        index_t groups = 0;
+        for (auto const& each : of) groups += each.groups();
+        return blocks_for(groups, threads);
+    }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            index_t const behind = i - first.groups();
-            if (behind < 0)
-                first.round(i);
-            else if (behind < second.groups())
-                second.round(behind);
+            index_t i = block * threads + t;
+            for (auto const& each : of) {
+                if (i >= 0 && i < each.groups()) each.round(i);
+                i -= each.groups();
+            }
         });
     }
 };
@@ -75,7 +77,7 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
     arena_scope const scope(ctx.scratch);
     auto const a = rounded_factor(ctx.scratch, p.a, p.m, p.k, p.lda, p.a_transposed);
     auto const b = rounded_factor(ctx.scratch, p.b, p.k, p.n, p.ldb, p.b_transposed);
-    round_kernel const kernel{a, b};
+    round_kernel<2> const kernel{{a, b}};
     launch(ctx, kernel.blocks(), kernel);
     stored_product(ctx, product<float, bf16, bf16>{p.m, p.n, p.k, p.c, p.ldc, a.y, a.y_stride(), p.a_transposed, b.y,
                                                    b.y_stride(), p.b_transposed, p.accumulates, p.bias});

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "calm/tensor/context.hpp"
+#include "calm/tensor/cuda/attention_plans.hpp"
 #include "calm/tensor/cuda/blas.hpp"
 #include "calm/tensor/cuda/memory.hpp"
 #include "calm/tensor/cuda/queue.hpp"
@@ -56,8 +57,12 @@ public:
     [[nodiscard]] detail::device_queue& order() const { return queue_; }
     // For products; the library's own.
     [[nodiscard]] detail::blas& blas() const { return blas_; }
+    // For attention in bf16; the library's own.
+    [[nodiscard]] detail::attention_plans& attention() const { return attention_; }
     // Products that cuBLASLt does not support, and the slower block kernel computed.
     [[nodiscard]] index_t unsupported_products() const { return blas_.unsupported(); }
+    // Times that a context in bf16 left attention to the block kernels because cuDNN does not support its shape.
+    [[nodiscard]] index_t unsupported_attentions() const { return attention_.unsupported(); }
 
     // Returns when all that was asked for is done. Throws errc::device where something of it failed.
     void wait() const { queue_.wait(); }
@@ -81,6 +86,7 @@ private:
     detail::device_queue& queue_;
     int device_;
     detail::blas mutable blas_;
+    detail::attention_plans mutable attention_;
 };
 
 }  // namespace calm

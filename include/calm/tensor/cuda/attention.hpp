@@ -1,0 +1,51 @@
+#pragma once
+// Attention on a device: by cuDNN where the context multiplies in bf16, or the block kernels, for what it does not
+// support, which the context counts.
+
+#if defined(__CUDACC__) && __has_include(<cudnn.h>)
+
+#include "calm/tensor/attention.hpp"
+#include "calm/tensor/block/rounded_attention.hpp"
+#include "calm/tensor/cuda/launch.hpp"
+
+namespace calm::detail {
+
+// cuDNN's plans for it; null where the block kernels compute it.
+inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_shape const& a, float const* lse) {
+    if (!ctx.products_in_bf16 || a.sequences == 0) return nullptr;
+    if (reinterpret_cast<std::uintptr_t>(lse) % cudnn_alignment == 0)
+        if (auto const& plans = ctx.attention().of(a, ctx.queue())) return &*plans;
+    if (!ctx.rehearsing()) ctx.attention().count_unsupported();
+    return nullptr;
+}
+
+// Asks for a plan, with what it takes of ctx.scratch.
+inline auto by_plan(context<cuda>& ctx, attention_plan const& plan) {
+    return [&](attention_memory const& memory) {
+        auto const room = ctx.scratch.template take<std::byte>(extents<dyn>(plan.workspace()));
+        if (ctx.rehearsing() || !ctx.order().launches("attention by cuDNN", plan.workspace())) return;
+        ctx.attention().run(plan, memory, room.data(), ctx.queue());
+        check_launched(ctx, typeid(attention_plan));
+    };
+}
+
+inline void run_attention(context<cuda>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
+                          float const* k, float const* v) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, lse))
+        attend_in_bf16(ctx, a, o, lse, q, k, v, by_plan(ctx, plans->forward));
+    else
+        run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
+}
+
+inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
+                               float const* dout, float const* o, float const* lse, float const* q, float const* k,
+                               float const* v) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, lse))
+        attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
+    else
+        run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+}
+
+}  // namespace calm::detail
+
+#endif
