@@ -1,6 +1,8 @@
 // What is not a product: attention, the energy score, norms and AdamW, at the shapes of calm-m. Each is compared with
 // the host in small before it is timed.
 
+#include <array>
+
 #include "../configurations.hpp"
 #include "calm/loss/energy_score.hpp"
 #include "calm/nn/linear.hpp"
@@ -52,23 +54,48 @@ template <class B> struct attention {
     }
 };
 
-void time_attention(device_context& ctx) {
-    agree_with_host("attention", 1e-4, []<class B>(calm::context<B>& by) {
-        attention<B> const small{2, 70, 2, 64, by};
-        small.forward();
-        small.backward();
-        auto all = taken_back(by, small.y);
-        append(all, taken_back(by, small.dq));
-        append(all, taken_back(by, small.dk));
-        append(all, taken_back(by, small.dv));
-        return all;
-    });
+// What it computes of sequences of a length, and its gradients: y, dq, dk, dv.
+template <class B> std::array<std::vector<float>, 4> attended(calm::context<B>& ctx, index_t positions) {
+    calm::arena_scope const scope(ctx.saved);
+    attention<B> const small{2, positions, 2, 64, ctx};
+    small.forward();
+    small.backward();
+    return {taken_back(ctx, small.y), taken_back(ctx, small.dq), taken_back(ctx, small.dk), taken_back(ctx, small.dv)};
+}
+
+void time_attention(device_context& ctx, std::string const& dtype) {
     calm::arena_scope const scope(ctx.saved);
     attention<device> const x{sized(4, 1), sized(2047, 20), 16, 64, ctx};
     double const forward = time_of(ctx, [&] { x.forward(); }).median;
-    say_row("attention, forward", {{"ms", forward * 1e3}, {"tflop_per_s", x.flops() / forward / 1e12}});
+    say_row("attention, forward, " + dtype, {{"ms", forward * 1e3}, {"tflop_per_s", x.flops() / forward / 1e12}});
     double const backward = time_of(ctx, [&] { x.backward(); }).median;
-    say_row("attention, backward", {{"ms", backward * 1e3}, {"tflop_per_s", 2.5 * x.flops() / backward / 1e12}});
+    say_row("attention, backward, " + dtype,
+            {{"ms", backward * 1e3}, {"tflop_per_s", 2.5 * x.flops() / backward / 1e12}});
+}
+
+void time_attention(device_context& ctx) {
+    agree_with_host("attention", 1e-4, []<class B>(calm::context<B>& by) {
+        std::vector<float> all;
+        for (auto const& part : attended(by, 70)) append(all, part);
+        return all;
+    });
+    time_attention(ctx, "fp32");
+    device_context in_bf16(1);
+    if (!multiply_in_bf16_if_possible(in_bf16)) return;
+    for (index_t const positions : {70, sized(500, 100)}) {
+        auto const want = attended(ctx, positions), got = attended(in_bf16, positions);
+        double most = 0;
+        for (std::size_t part = 0; part < want.size(); ++part) {
+            double apart = 0, all = 0;
+            for (std::size_t i = 0; i < want[part].size(); ++i) {
+                apart += std::pow(double{got[part][i]} - double{want[part][i]}, 2);
+                all += std::pow(double{want[part][i]}, 2);
+            }
+            most = std::max(most, std::sqrt(apart / all));
+        }
+        agree("attention in bf16 beside fp32, " + std::to_string(positions) + " positions", most, 0.02);
+    }
+    time_attention(in_bf16, "bf16");
 }
 
 // ---- the energy score and its gradient, targets drawn inside
