@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/tensor/extents.hpp"
 
 namespace calm::detail {
 
