@@ -30,13 +30,11 @@ constexpr index_t sized(index_t on_gpu, index_t emulated) {
     return is_emulated ? emulated : on_gpu;
 }
 
-// Has a context multiply in bf16; false where the library cannot on this device.
-template <class Context> bool multiply_in_bf16_if_possible(Context& ctx) {
-    if constexpr (requires { multiply_in_bf16(ctx); }) {
-        multiply_in_bf16(ctx);
-        return true;
-    } else
-        return false;
+// A context that multiplies in bf16 where it is asked for.
+inline device_context context_of(bool in_bf16) {
+    device_context ctx(1);
+    if (in_bf16) multiply_in_bf16(ctx);
+    return ctx;
 }
 
 // ---- what is said

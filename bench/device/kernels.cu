@@ -80,8 +80,7 @@ void time_attention(device_context& ctx) {
         return all;
     });
     time_attention(ctx, "fp32");
-    device_context in_bf16(1);
-    if (!multiply_in_bf16_if_possible(in_bf16)) return;
+    auto in_bf16 = context_of(true);
     for (index_t const positions : {index_t{70}, sized(500, 100)}) {
         auto const want = attended(ctx, positions), got = attended(in_bf16, positions);
         double most = 0;

@@ -24,26 +24,18 @@
 
 #include "support/fake_nccl.hpp"
 #include "support/sentences.hpp"
+#include "support/terms_of_ranks.hpp"
 
 using namespace calm;
 using calm::test::fake_fabric;
 using calm::test::fake_nccl;
 using calm::test::has;
+using calm::test::term;
+using calm::test::tree_sum;
 
 namespace {
 
 using engine = nccl_engine<fake_nccl>;
-
-// What rank r has of element j of parameter i: sums of them are rounded.
-float term(int r, std::size_t i, index_t j) {
-    return 1.0F / static_cast<float>(2 + r + static_cast<int>(i) * 3 + static_cast<int>(j % 997));
-}
-float tree_sum(int first, int n, std::size_t i, index_t j) {
-    if (n == 1) return term(first, i, j);
-    int half = 1;
-    while (2 * half < n) half *= 2;
-    return tree_sum(first, half, i, j) + tree_sum(first + half, n - half, i, j);
-}
 
 // Each rank sends r + 3 s + 1 numbers to rank s, or none from the last to the first, and sees what came.
 bool is_exchanged(collective& ranks, context<emulated>& ctx) {

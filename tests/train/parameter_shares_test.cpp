@@ -14,9 +14,12 @@
 #include "calm/train/adamw.hpp"
 
 #include "support/sentences.hpp"
+#include "support/terms_of_ranks.hpp"
 
 using namespace calm;
 using calm::test::has;
+using calm::test::term;
+using calm::test::tree_sum;
 
 namespace {
 
@@ -57,17 +60,6 @@ private:
 
 std::vector<index_t> const sizes{20000, 0, 5, 40001, 3, 16384};
 constexpr index_t elements = 20000 + 5 + 40001 + 3 + 16384;
-
-// What rank r has of element j of parameter i: sums of them are rounded.
-float term(int r, std::size_t i, index_t j) {
-    return 1.0F / static_cast<float>(2 + r + static_cast<int>(i) * 3 + static_cast<int>(j % 997));
-}
-float tree_sum(int first, int n, std::size_t i, index_t j) {
-    if (n == 1) return term(first, i, j);
-    int half = 1;
-    while (2 * half < n) half *= 2;
-    return tree_sum(first, half, i, j) + tree_sum(first + half, n - half, i, j);
-}
 
 }  // namespace
 

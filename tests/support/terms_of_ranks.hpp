@@ -1,0 +1,22 @@
+#pragma once
+// Numbers that ranks add up, and what their sum is in the tree of the ranks' numbers.
+
+#include <cstddef>
+
+#include "calm/tensor/extents.hpp"
+
+namespace calm::test {
+
+// What rank r has of element j of parameter i: sums of them are rounded.
+inline float term(int r, std::size_t i, index_t j) {
+    return 1.0F / static_cast<float>(2 + r + static_cast<int>(i) * 3 + static_cast<int>(j % 997));
+}
+// The sum of what n ranks from `first` on have of it.
+inline float tree_sum(int first, int n, std::size_t i, index_t j) {
+    if (n == 1) return term(first, i, j);
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    return tree_sum(first, half, i, j) + tree_sum(first + half, n - half, i, j);
+}
+
+}  // namespace calm::test
