@@ -25,7 +25,8 @@ namespace calm {
 // y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
 template <index_t D, index_t Inner, class Space = space<>>
 struct feed_forward_layer
-    : residual<chain<named<"layernorm", rms_norm_layer<D, Space>, 1>, named<"mlp", swiglu<D, Inner, Space>>>> {};
+    : residual<chain<named<"layernorm", rms_norm_layer<D, Space, read_by::products>, 1>,
+                     named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
@@ -64,7 +65,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     encoder_tokens encoder_token_layers;                       // (R K, D)
     encoder_patches encoder_patch_layers;                      // (R, D)
     linear<K * D, D, with_bias::yes, Space> squeeze_layer;     // (R, K D) to (R, D)
-    rms_norm_layer<D, Space> encoder_norm;                     // (R, D)
+    rms_norm_layer<D, Space, read_by::products> encoder_norm;  // (R, D)
     linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;  // (R, D) to mean and log_std side by side
     linear<L, D, with_bias::yes, Space> latent_to_hidden;      // (R, L) to (R, D)
     decoder_patches decoder_patch_layers;                      // (R, D)
@@ -97,7 +98,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         typename encoder_tokens::saved token_layers;                       // y: (U, D)
         typename encoder_patches::saved patch_layers;                      // y: (R, D)
         typename linear<K * D, D, with_bias::yes, Space>::saved squeezed;  // y: (R, D)
-        typename rms_norm_layer<D, Space>::saved norm;                     // y: (R, D)
+        typename decltype(encoder_norm)::saved norm;                       // y: (R, D)
         latents mean;                                                      // (R, L)
         latents log_std;                                                   // (R, L)
     };

@@ -25,6 +25,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values
 
+    using input = factor<T const, D, Backend>;  // (R, D)
+
     linear<D, D, with_bias::no, Space> q_proj;         // queries
     linear<D, kv_width, with_bias::no, Space> k_proj;  // keys
     linear<D, kv_width, with_bias::no, Space> v_proj;  // values
@@ -49,18 +51,19 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
 
     // y (R, D) of x (R, D): rows are (B, P) for P positions, every sequence attends to itself and row p to rows 0 .. p.
     // theta is the base of the rotary angles. Throws errc::usage where rows are no whole sequences.
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x, index_t positions,
-                  double theta) const {
+    saved forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
         index_t const rows = x.extent(0);
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
         auto const v = v_proj.forward(ctx, x);
         rotate(ctx, q.y, head_size, positions, 0, theta);
         rotate(ctx, k.y, head_size, positions, 0, theta);
-        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
+        auto const mixed = take_factor<T, D>(ctx, ctx.saved, rows);
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        causal_attention(ctx, mixed, lse, q.y, k.y, v.y, positions, head_size);
+        with_numbers(mixed, [&](auto const& y) {
+            causal_attention(ctx, y, lse, q.y, k.y, v.y, positions, head_size);
+        });
         auto const o = o_proj.forward(ctx, mixed);
         return {positions, q, k, v, o, lse, o.y};
     }
@@ -75,20 +78,20 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         auto const dk = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         auto const dv = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
         o_proj.backward(ctx, s.o, dy, dmixed);
-        causal_attention_back(ctx, dq, dk, dv, dmixed, s.o.x, s.lse, s.q.y, s.k.y, s.v.y, s.positions, head_size);
+        with_numbers(s.o.x, [&](auto const& mixed) {
+            causal_attention_back(ctx, dq, dk, dv, dmixed, mixed, s.lse, s.q.y, s.k.y, s.v.y, s.positions, head_size);
+        });
         rotate(ctx, dq, head_size, s.positions, 0, theta, -1);
         rotate(ctx, dk, head_size, s.positions, 0, theta, -1);
         q_proj.backward(ctx, s.q, dq, dx);
-        k_proj.backward_parameters(ctx, s.k, dk);
-        v_proj.backward_parameters(ctx, s.v, dv);
-        matmul(ctx, dx, dk, k_proj.weight.value, into::accumulate);
-        matmul(ctx, dx, dv, v_proj.weight.value, into::accumulate);
+        k_proj.backward(ctx, s.k, dk, dx, into::accumulate);
+        v_proj.backward(ctx, s.v, dv, dx, into::accumulate);
     }
 
     // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, as they are now; the cache
     // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
     // rows are no whole sequences or the cache is full.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
                                       kv_cache<kv_width, Space>& cache, double theta,
                                       on_both_sides<cached_sequence, Backend> const& sequences) const {
         index_t const count = sequences.size();
@@ -107,7 +110,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         return o_proj.forward(ctx, mixed).y;
     }
     // The same of sequences that are named once each.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
                                       kv_cache<kv_width, Space>& cache, double theta,
                                       std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.scratch);
@@ -115,7 +118,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         return extend(ctx, x, cache, theta, bring(ctx, std::span(now)));
     }
     // The same for every sequence of the cache: x is rows (B, T).
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x,
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
                                       kv_cache<kv_width, Space>& cache, double theta) const {
         return extend(ctx, x, cache, theta, cache.all());
     }

@@ -33,8 +33,8 @@ struct relu {
 };
 }  // namespace functions
 
-// y = Function::of(x), an expression, element by element.
-template <class Function, index_t D, class Space = space<>> struct elementwise_layer {
+// y = Function::of(x), an expression, element by element. Readers: who reads y.
+template <class Function, index_t D, class Space = space<>, read_by Readers = read_by::all> struct elementwise_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -43,12 +43,12 @@ template <class Function, index_t D, class Space = space<>> struct elementwise_l
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // it has no products
     struct saved {
-        matrix_view<T const, D, Backend> x;  // (R, D)
-        matrix_view<T, D, Backend> y;        // (R, D)
+        matrix_view<T const, D, Backend> x;     // (R, D)
+        result_rows<Readers, T, D, Backend> y;  // (R, D)
     };
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        saved const s{x, ctx.saved.template take<T>(x.extents())};
-        evaluate(ctx, s.y, Function::of(x));
+        saved const s{x, take_result<Readers, T, D>(ctx, ctx.saved, x.extent(0))};
+        with_numbers(s.y, [&](auto const& y) { evaluate(ctx, y, Function::of(x)); });
         return s;
     }
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
@@ -59,9 +59,11 @@ template <class Function, index_t D, class Space = space<>> struct elementwise_l
 };
 
 // y = silu(x).
-template <index_t D, class Space = space<>> using silu_layer = elementwise_layer<functions::silu, D, Space>;
+template <index_t D, class Space = space<>, read_by Readers = read_by::all>
+using silu_layer = elementwise_layer<functions::silu, D, Space, Readers>;
 // y = max(x, 0).
-template <index_t D, class Space = space<>> using relu_layer = elementwise_layer<functions::relu, D, Space>;
+template <index_t D, class Space = space<>, read_by Readers = read_by::all>
+using relu_layer = elementwise_layer<functions::relu, D, Space, Readers>;
 
 // The name of a child, as a template argument.
 template <std::size_t N> struct child_name {

@@ -17,7 +17,7 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     using scalar = T;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = matrix_view<T const, In, Backend>;  // (R, In)
+    using input = factor<T const, In, Backend>;       // (R, In)
     using output = matrix_view<T, Out, Backend>;      // (R, Out)
 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
@@ -45,16 +45,19 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
         return s;
     }
 
-    // dx (R, In) is overwritten; weight and bias gradients accumulate.
+    // dx (R, In) is overwritten or added to, as mode says; weight and bias gradients accumulate.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy,
-                  matrix_view<T, In, Backend> const& dx) {
-        backward_parameters(ctx, s, dy);
-        matmul(ctx, dx, dy, weight.value);
+                  matrix_view<T, In, Backend> const& dx, into mode = into::overwrite) {
+        arena_scope const scope(ctx.scratch);
+        auto const slopes = shared_factor(ctx, dy);
+        matmul(ctx, weight.gradient(), transposed(slopes), s.x, into::accumulate);
+        add_bias_gradient(ctx, dy);
+        matmul(ctx, dx, slopes, weight.value, mode);
     }
     // The same where nobody wants dx.
     void backward_parameters(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy) {
         matmul(ctx, weight.gradient(), transposed(dy), s.x, into::accumulate);
-        if constexpr (Bias == with_bias::yes) add_row_sums(ctx, bias.gradient(), dy);
+        add_bias_gradient(ctx, dy);
     }
 
     // Outputs First .. First + Count alone: y (R, Count) from x (R, In), into the caller's memory.
@@ -74,15 +77,22 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
                        matrix_view<T, In, Backend> const& dx, into mode) {
         view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
         view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
-        matmul(ctx, dw, transposed(dy), x, into::accumulate);
+        arena_scope const scope(ctx.scratch);
+        auto const slopes = shared_factor(ctx, dy);
+        matmul(ctx, dw, transposed(slopes), x, into::accumulate);
         if constexpr (Bias == with_bias::yes)
             add_row_sums(ctx, view<T, extents<Count>, Backend>(bias.gradient().data() + First, {}), dy);
-        matmul(ctx, dx, dy, w, mode);
+        matmul(ctx, dx, slopes, w, mode);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
         visitor("weight", weight);
         if constexpr (Bias == with_bias::yes) visitor("bias", bias);
+    }
+
+private:
+    void add_bias_gradient(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& dy) {
+        if constexpr (Bias == with_bias::yes) add_row_sums(ctx, bias.gradient(), dy);
     }
 };
 

@@ -15,6 +15,8 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
+    using input = factor<T const, D, Backend>;  // (R, D)
+
     linear<D, Inner, with_bias::no, Space> gate_proj;  // W_gate
     linear<D, Inner, with_bias::no, Space> up_proj;    // W_up
     linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
@@ -29,11 +31,11 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         matrix_view<T, D, Backend> y;              // (R, D)
     };
 
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    saved forward(context<Backend>& ctx, input const& x) const {
         auto const gate = gate_proj.forward(ctx, x);
         auto const up = up_proj.forward(ctx, x);
-        auto const act = ctx.saved.template take<T>(extents<dyn, Inner>(x.extent(0)));  // (R, Inner)
-        evaluate(ctx, act, silu(gate.y) * up.y);
+        auto const act = take_factor<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
+        with_numbers(act, [&](auto const& y) { evaluate(ctx, y, silu(gate.y) * up.y); });
         auto const down = down_proj.forward(ctx, act);
         return {gate, up, down, down.y};
     }
@@ -46,8 +48,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         down_proj.backward(ctx, s.down, dy, dact);
         differentiate(ctx, silu(wrt(s.gate.y, s.gate.y)) * wrt(s.up.y, s.up.y), dact);
         gate_proj.backward(ctx, s.gate, s.gate.y, dx);
-        up_proj.backward_parameters(ctx, s.up, s.up.y);
-        matmul(ctx, dx, s.up.y, up_proj.weight.value, into::accumulate);
+        up_proj.backward(ctx, s.up, s.up.y, dx, into::accumulate);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

@@ -6,6 +6,7 @@
 // (`x = x + y`); any other overlap of memory is refused in every build.
 
 #include "calm/tensor/by_rows.hpp"
+#include "calm/tensor/factor.hpp"
 #include "calm/tensor/operands.hpp"
 #include "calm/tensor/overlap.hpp"
 
@@ -146,11 +147,16 @@ template <class Backend> inline constexpr bool is_context<context<Backend>> = tr
 template <class Context>
 concept context_type = is_context<std::remove_const_t<Context>>;
 
+// A device rounds what it writes, where that is stored in bf16.
+template <class Expression, class V>
+inline constexpr bool is_rounded_result =
+    std::is_same_v<typename V::value_type, bf16> && may_be_rounded<typename Expression::scalar, typename V::backend>;
+
 // Where a result goes or a cotangent comes from must be the expression's kind of memory.
-template <class Expression, class Backend, class V> constexpr void check_kind() {
+template <class Expression, class Backend, class V, bool Rounds = false> constexpr void check_kind() {
     static_assert(std::is_same_v<typename Expression::backend, Backend> && std::is_same_v<typename V::backend, Backend>,
                   "calm: the context, the expression and its tensors have different backends");
-    static_assert(std::is_same_v<typename Expression::scalar, typename V::value_type>,
+    static_assert(Rounds || std::is_same_v<typename Expression::scalar, typename V::value_type>,
                   "calm: the expression and its destination or cotangent have different scalar types");
 }
 }  // namespace detail
@@ -183,15 +189,16 @@ template <class X, class DX> auto accumulate(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), true);
 }
 
-// y = expression, on the context's threads. Throws errc::usage where the shapes differ, or y overlaps an operand other
+// y = expression, on the context's threads; on a device y may be of bf16 where the expression is of float. Throws errc::usage where the shapes differ, or y overlaps an operand other
 // than index by index.
 template <class Backend, class Y, tensor_operand A> void evaluate(context<Backend> const& ctx, Y&& y, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
-    detail::check_kind<decltype(e), Backend, std::remove_const_t<decltype(out)>>();
+    using destination = std::remove_const_t<decltype(out)>;
+    detail::check_kind<decltype(e), Backend, destination, detail::is_rounded_result<decltype(e), destination>>();
     auto const shape = detail::equal_extents(out.extents(), e.extents());
     using tree_type = std::remove_cvref_t<decltype(e.tree())>;
-    using T = typename tree_type::scalar;
+    using T = typename destination::value_type;
     tree::leaf<T> const to{out.data(), detail::span_of(shape), tree::written::never};
     detail::check_destination(detail::touched(to), detail::touched_by(e.tree(), to.shape));
     if constexpr (tree_type::by_rows)

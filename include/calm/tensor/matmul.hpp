@@ -4,6 +4,7 @@
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/block/rounded_product.hpp"
 #include "calm/tensor/cpu/matmul.hpp"
+#include "calm/tensor/factor.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
@@ -17,6 +18,7 @@ template <class T> struct plain_operand {
     index_t columns;     // as seen by the product
     index_t stride;      // between rows as stored
     bool is_transposed;  // whether what the product sees as a row is stored as a column
+    bf16 const* rounded = nullptr;  // the first element where it is rounded; then data may be null
 };
 
 }  // namespace detail
@@ -44,13 +46,17 @@ template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) {
 template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) {
     return as_matrix(x.view());
 }
+template <class T, index_t Columns, class B> auto as_matrix(device_factor<T, Columns, B> const& x) {
+    return matrix_operand<T, dyn, Columns, B>{
+        {x.in_fp32().data(), x.extent(0), x.extent(1), x.extent(1), false, x.in_bf16().data()}};
+}
 template <class T, index_t R, index_t C, class B>
 matrix_operand<T, R, C, B> const& as_matrix(matrix_operand<T, R, C, B> const& x) {
     return x;
 }
 
 template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand<T, R, C, B> const& x) {
-    return matrix_operand<T, C, R, B>{{x.data, x.columns, x.rows, x.stride, !x.is_transposed}};
+    return matrix_operand<T, C, R, B>{{x.data, x.columns, x.rows, x.stride, !x.is_transposed, x.rounded}};
 }
 
 }  // namespace detail
@@ -67,8 +73,9 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
         require(First >= 0 && First + Count <= a.columns, errc::usage, "calm::columns: columns ", First, " to ",
                 First + Count, " of a matrix of ", a.columns);
-        return matrix_operand<T, R, Count, B>{
-            {a.data + (a.is_transposed ? First * a.stride : First), a.rows, Count, a.stride, a.is_transposed}};
+        index_t const first = a.is_transposed ? First * a.stride : First;
+        return matrix_operand<T, R, Count, B>{{a.data == nullptr ? nullptr : a.data + first, a.rows, Count, a.stride,
+                                               a.is_transposed, a.rounded == nullptr ? nullptr : a.rounded + first}};
     }(detail::as_matrix(x));
 }
 
@@ -110,7 +117,8 @@ void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
     gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, const_cast<T*>(c.data), c.stride, a.data, a.stride,
-                            a.is_transposed, b.data, b.stride, b.is_transposed, mode == into::accumulate, bias});
+                            a.is_transposed, b.data, b.stride, b.is_transposed, mode == into::accumulate, bias,
+                            a.rounded, b.rounded});
 }
 
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
@@ -145,6 +153,16 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extent
     auto const& out = detail::as_matrix(c);
     detail::check_bias(bias.size(), out.columns);
     detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
+}
+
+// x (R, N) as a factor of several products: where they are in bf16, rounded once for all of them, in ctx.scratch.
+template <class Backend, class X> auto shared_factor(context<Backend>& ctx, X const& x) {
+    auto factor = detail::as_matrix(x);
+    if constexpr (detail::may_be_rounded<std::remove_cvref_t<decltype(*factor.data)>, Backend>)
+        if (factor.rounded == nullptr && factor.stride == factor.columns &&
+            detail::keeps_rounded(ctx, factor.rows, factor.columns))
+            factor.rounded = detail::rounded_rows(ctx, factor.data, factor.rows, factor.columns);
+    return factor;
 }
 
 }  // namespace calm

@@ -175,8 +175,8 @@ template <class Row, class Op, class A, class B>
 // y, (R, D) or (R, 1), at a row.
 template <class Row, class Tree, class T> CALM_HD void evaluate_row(Row& row, Tree const& t, T* y) {
     if constexpr (is_narrow<Tree>) {
-        T const value = value_at(row, t);
-        row.once([&] { y[row.row] = value; });
+        auto const value = value_at(row, t);
+        row.once([&] { y[row.row] = static_cast<T>(value); });
     } else {
         auto const at = placed(row, t);
         T* const to = y + row.row * row.columns;

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -38,24 +39,28 @@ template <tensor_like X> using backend_of = typename view_of<X>::backend;
 template <tensor_like X>
 inline constexpr index_t columns_of = view_of<X>::extents_type::static_extent(view_of<X>::extents_type::rank - 1);
 
+// What the numbers of X are computed in: float where they are bf16.
+template <tensor_like X>
+using computed_of = std::conditional_t<std::is_same_v<scalar_of<X>, bf16>, float, scalar_of<X>>;
+
 // What follows from one operand X (R, D) of a verb: the context, and the other operands, which convert.
 template <tensor_like X> using context_of = std::type_identity_t<context<backend_of<X>>>;
-template <tensor_like X, class T = scalar_of<X>>
+template <tensor_like X, class T = computed_of<X>>
 using rows_like = std::type_identity_t<matrix_view<T, columns_of<X>, backend_of<X>>>;
-template <tensor_like X> using rows_read = rows_like<X, scalar_of<X> const>;
-template <tensor_like X, class T = scalar_of<X>>
+template <tensor_like X> using rows_read = rows_like<X, computed_of<X> const>;
+template <tensor_like X, class T = computed_of<X>>
 using row_like = std::type_identity_t<vector_view<T, columns_of<X>, backend_of<X>>>;
-template <tensor_like X> using row_read = row_like<X, scalar_of<X> const>;
-template <tensor_like X, class T = scalar_of<X>>
+template <tensor_like X> using row_read = row_like<X, computed_of<X> const>;
+template <tensor_like X, class T = computed_of<X>>
 using numbers_like = std::type_identity_t<vector_view<T, dyn, backend_of<X>>>;
-template <tensor_like X> using numbers_read = numbers_like<X, scalar_of<X> const>;
+template <tensor_like X> using numbers_read = numbers_like<X, computed_of<X> const>;
 // Memory for positions of sequences, (B, room, D).
-template <tensor_like X, class T = scalar_of<X>>
+template <tensor_like X, class T = computed_of<X>>
 using positions_like = std::type_identity_t<view<T, extents<dyn, dyn, columns_of<X>>, backend_of<X>>>;
-template <tensor_like X> using positions_read = positions_like<X, scalar_of<X> const>;
+template <tensor_like X> using positions_read = positions_like<X, computed_of<X> const>;
 
 // Where a verb writes rows (R, D).
-template <tensor_like Y> rows_like<Y> written_rows(Y& y) {
+template <tensor_like Y> rows_like<Y, scalar_of<Y>> written_rows(Y& y) {
     static_assert(!std::is_const_v<typename view_of<Y>::element_type>,
                   "calm: a verb's destination comes first and must be writable");
     return as_view(y);

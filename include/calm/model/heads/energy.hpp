@@ -35,28 +35,32 @@ template <index_t D, class Space = space<>> struct energy_block {
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    layer_norm_layer<D, Space> in_ln;               // LN of x
+    using norm_type = layer_norm_layer<D, Space, read_by::products>;  // of rows of D
+    using silu_type = silu_layer<D, Space, read_by::products>;        // of rows of D
+    using part_view = factor<T const, D, Backend>;                    // (R, D)
+
+    norm_type in_ln;                                // LN of x
     linear<2 * D, D, with_bias::yes, Space> w0;     // W_0
-    silu_layer<D, Space> activation;                // of what W_0 and W_2 give
+    silu_type activation;                           // of what W_0 and W_2 give
     linear<D, D, with_bias::yes, Space> w2;         // W_2
     linear<D, 2 * D, with_bias::yes, Space> w4;     // W_4
     linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
     // Of forward, for backward; views of ctx.saved's memory.
     struct saved {
-        typename layer_norm_layer<D, Space>::saved norm;           // y: (R N, D)
-        const_rows part;                                           // (R, D), of a position
+        typename norm_type::saved norm;                            // y: (R N, D)
+        part_view part;                                            // (R, D), of a position
         rows_view a1;                                              // (R N, D) before the first SiLU
-        typename silu_layer<D, Space>::saved s1;                   // y: (R N, D)
+        typename silu_type::saved s1;                              // y: (R N, D)
         typename linear<D, D, with_bias::yes, Space>::saved l2;    // y: (R N, D)
-        typename silu_layer<D, Space>::saved s2;                   // y: (R N, D)
+        typename silu_type::saved s2;                              // y: (R N, D)
         rows_view gate, up;                                        // (R N, D)
         typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), x added
         rows_view y;                                               // (R N, D), the result
     };
 
     // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
-    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& part) const {
+    saved forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
         auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
         saved s{.norm = in_ln.forward(ctx, x),
                 .part = part,
@@ -82,8 +86,8 @@ template <index_t D, class Space = space<>> struct energy_block {
         s.up = take();
         w4.template apply_part<0, D>(ctx, s.gate, s.s2.y);
         w4.template apply_part<D, D>(ctx, s.up, s.s2.y);
-        auto const act = take();
-        evaluate(ctx, act, silu(s.gate) * s.up);
+        auto const act = take_factor<T, D>(ctx, ctx.saved, x.extent(0));
+        with_numbers(act, [&](auto const& y) { evaluate(ctx, y, silu(s.gate) * s.up); });
         s.down = down_proj.forward(ctx, act);
         evaluate(ctx, s.down.y, s.down.y + x);
         s.y = s.down.y;
@@ -106,10 +110,11 @@ template <index_t D, class Space = space<>> struct energy_block {
         auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
         sum_repeated_rows(ctx, dshared, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
-        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(a), s.norm.y, into::accumulate);
+        auto const slopes = shared_factor(ctx, a);
+        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(slopes), s.norm.y, into::accumulate);
         add_row_sums(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
-        matmul(ctx, b, a, columns<0, D>(w0.weight.value));
+        matmul(ctx, b, slopes, columns<0, D>(w0.weight.value));
         in_ln.backward(ctx, s.norm, b, dx);
         evaluate(ctx, dx, dx + dy);
     }
@@ -231,15 +236,17 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
     using latents = matrix_view<T, L, Backend>;            // (R N, L)
     using norm_type = layer_norm_layer<D, Space>;          // of rows of D
+    using norm_for_products = layer_norm_layer<D, Space, read_by::products>;  // the same
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
-    using final_layer_type = chain<named<"in_ln", norm_type>,
-                                   named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space>,
-                                                          linear<D, L, with_bias::yes, Space>>>>;
+    using final_layer_type =
+        chain<named<"in_ln", norm_for_products>,
+              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, read_by::products>,
+                                     linear<D, L, with_bias::yes, Space>>>>;
 
     linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
     linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
-    norm_type norm_hidden;                            // of what hidden_embd gives
+    norm_for_products norm_hidden;                    // of what hidden_embd gives
     norm_type norm_noise;                             // of what noise_embd gives
     stack<energy_block<D, Space>, depth> mlp_blocks;  // in order
     final_layer_type final_layer;                     // starts at zero samples
@@ -251,7 +258,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
         typename norm_type::saved noise_norm;                         // y: (R N, D)
         typename decltype(hidden_embd)::saved hidden;                 // y: (R, D)
-        typename norm_type::saved hidden_norm;                        // y: (R, D)
+        typename norm_for_products::saved hidden_norm;                // y: (R, D)
         typename stack<energy_block<D, Space>, depth>::saved blocks;  // y: (R N, D)
         typename final_layer_type::saved final_layer;                 // y: (R N, L)
         latents y;                                                    // (R N, L)

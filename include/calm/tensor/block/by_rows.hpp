@@ -1,6 +1,7 @@
 #pragma once
 // Trees that go by rows in portable block form: a block a row.
 
+#include "calm/tensor/block/elementwise.hpp"
 #include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/open_tree.hpp"
 
@@ -85,7 +86,7 @@ template <class Tree, class T> struct evaluate_rows_kernel {
     T* y;
     index_t columns;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
-        block_row<Block, T> row{b, r, columns};
+        block_row<Block, typename computed_as<Tree, T>::type> row{b, r, columns};
         evaluate_row(row, tree, y);
     }
 };

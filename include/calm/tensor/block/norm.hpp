@@ -33,11 +33,11 @@ template <class T> struct rms_norm_back_kernel {
     }
 };
 
-// y = (x - mean) * r * w + b with r = 1 / sqrt(variance + eps).
-template <class T> struct layer_norm_kernel {
+// y = (x - mean) * r * w + b with r = 1 / sqrt(variance + eps); y may be stored in another type.
+template <class T, class Y> struct layer_norm_kernel {
     static constexpr int threads = norm_threads;
     struct shared {};
-    T* y;
+    Y* y;
     T* mean;
     T* r;
     T const* x;
@@ -55,7 +55,8 @@ template <class T> struct layer_norm_kernel {
                 mean[row] = middle;
                 r[row] = scale;
             }
-            for (index_t i = t; i < n; i += threads) y[row * n + i] = (xr[i] - middle) * scale * w[i] + bias[i];
+            for (index_t i = t; i < n; i += threads) 
+                y[row * n + i] = static_cast<Y>((xr[i] - middle) * scale * w[i] + bias[i]);
         });
     }
 };
@@ -120,10 +121,10 @@ void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const
     run_row_sums(ctx, dw, rows, n, gain_term<T>{dy, x, nullptr, r, n});
     launch(ctx, rows, rms_norm_back_kernel<T>{dx, dy, x, w, r, n});
 }
-template <block_executor Backend, class T>
-void run_layer_norm(context<Backend>& ctx, T* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
+template <block_executor Backend, class Y, class T>
+void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
                     index_t n, double eps) {
-    launch(ctx, rows, layer_norm_kernel<T>{y, mean, r, x, w, b, n, eps});
+    launch(ctx, rows, layer_norm_kernel<T, Y>{y, mean, r, x, w, b, n, eps});
 }
 template <block_executor Backend, class T>
 void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,

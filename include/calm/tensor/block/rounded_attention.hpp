@@ -1,6 +1,6 @@
 #pragma once
-// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp): kernels round what it reads
-// into scratch, and widen what it wrote.
+// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp): kernels round what it reads into
+// scratch, and widen the gradients that it wrote.
 
 #include "calm/tensor/attention_graph.hpp"
 #include "calm/tensor/block/rounded_product.hpp"
@@ -50,32 +50,32 @@ private:
 // o and lse from q, k and v, whose heads are of whole groups of 16 bytes in bf16: compute(memory), which may take of
 // ctx.scratch, is asked for the forward graph.
 template <device_memory Backend, class Compute>
-void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
+void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* o, float* lse, float const* q,
                     float const* k, float const* v, Compute const& compute) {
     using part = attention_part;
     arena_scope const scope(ctx.scratch);
     rounded_attention with(ctx, a);
     with.round({part::q, part::k, part::v}, {q, k, v});
-    with.room(part::o);
+    with.memory[part::o] = o;
     with.memory[part::lse] = lse;
     compute(with.memory);
-    with.widen(o, part::o);
 }
 
 // dq, dk and dv from what it read and wrote, and dout; compute(memory) is asked for the backward graph.
 template <device_memory Backend, class Compute>
 void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
-                         float const* dout, float const* o, float const* lse, float const* q, float const* k,
+                         float const* dout, bf16 const* o, float const* lse, float const* q, float const* k,
                          float const* v, Compute const& compute) {
     using part = attention_part;
     arena_scope const scope(ctx.scratch);
     rounded_attention with(ctx, a);
-    with.round({part::q, part::k, part::v, part::o, part::dout}, {q, k, v, o, dout});
+    with.round({part::q, part::k, part::v, part::dout}, {q, k, v, dout});
+    with.memory[part::o] = const_cast<bf16*>(o);  // which it only reads
     for (auto const each : {part::dq, part::dk, part::dv}) with.room(each);
     if (a.group() > 1)
         for (auto const each : {part::wide_dk, part::wide_dv}) with.room(each);
     with.template take<float>(part::delta, a.sequences * a.queries * a.heads);
-    with.memory[part::lse] = const_cast<float*>(lse);  // which it only reads
+    with.memory[part::lse] = const_cast<float*>(lse);  // the same
     compute(with.memory);
     with.widen(dq, part::dq);
     with.widen(dk, part::dk);

@@ -5,12 +5,13 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/block/matmul.hpp"
+#include "calm/tensor/factor.hpp"
 #include "calm/tensor/group.hpp"
 
 namespace calm::detail {
 
 // y = a matrix x (rows, columns), rounded. A row of y is whole groups of 16 bytes, zeros behind the columns: so tensor
-// cores read it.
+// cores read it. Without x there are no rows.
 struct rounded_matrix {
     static constexpr index_t each = 8;  // numbers of a group
     bf16* y;
@@ -20,9 +21,12 @@ struct rounded_matrix {
     [[nodiscard]] CALM_HD index_t row_groups() const { return (columns + each - 1) / each; }
     [[nodiscard]] CALM_HD index_t y_stride() const { return row_groups() * each; }
     [[nodiscard]] CALM_HD index_t groups() const { return rows * row_groups(); }
+    // Whether x, too, is whole groups without gaps: its rows are of no interest then.
+    [[nodiscard]] CALM_HD bool is_one_row() const { return x_stride == columns && columns % each == 0; }
 
     // Writes group i of y.
     CALM_HD void round(index_t i) const {
+        if (is_one_row()) return store_group(y + i * each, load_group<float, each>(x + i * each));
         index_t const row = i / row_groups();
         index_t const column = i % row_groups() * each;
         float const* const from = x + row * x_stride + column;
@@ -57,14 +61,33 @@ template <int N> struct round_kernel {
     }
 };
 
-// Of a factor (rows, columns) as the product sees it; y in memory that is taken.
-template <class Backend>
-rounded_matrix rounded_factor(arena<Backend>& memory, float const* x, index_t rows, index_t columns, index_t stride,
-                              bool is_transposed) {
-    rounded_matrix m{nullptr, x, is_transposed ? columns : rows, is_transposed ? rows : columns, stride};
-    m.y = memory.template take<bf16>(extents<dyn>(m.groups() * rounded_matrix::each)).data();
-    return m;
+// Rows x (rows, columns) without gaps, of whole groups of 16 bytes in bf16, rounded, in ctx.scratch.
+template <device_memory Backend>
+bf16 const* rounded_rows(context<Backend>& ctx, float const* x, index_t rows, index_t columns) {
+    auto* const y = ctx.scratch.template take<bf16>(extents<dyn, dyn>(rows, columns)).data();
+    round_kernel<1> const kernel{{{y, x, rows, columns, columns}}};
+    launch(ctx, kernel.blocks(), kernel);
+    return y;
 }
+
+// A factor of a product in bf16: as it came, or what is to be rounded, into memory that is taken.
+struct rounded_factor {
+    bf16 const* x;
+    index_t stride;
+    rounded_matrix missing{};  // has no rows where nothing is
+
+    // (rows, columns) as the product sees it.
+    template <class Backend>
+    rounded_factor(arena<Backend>& memory, bf16 const* rounded, float const* full, index_t rows, index_t columns,
+                   index_t full_stride, bool is_transposed) :
+        x(rounded), stride(full_stride) {
+        if (rounded != nullptr) return;
+        missing = {nullptr, full, is_transposed ? columns : rows, is_transposed ? rows : columns, full_stride};
+        missing.y = memory.template take<bf16>(extents<dyn>(missing.groups() * rounded_matrix::each)).data();
+        x = missing.y;
+        stride = missing.y_stride();
+    }
+};
 
 // A device with a library of products has an overload of its own.
 template <device_memory Backend, class T, class W>
@@ -75,20 +98,20 @@ void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
 // The product of the rounded factors.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
     arena_scope const scope(ctx.scratch);
-    auto const a = rounded_factor(ctx.scratch, p.a, p.m, p.k, p.lda, p.a_transposed);
-    auto const b = rounded_factor(ctx.scratch, p.b, p.k, p.n, p.ldb, p.b_transposed);
-    round_kernel<2> const kernel{{a, b}};
-    launch(ctx, kernel.blocks(), kernel);
-    stored_product(ctx, product<float, bf16, bf16>{p.m, p.n, p.k, p.c, p.ldc, a.y, a.y_stride(), p.a_transposed, b.y,
-                                                   b.y_stride(), p.b_transposed, p.accumulates, p.bias});
+    rounded_factor const a(ctx.scratch, p.a_rounded, p.a, p.m, p.k, p.lda, p.a_transposed);
+    rounded_factor const b(ctx.scratch, p.b_rounded, p.b, p.k, p.n, p.ldb, p.b_transposed);
+    round_kernel<2> const kernel{{a.missing, b.missing}};
+    if (kernel.blocks() > 0) launch(ctx, kernel.blocks(), kernel);
+    stored_product(ctx, product<float, bf16, bf16>{p.m, p.n, p.k, p.c, p.ldc, a.x, a.stride, p.a_transposed, b.x,
+                                                   b.stride, p.b_transposed, p.accumulates, p.bias});
 }
 
-// A product of so few rows stays in fp32: to round the other factor takes longer than to read it.
-inline constexpr index_t few_rows_of_a_device = 64;
-
+// In bf16 where the context multiplies so and there is more than few rows, or where a factor is there in nothing else.
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
-    if constexpr (std::is_same_v<T, float>)
-        if (ctx.products_in_bf16 && p.m > few_rows_of_a_device) return rounded_product(ctx, p);
+    if constexpr (std::is_same_v<T, float>) {
+        bool const is_rounded = (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr);
+        if (is_rounded || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
+    }
     stored_product(ctx, p);
 }
 

@@ -29,21 +29,39 @@ inline auto by_plan(context<cuda>& ctx, attention_plan const& plan) {
     };
 }
 
-inline void run_attention(context<cuda>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
+inline void run_attention(context<cuda>& ctx, attention_shape const& a, bf16* o, float* lse, float const* q,
                           float const* k, float const* v) {
     if (auto const* const plans = plans_in_bf16(ctx, a, lse))
         attend_in_bf16(ctx, a, o, lse, q, k, v, by_plan(ctx, plans->forward));
     else
-        run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
+        run_attention<cuda>(ctx, a, o, lse, q, k, v);
+}
+inline void run_attention(context<cuda>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
+                          float const* k, float const* v) {
+    auto const* const plans = plans_in_bf16(ctx, a, lse);
+    if (plans == nullptr) return run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
+    arena_scope const scope(ctx.scratch);
+    auto const rounded = ctx.scratch.template take<bf16>(extents<dyn>(a.sequences * a.queries * a.q_row));
+    attend_in_bf16(ctx, a, rounded.data(), lse, q, k, v, by_plan(ctx, plans->forward));
+    run_copy(ctx, o, rounded.data(), rounded.size());
 }
 
 inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
-                               float const* dout, float const* o, float const* lse, float const* q, float const* k,
+                               float const* dout, bf16 const* o, float const* lse, float const* q, float const* k,
                                float const* v) {
     if (auto const* const plans = plans_in_bf16(ctx, a, lse))
         attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
     else
-        run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+        run_attention_back<cuda>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+}
+inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
+                               float const* dout, float const* o, float const* lse, float const* q, float const* k,
+                               float const* v) {
+    auto const* const plans = plans_in_bf16(ctx, a, lse);
+    if (plans == nullptr) return run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+    arena_scope const scope(ctx.scratch);
+    bf16 const* const rounded = rounded_rows(ctx, o, a.sequences * a.queries, a.q_row);
+    attend_back_in_bf16(ctx, a, dq, dk, dv, dout, rounded, lse, q, k, v, by_plan(ctx, plans->backward));
 }
 
 }  // namespace calm::detail
