@@ -79,8 +79,8 @@ BOOST_AUTO_TEST_CASE(a_factor_is_rounded_where_products_round_it) {
     BOOST_TEST(x.extent(1) == 64);
 }
 
-// What is stored is what a product would have made of the numbers: every product, whole, of some columns, turned or not,
-// has the bits that it has of them in fp32.
+// What is stored is what a product would have made of the numbers: every product, whole, of some columns, turned or
+// not, has the bits that it has of them in fp32.
 BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     auto ctx = in_bf16();
     constexpr index_t m = 130, k = 48, n = 40;
@@ -137,7 +137,8 @@ BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
 BOOST_AUTO_TEST_CASE(layers_round_what_products_alone_read) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);
-        auto const compare = [&]<class Rounded, class Full>(Rounded& for_products, Full& for_all, std::string const& what) {
+        auto const compare = [&]<class Rounded, class Full>(Rounded& for_products, Full& for_all,
+                                                            std::string const& what) {
             arena<emulated> values("values");
             arena<emulated>* const without_gradients = nullptr;
             allocate(for_products, values, without_gradients);
@@ -182,7 +183,8 @@ BOOST_AUTO_TEST_CASE(attention_rounds_its_result) {
                    dv = ctx.saved.take<float>(q.extents());
         causal_attention_back(ctx, dq, dk, dv, dy, y, lse, q, k, v, positions, head);
         auto all = values_of(ctx, dq);
-        for (auto const& more : {values_of(ctx, dk), values_of(ctx, dv)}) all.insert(all.end(), more.begin(), more.end());
+        for (auto const& more : {values_of(ctx, dk), values_of(ctx, dv)})
+            all.insert(all.end(), more.begin(), more.end());
         return all;
     };
     BOOST_TEST(gradients(stored) == gradients(wide), boost::test_tools::per_element());

@@ -24,9 +24,8 @@ namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
 template <index_t D, index_t Inner, class Space = space<>>
-struct feed_forward_layer
-    : residual<chain<named<"layernorm", rms_norm_layer<D, Space, read_by::products>, 1>,
-                     named<"mlp", swiglu<D, Inner, Space>>>> {};
+struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, read_by::products>, 1>,
+                                           named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).

@@ -34,8 +34,9 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input has latent vectors
     // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
     template <index_t Width>
-    using projection_of = chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, read_by::products>,
-                                linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
+    using projection_of =
+        chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, read_by::products>,
+              linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
     using projection = projection_of<K * D>;         // of a patch's K embeddings
     using latent_projection = projection_of<L>;      // of a patch's latent vector
     using token_ids = row_ids<Backend>;              // (R K), flat

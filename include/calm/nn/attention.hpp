@@ -61,9 +61,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         auto const mixed = take_factor<T, D>(ctx, ctx.saved, rows);
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        with_numbers(mixed, [&](auto const& y) {
-            causal_attention(ctx, y, lse, q.y, k.y, v.y, positions, head_size);
-        });
+        with_numbers(mixed, [&](auto const& y) { causal_attention(ctx, y, lse, q.y, k.y, v.y, positions, head_size); });
         auto const o = o_proj.forward(ctx, mixed);
         return {positions, q, k, v, o, lse, o.y};
     }
@@ -91,9 +89,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, as they are now; the cache
     // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
     // rows are no whole sequences or the cache is full.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
-                                      kv_cache<kv_width, Space>& cache, double theta,
-                                      on_both_sides<cached_sequence, Backend> const& sequences) const {
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
+                                      double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
         index_t const count = sequences.size();
         require(count > 0 && x.extent(0) % count == 0, errc::usage,
                 "calm::attention: expected as many rows for each of ", count, " sequences, found ", x.extent(0),
@@ -110,16 +107,15 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         return o_proj.forward(ctx, mixed).y;
     }
     // The same of sequences that are named once each.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
-                                      kv_cache<kv_width, Space>& cache, double theta,
-                                      std::span<index_t const> sequences) const {
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
+                                      double theta, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.scratch);
         auto const now = cache.as_now(sequences);
         return extend(ctx, x, cache, theta, bring(ctx, std::span(now)));
     }
     // The same for every sequence of the cache: x is rows (B, T).
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x,
-                                      kv_cache<kv_width, Space>& cache, double theta) const {
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
+                                      double theta) const {
         return extend(ctx, x, cache, theta, cache.all());
     }
 

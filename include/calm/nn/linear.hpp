@@ -17,8 +17,8 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     using scalar = T;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = factor<T const, In, Backend>;       // (R, In)
-    using output = matrix_view<T, Out, Backend>;      // (R, Out)
+    using input = factor<T const, In, Backend>;   // (R, In)
+    using output = matrix_view<T, Out, Backend>;  // (R, Out)
 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
     param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)

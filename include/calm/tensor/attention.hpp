@@ -43,8 +43,8 @@ inline void require_shapes_of_attention(char const* verb, attention_shape const&
 }  // namespace detail
 
 // y (R, D) = softmax(q k^T / sqrt(head_size)) v of every sequence of P positions and every head, position p attending
-// to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. On a device y may be of
-// bf16 where all else is float. Throws errc::usage where rows are no whole sequences or heads, or shapes do not fit.
+// to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. On a device y may be
+// of bf16 where all else is float. Throws errc::usage where rows are no whole sequences or heads, or shapes do not fit.
 template <tensor_like Y, tensor_like K>
 void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_read<Y> const& q,
                       K const& k, detail::rows_read<K> const& v, index_t positions, index_t head_size) {
@@ -74,8 +74,8 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk, detail
     detail::require_shape(verb, "dv", dv.extents(), k.extents());
     detail::require_shape(verb, "dy", dy.extents(), out.extents());
     detail::require_shape(verb, "y", result.extents(), out.extents());
-    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), result.data(), kept.data(),
-                       q.data(), k.data(), v.data());
+    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), result.data(), kept.data(), q.data(),
+                       k.data(), v.data());
 }
 
 // y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all:

@@ -150,7 +150,7 @@ concept context_type = is_context<std::remove_const_t<Context>>;
 // A device rounds what it writes, where that is stored in bf16.
 template <class Expression, class V>
 inline constexpr bool is_rounded_result =
-    std::is_same_v<typename V::value_type, bf16> && may_be_rounded<typename Expression::scalar, typename V::backend>;
+    std::is_same_v<typename V::value_type, bf16>&& may_be_rounded<typename Expression::scalar, typename V::backend>;
 
 // Where a result goes or a cotangent comes from must be the expression's kind of memory.
 template <class Expression, class Backend, class V, bool Rounds = false> constexpr void check_kind() {
@@ -189,8 +189,8 @@ template <class X, class DX> auto accumulate(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), true);
 }
 
-// y = expression, on the context's threads; on a device y may be of bf16 where the expression is of float. Throws errc::usage where the shapes differ, or y overlaps an operand other
-// than index by index.
+// y = expression, on the context's threads; on a device y may be of bf16 where the expression is of float. Throws
+// errc::usage where the shapes differ, or y overlaps an operand other than index by index.
 template <class Backend, class Y, tensor_operand A> void evaluate(context<Backend> const& ctx, Y&& y, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);

@@ -28,12 +28,13 @@ public:
     constexpr explicit device_factor(rounded_view const& x) : in_bf16_(x), is_rounded_(true) {}
     // The same rows, not to be written.
     template <viewed_as<T> U>
-    constexpr device_factor(device_factor<U, Columns, Backend> const& x) :  // NOLINT(google-explicit-constructor)
+    constexpr device_factor(device_factor<U, Columns, Backend> const& x) :
+        // NOLINT(google-explicit-constructor)
         in_fp32_(x.in_fp32()), in_bf16_(x.in_bf16()), is_rounded_(x.is_rounded()) {}
 
     // Whether they are in bf16.
     [[nodiscard]] constexpr bool is_rounded() const { return is_rounded_; }
-    [[nodiscard]] constexpr rows_view const& in_fp32() const { return in_fp32_; }     // without memory where they are not
+    [[nodiscard]] constexpr rows_view const& in_fp32() const { return in_fp32_; }  // without memory where they are not
     [[nodiscard]] constexpr rounded_view const& in_bf16() const { return in_bf16_; }  // the same
     [[nodiscard]] constexpr auto const& extents() const {
         return is_rounded_ ? in_bf16_.extents() : in_fp32_.extents();
@@ -50,8 +51,7 @@ private:
 inline constexpr index_t few_rows_of_a_device = 64;
 
 // Whether a device keeps factors (rows, columns) rounded: a row of them is whole groups of 16 bytes.
-template <device_memory Backend>
-bool keeps_rounded(context<Backend> const& ctx, index_t rows, index_t columns) {
+template <device_memory Backend> bool keeps_rounded(context<Backend> const& ctx, index_t rows, index_t columns) {
     return ctx.products_in_bf16 && rows > few_rows_of_a_device && columns % 8 == 0;
 }
 
@@ -64,7 +64,9 @@ template <class T, index_t Columns, class Backend> struct factor_rows {
 };
 template <class T, index_t Columns, class Backend>
 requires may_be_rounded<T, Backend>
-struct factor_rows<T, Columns, Backend> { using type = device_factor<T, Columns, Backend>; };
+struct factor_rows<T, Columns, Backend> {
+    using type = device_factor<T, Columns, Backend>;
+};
 
 }  // namespace detail
 

@@ -13,11 +13,11 @@ namespace detail {
 
 // An operand without its static sizes: products are compiled once a scalar type.
 template <class T> struct plain_operand {
-    T const* data;       // the first element that the product sees
-    index_t rows;        // as seen by the product
-    index_t columns;     // as seen by the product
-    index_t stride;      // between rows as stored
-    bool is_transposed;  // whether what the product sees as a row is stored as a column
+    T const* data;                  // the first element that the product sees
+    index_t rows;                   // as seen by the product
+    index_t columns;                // as seen by the product
+    index_t stride;                 // between rows as stored
+    bool is_transposed;             // whether what the product sees as a row is stored as a column
     bf16 const* rounded = nullptr;  // the first element where it is rounded; then data may be null
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Normalisation of rows, forward and backward. Statistics are kept, not the normalised rows. On a device a result may be
-// of bf16 where all else is float.
+// Normalisation of rows, forward and backward. Statistics are kept, not the normalised rows. On a device a result may
+// be of bf16 where all else is float.
 
 #include "calm/tensor/block/norm.hpp"
 #include "calm/tensor/cpu/norm.hpp"

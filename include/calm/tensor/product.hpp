@@ -8,8 +8,8 @@ namespace calm::detail {
 
 // C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
 // m) or (n, k). With a bias (n), C starts as its rows instead of zero. B may be stored in another type W, and A in a
-// type V: each of their numbers is read as a T, exactly. A factor of float may stand rounded to bf16 as well, in rows as
-// far apart, or so alone, for executors that multiply in bf16.
+// type V: each of their numbers is read as a T, exactly. A factor of float may stand rounded to bf16 as well, in rows
+// as far apart, or so alone, for executors that multiply in bf16.
 template <class T, class W = T, class V = T> struct product {
     index_t m, n, k;
     T* c;

@@ -201,8 +201,9 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using block_type = adaln_block<D, Space>;                                                 // one of the blocks
 
     // The embedding of a step, of its sinusoids.
-    using time_embed_type = chain<named<"mlp", chain<linear<sinusoid, D, with_bias::yes, Space>, silu_layer<D, Space, read_by::products>,
-                                                     linear<D, D, with_bias::yes, Space>>>>;
+    using time_embed_type =
+        chain<named<"mlp", chain<linear<sinusoid, D, with_bias::yes, Space>, silu_layer<D, Space, read_by::products>,
+                                 linear<D, D, with_bias::yes, Space>>>>;
     // A modulated LayerNorm, then one linear map.
     struct final_layer_type {
         adaptive_norm<bare_layer_norm<D, Space>, 2, Space> norm;   // shift, scale

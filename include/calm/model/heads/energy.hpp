@@ -231,11 +231,11 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // What a sample takes while it trains: of saved and of scratch.
     static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
-    using objective = energy_objective;                    // N, M and beta
-    using hidden_view = matrix_view<T const, D, Backend>;  // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;   // (R N, S)
-    using latents = matrix_view<T, L, Backend>;            // (R N, L)
-    using norm_type = layer_norm_layer<D, Space>;          // of rows of D
+    using objective = energy_objective;                                       // N, M and beta
+    using hidden_view = matrix_view<T const, D, Backend>;                     // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;                      // (R N, S)
+    using latents = matrix_view<T, L, Backend>;                               // (R N, L)
+    using norm_type = layer_norm_layer<D, Space>;                             // of rows of D
     using norm_for_products = layer_norm_layer<D, Space, read_by::products>;  // the same
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).

@@ -7,8 +7,8 @@
 namespace calm::detail {
 
 template <device_memory Backend>
-void run_attention(context<Backend>& ctx, attention_shape const& a, bf16* o, float* lse, float const* q,
-                   float const* k, float const* v) {
+void run_attention(context<Backend>& ctx, attention_shape const& a, bf16* o, float* lse, float const* q, float const* k,
+                   float const* v) {
     arena_scope const scope(ctx.scratch);
     auto const full = ctx.scratch.template take<float>(extents<dyn>(a.sequences * a.queries * a.q_row));
     run_attention<Backend, float>(ctx, a, full.data(), lse, q, k, v);

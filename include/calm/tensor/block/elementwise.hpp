@@ -30,7 +30,8 @@ template <class Tree, class T> struct evaluate_kernel {
     T* y;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        for_elements<computed>(b, block, n, [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
+        for_elements<computed>(b, block, n,
+                               [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
     }
 };
 

@@ -55,7 +55,7 @@ template <class T, class Y> struct layer_norm_kernel {
                 mean[row] = middle;
                 r[row] = scale;
             }
-            for (index_t i = t; i < n; i += threads) 
+            for (index_t i = t; i < n; i += threads)
                 y[row * n + i] = static_cast<Y>((xr[i] - middle) * scale * w[i] + bias[i]);
         });
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp): kernels round what it reads into
-// scratch, and widen the gradients that it wrote.
+// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp): kernels round what it reads
+// into scratch, and widen the gradients that it wrote.
 
 #include "calm/tensor/attention_graph.hpp"
 #include "calm/tensor/block/rounded_product.hpp"

@@ -80,7 +80,8 @@ struct rounded_factor {
     template <class Backend>
     rounded_factor(arena<Backend>& memory, bf16 const* rounded, float const* full, index_t rows, index_t columns,
                    index_t full_stride, bool is_transposed) :
-        x(rounded), stride(full_stride) {
+        x(rounded),
+        stride(full_stride) {
         if (rounded != nullptr) return;
         missing = {nullptr, full, is_transposed ? columns : rows, is_transposed ? rows : columns, full_stride};
         missing.y = memory.template take<bf16>(extents<dyn>(missing.groups() * rounded_matrix::each)).data();
@@ -109,7 +110,8 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
 // In bf16 where the context multiplies so and there is more than few rows, or where a factor is there in nothing else.
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
     if constexpr (std::is_same_v<T, float>) {
-        bool const is_rounded = (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr);
+        bool const is_rounded =
+            (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr);
         if (is_rounded || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
     }
     stored_product(ctx, p);
