@@ -64,4 +64,12 @@ struct bf16 {
     }
 };
 
+namespace detail {
+template <class T> struct computed { using type = T; };
+template <> struct computed<bf16> { using type = float; };
+}  // namespace detail
+
+// What numbers that are stored as T are computed in.
+template <class T> using computed_in = typename detail::computed<T>::type;
+
 }  // namespace calm

@@ -24,7 +24,7 @@ namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
 template <index_t D, index_t Inner, class Space = space<>>
-struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, read_by::products>, 1>,
+struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, stored::as_activations>, 1>,
                                            named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
@@ -60,17 +60,17 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     using const_latents = matrix_view<T const, L, Backend>;            // (R, L)
     using token_ids = row_ids<Backend>;                                // (R K), flat
 
-    embedding<D, Space> embed_tokens;                          // (V, D), tied with the decoder's projection
-    encoder_tokens encoder_token_layers;                       // (R K, D)
-    encoder_patches encoder_patch_layers;                      // (R, D)
-    linear<K * D, D, with_bias::yes, Space> squeeze_layer;     // (R, K D) to (R, D)
-    rms_norm_layer<D, Space, read_by::products> encoder_norm;  // (R, D)
-    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;  // (R, D) to mean and log_std side by side
-    linear<L, D, with_bias::yes, Space> latent_to_hidden;      // (R, L) to (R, D)
-    decoder_patches decoder_patch_layers;                      // (R, D)
-    decoder_tokens decoder_token_layers;                       // (R K, D)
-    linear<D, K * D, with_bias::yes, Space> expand_layer;      // (R, D) to (R, K D)
-    rms_norm_layer<D, Space> decoder_norm;                     // (R K, D)
+    embedding<D, Space> embed_tokens;                               // (V, D), tied with the decoder's projection
+    encoder_tokens encoder_token_layers;                            // (R K, D)
+    encoder_patches encoder_patch_layers;                           // (R, D)
+    linear<K * D, D, with_bias::yes, Space> squeeze_layer;          // (R, K D) to (R, D)
+    rms_norm_layer<D, Space, stored::as_activations> encoder_norm;  // (R, D)
+    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       // (R, D) to mean and log_std side by side
+    linear<L, D, with_bias::yes, Space> latent_to_hidden;           // (R, L) to (R, D)
+    decoder_patches decoder_patch_layers;                           // (R, D)
+    decoder_tokens decoder_token_layers;                            // (R K, D)
+    linear<D, K * D, with_bias::yes, Space> expand_layer;           // (R, D) to (R, K D)
+    rms_norm_layer<D, Space> decoder_norm;                          // (R K, D)
 
     // For a vocabulary of V ids, without memory until `allocate` gives it some.
     explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}

@@ -25,12 +25,14 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values
 
-    using input = factor<T const, D, Backend>;  // (R, D)
+    using input = activations<T const, D, Backend>;  // (R, D)
+    // Of whole groups of 16 bytes in bf16 are all of the heads' rows, or none.
+    static constexpr stored of_heads = head_size % 8 == 0 ? stored::as_activations : stored::in_full;
 
-    linear<D, D, with_bias::no, Space> q_proj;         // queries
-    linear<D, kv_width, with_bias::no, Space> k_proj;  // keys
-    linear<D, kv_width, with_bias::no, Space> v_proj;  // values
-    linear<D, D, with_bias::no, Space> o_proj;         // of the heads' results side by side
+    linear<D, D, with_bias::no, Space, of_heads> q_proj;         // queries
+    linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  // keys
+    linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  // values
+    linear<D, D, with_bias::no, Space> o_proj;                   // of the heads' results side by side
 
     // Of the products, a row, which attends to so many positions on average: a product of q with each key, and one of
     // its weight with the value.
@@ -44,7 +46,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         typename decltype(q_proj)::saved q;              // y: (R, D), rotated
         typename decltype(k_proj)::saved k;              // y: (R, kv_width), rotated
         typename decltype(v_proj)::saved v;              // y: (R, kv_width)
-        typename decltype(o_proj)::saved o;              // x: (R, D)
+        result_rows<of_heads, T, D, Backend> mixed;      // (R, D)
+        typename decltype(o_proj)::saved o;              // x: mixed
         view<T, extents<dyn, dyn, Heads>, Backend> lse;  // stored (B, heads, P)
         matrix_view<T, D, Backend> y;                    // (R, D)
     };
@@ -56,14 +59,18 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         auto const q = q_proj.forward(ctx, x);
         auto const k = k_proj.forward(ctx, x);
         auto const v = v_proj.forward(ctx, x);
-        rotate(ctx, q.y, head_size, positions, 0, theta);
-        rotate(ctx, k.y, head_size, positions, 0, theta);
-        auto const mixed = take_factor<T, D>(ctx, ctx.saved, rows);
+        auto const mixed = take_result<of_heads, T, D>(ctx, ctx.saved, rows);
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        with_numbers(mixed, [&](auto const& y) { causal_attention(ctx, y, lse, q.y, k.y, v.y, positions, head_size); });
+        with_numbers(
+            [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
+                rotate(ctx, queries, head_size, positions, 0, theta);
+                rotate(ctx, keys, head_size, positions, 0, theta);
+                causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
+            },
+            mixed, q.y, k.y, v.y);
         auto const o = o_proj.forward(ctx, mixed);
-        return {positions, q, k, v, o, lse, o.y};
+        return {positions, q, k, v, mixed, o, lse, o.y};
     }
 
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x, and adds to the parameters'; theta as in forward.
@@ -71,16 +78,20 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
                   matrix_view<T, D, Backend> const& dx, double theta) {
         index_t const rows = dy.extent(0);
         arena_scope const scope(ctx.scratch);
-        auto const dmixed = ctx.scratch.template take<T>(extents<dyn, D>(rows));
-        auto const dq = ctx.scratch.template take<T>(extents<dyn, D>(rows));
-        auto const dk = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
-        auto const dv = ctx.scratch.template take<T>(extents<dyn, kv_width>(rows));
+        auto const dmixed = take_result<of_heads, T, D>(ctx, ctx.scratch, rows);
+        auto const dq = take_result<of_heads, T, D>(ctx, ctx.scratch, rows);
+        auto const dk = take_result<of_heads, T, kv_width>(ctx, ctx.scratch, rows);
+        auto const dv = take_result<of_heads, T, kv_width>(ctx, ctx.scratch, rows);
         o_proj.backward(ctx, s.o, dy, dmixed);
-        with_numbers(s.o.x, [&](auto const& mixed) {
-            causal_attention_back(ctx, dq, dk, dv, dmixed, mixed, s.lse, s.q.y, s.k.y, s.v.y, s.positions, head_size);
-        });
-        rotate(ctx, dq, head_size, s.positions, 0, theta, -1);
-        rotate(ctx, dk, head_size, s.positions, 0, theta, -1);
+        with_numbers(
+            [&](auto const& dqueries, auto const& dkeys, auto const& dvalues, auto const& dout, auto const& out,
+                auto const& queries, auto const& keys, auto const& values) {
+                causal_attention_back(ctx, dqueries, dkeys, dvalues, dout, out, s.lse, queries, keys, values,
+                                      s.positions, head_size);
+                rotate(ctx, dqueries, head_size, s.positions, 0, theta, -1);
+                rotate(ctx, dkeys, head_size, s.positions, 0, theta, -1);
+            },
+            dq, dk, dv, dmixed, s.mixed, s.q.y, s.k.y, s.v.y);
         q_proj.backward(ctx, s.q, dq, dx);
         k_proj.backward(ctx, s.k, dk, dx, into::accumulate);
         v_proj.backward(ctx, s.v, dv, dx, into::accumulate);
@@ -95,15 +106,19 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         require(count > 0 && x.extent(0) % count == 0, errc::usage,
                 "calm::attention: expected as many rows for each of ", count, " sequences, found ", x.extent(0),
                 " rows");
-        auto const q = q_proj.forward(ctx, x);
-        auto const k = k_proj.forward(ctx, x);
-        auto const v = v_proj.forward(ctx, x);
-        rotate(ctx, q.y, head_size, sequences, theta);
-        rotate(ctx, k.y, head_size, sequences, theta);
-        cache.append(ctx, sequences, k.y, v.y);
+        auto const rows = x.extent(0);
+        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // in full, as the cache is
+        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
+        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
+        q_proj.apply(ctx, q, x);
+        k_proj.apply(ctx, k, x);
+        v_proj.apply(ctx, v, x);
+        rotate(ctx, q, head_size, sequences, theta);
+        rotate(ctx, k, head_size, sequences, theta);
+        cache.append(ctx, sequences, k, v);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        cached_attention(ctx, mixed, lse, q.y, cache.keys.view(), cache.values.view(), sequences, head_size);
+        cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
         return o_proj.forward(ctx, mixed).y;
     }
     // The same of sequences that are named once each.

@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "calm/nn/param.hpp"
+#include "calm/tensor/activations.hpp"
 #include "calm/tensor/expr.hpp"
 
 namespace calm {
@@ -33,8 +34,8 @@ struct relu {
 };
 }  // namespace functions
 
-// y = Function::of(x), an expression, element by element. Readers: who reads y.
-template <class Function, index_t D, class Space = space<>, read_by Readers = read_by::all> struct elementwise_layer {
+// y = Function::of(x), an expression, element by element. Result: how y is stored.
+template <class Function, index_t D, class Space = space<>, stored Result = stored::in_full> struct elementwise_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -43,27 +44,34 @@ template <class Function, index_t D, class Space = space<>, read_by Readers = re
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // it has no products
     struct saved {
-        matrix_view<T const, D, Backend> x;     // (R, D)
-        result_rows<Readers, T, D, Backend> y;  // (R, D)
+        activations<T const, D, Backend> x;    // (R, D)
+        result_rows<Result, T, D, Backend> y;  // (R, D)
     };
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
-        saved const s{x, take_result<Readers, T, D>(ctx, ctx.saved, x.extent(0))};
-        with_numbers(s.y, [&](auto const& y) { evaluate(ctx, y, Function::of(x)); });
+    saved forward(context<Backend>& ctx, activations<T const, D, Backend> const& x) const {
+        saved const s{x, take_result<Result, T, D>(ctx, ctx.saved, x.extent(0))};
+        with_numbers(
+            [&](auto const& numbers) {
+                with_numbers([&](auto const& y) { evaluate(ctx, y, Function::of(numbers)); }, s.y);
+            },
+            x);
         return s;
     }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        differentiate(ctx, Function::of(wrt(s.x, dx)), dy);
+    // x, dy and dx are stored alike.
+    void backward(context<Backend>& ctx, saved const& s, activations<T const, D, Backend> const& dy,
+                  activations<T, D, Backend> const& dx) {
+        with_numbers([&](auto const& x, auto const& slopes,
+                         auto const& to) { differentiate(ctx, Function::of(wrt(x, to)), slopes); },
+                     s.x, dy, dx);
     }
     template <class Visitor> void visit(Visitor&) {}
 };
 
 // y = silu(x).
-template <index_t D, class Space = space<>, read_by Readers = read_by::all>
-using silu_layer = elementwise_layer<functions::silu, D, Space, Readers>;
+template <index_t D, class Space = space<>, stored Result = stored::in_full>
+using silu_layer = elementwise_layer<functions::silu, D, Space, Result>;
 // y = max(x, 0).
-template <index_t D, class Space = space<>, read_by Readers = read_by::all>
-using relu_layer = elementwise_layer<functions::relu, D, Space, Readers>;
+template <index_t D, class Space = space<>, stored Result = stored::in_full>
+using relu_layer = elementwise_layer<functions::relu, D, Space, Result>;
 
 // The name of a child, as a template argument.
 template <std::size_t N> struct child_name {

@@ -9,16 +9,20 @@ namespace calm {
 // Whether a linear layer adds a bias.
 enum class with_bias : bool { no, yes };
 
-// A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory.
-template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>> struct linear {
+// A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory. Result:
+// how forward stores y.
+template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>,
+          stored Result = stored::in_full>
+struct linear {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = factor<T const, In, Backend>;   // (R, In)
-    using output = matrix_view<T, Out, Backend>;  // (R, Out)
+    using input = activations<T const, In, Backend>;    // (R, In)
+    using output = activations<T, Out, Backend>;        // (R, Out)
+    using slopes = activations<T const, Out, Backend>;  // (R, Out), of the output
 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
     param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
@@ -27,8 +31,8 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     static constexpr double flops(double = 0) { return 2 * static_cast<double>(In) * static_cast<double>(Out); }
 
     struct saved {
-        input x;   // the caller's: it stays until backward
-        output y;  // of ctx.saved
+        input x;                                 // the caller's: it stays until backward
+        result_rows<Result, T, Out, Backend> y;  // of ctx.saved
     };
 
     // y (R, Out) from x (R, In), into the caller's memory.
@@ -40,29 +44,29 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     }
 
     saved forward(context<Backend>& ctx, input const& x) const {
-        saved const s{x, ctx.saved.template take<T>(extents<dyn, Out>(x.extent(0)))};
+        saved const s{x, take_result<Result, T, Out>(ctx, ctx.saved, x.extent(0))};
         apply(ctx, s.y, x);
         return s;
     }
 
     // dx (R, In) is overwritten or added to, as mode says; weight and bias gradients accumulate.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy,
-                  matrix_view<T, In, Backend> const& dx, into mode = into::overwrite) {
+    void backward(context<Backend>& ctx, saved const& s, slopes const& dy, activations<T, In, Backend> const& dx,
+                  into mode = into::overwrite) {
         arena_scope const scope(ctx.scratch);
-        auto const slopes = shared_factor(ctx, dy);
-        matmul(ctx, weight.gradient(), transposed(slopes), s.x, into::accumulate);
+        auto const factor = shared_factor(ctx, dy);
+        matmul(ctx, weight.gradient(), transposed(factor), s.x, into::accumulate);
         add_bias_gradient(ctx, dy);
-        matmul(ctx, dx, slopes, weight.value, mode);
+        matmul(ctx, dx, factor, weight.value, mode);
     }
     // The same where nobody wants dx.
-    void backward_parameters(context<Backend>& ctx, saved const& s, matrix_view<T const, Out, Backend> const& dy) {
+    void backward_parameters(context<Backend>& ctx, saved const& s, slopes const& dy) {
         matmul(ctx, weight.gradient(), transposed(dy), s.x, into::accumulate);
         add_bias_gradient(ctx, dy);
     }
 
     // Outputs First .. First + Count alone: y (R, Count) from x (R, In), into the caller's memory.
     template <index_t First, index_t Count>
-    void apply_part(context<Backend>& ctx, matrix_view<T, Count, Backend> const& y, input const& x) const {
+    void apply_part(context<Backend>& ctx, activations<T, Count, Backend> const& y, input const& x) const {
         static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
         view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         if constexpr (Bias == with_bias::yes)
@@ -73,16 +77,18 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     // From dy (R, Count) of that part: its weight and bias gradients accumulate, dx (R, In) is overwritten or added to,
     // as mode says.
     template <index_t First, index_t Count>
-    void backward_part(context<Backend>& ctx, input const& x, matrix_view<T const, Count, Backend> const& dy,
-                       matrix_view<T, In, Backend> const& dx, into mode) {
+    void backward_part(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
+                       activations<T, In, Backend> const& dx, into mode) {
         view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
         view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         arena_scope const scope(ctx.scratch);
-        auto const slopes = shared_factor(ctx, dy);
-        matmul(ctx, dw, transposed(slopes), x, into::accumulate);
-        if constexpr (Bias == with_bias::yes)
-            add_row_sums(ctx, view<T, extents<Count>, Backend>(bias.gradient().data() + First, {}), dy);
-        matmul(ctx, dx, slopes, w, mode);
+        auto const factor = shared_factor(ctx, dy);
+        matmul(ctx, dw, transposed(factor), x, into::accumulate);
+        if constexpr (Bias == with_bias::yes) {
+            view<T, extents<Count>, Backend> const db(bias.gradient().data() + First, {});
+            with_numbers([&](auto const& terms) { add_row_sums(ctx, db, terms); }, dy);
+        }
+        matmul(ctx, dx, factor, w, mode);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -91,8 +97,9 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
     }
 
 private:
-    void add_bias_gradient(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& dy) {
-        if constexpr (Bias == with_bias::yes) add_row_sums(ctx, bias.gradient(), dy);
+    void add_bias_gradient(context<Backend>& ctx, slopes const& dy) {
+        if constexpr (Bias == with_bias::yes)
+            with_numbers([&](auto const& terms) { add_row_sums(ctx, bias.gradient(), terms); }, dy);
     }
 };
 

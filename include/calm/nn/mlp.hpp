@@ -15,18 +15,19 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    using input = factor<T const, D, Backend>;  // (R, D)
+    using input = activations<T const, D, Backend>;  // (R, D)
+    using inner_type = linear<D, Inner, with_bias::no, Space, stored::as_activations>;
 
-    linear<D, Inner, with_bias::no, Space> gate_proj;  // W_gate
-    linear<D, Inner, with_bias::no, Space> up_proj;    // W_up
+    inner_type gate_proj;                              // W_gate
+    inner_type up_proj;                                // W_up
     linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
 
     // Of the products, a row.
     static constexpr double flops(double = 0) { return 3 * decltype(gate_proj)::flops(); }
 
     struct saved {
-        typename decltype(gate_proj)::saved gate;  // y: (R, Inner)
-        typename decltype(up_proj)::saved up;      // y: (R, Inner)
+        typename inner_type::saved gate;           // y: (R, Inner)
+        typename inner_type::saved up;             // y: (R, Inner)
         typename decltype(down_proj)::saved down;  // x: (R, Inner), y: (R, D)
         matrix_view<T, D, Backend> y;              // (R, D)
     };
@@ -34,8 +35,9 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     saved forward(context<Backend>& ctx, input const& x) const {
         auto const gate = gate_proj.forward(ctx, x);
         auto const up = up_proj.forward(ctx, x);
-        auto const act = take_factor<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        with_numbers(act, [&](auto const& y) { evaluate(ctx, y, silu(gate.y) * up.y); });
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
+        with_numbers([&](auto const& y, auto const& g, auto const& u) { evaluate(ctx, y, silu(g) * u); }, act, gate.y,
+                     up.y);
         auto const down = down_proj.forward(ctx, act);
         return {gate, up, down, down.y};
     }
@@ -44,9 +46,11 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         arena_scope const scope(ctx.scratch);
-        auto const dact = ctx.scratch.template take<T>(extents<dyn, Inner>(dy.extent(0)));  // (R, Inner)
+        auto const dact = take_activations<T, Inner>(ctx, ctx.scratch, dy.extent(0));  // (R, Inner)
         down_proj.backward(ctx, s.down, dy, dact);
-        differentiate(ctx, silu(wrt(s.gate.y, s.gate.y)) * wrt(s.up.y, s.up.y), dact);
+        with_numbers(
+            [&](auto const& d, auto const& g, auto const& u) { differentiate(ctx, silu(wrt(g, g)) * wrt(u, u), d); },
+            dact, s.gate.y, s.up.y);
         gate_proj.backward(ctx, s.gate, s.gate.y, dx);
         up_proj.backward(ctx, s.up, s.up.y, dx, into::accumulate);
     }

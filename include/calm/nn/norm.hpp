@@ -1,13 +1,14 @@
 #pragma once
-// Normalisation of rows with trained gains. Readers: who reads what a layer gives.
+// Normalisation of rows with trained gains. Result: how a layer stores what it gives.
 
 #include "calm/nn/param.hpp"
+#include "calm/tensor/activations.hpp"
 #include "calm/tensor/norm.hpp"
 
 namespace calm {
 
 // rms_norm of rows of D with a trained gain.
-template <index_t D, class Space = space<>, read_by Readers = read_by::all> struct rms_norm_layer {
+template <index_t D, class Space = space<>, stored Result = stored::in_full> struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -20,16 +21,16 @@ template <index_t D, class Space = space<>, read_by Readers = read_by::all> stru
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
     struct saved {
-        matrix_view<T const, D, Backend> x;     // (R, D)
-        result_rows<Readers, T, D, Backend> y;  // (R, D)
-        vector_view<T, dyn, Backend> r;         // (R)
+        matrix_view<T const, D, Backend> x;    // (R, D)
+        result_rows<Result, T, D, Backend> y;  // (R, D)
+        vector_view<T, dyn, Backend> r;        // (R)
     };
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, take_result<Readers, T, D>(ctx, ctx.saved, rows),
+        saved const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
                       ctx.saved.template take<T>(extents<dyn>(rows))};
-        with_numbers(s.y, [&](auto const& y) { rms_norm(ctx, y, s.r, x, weight.read(), eps); });
+        with_numbers([&](auto const& y) { rms_norm(ctx, y, s.r, x, weight.read(), eps); }, s.y);
         return s;
     }
 
@@ -42,7 +43,7 @@ template <index_t D, class Space = space<>, read_by Readers = read_by::all> stru
 };
 
 // layer_norm of rows of D with a trained gain and bias.
-template <index_t D, class Space = space<>, read_by Readers = read_by::all> struct layer_norm_layer {
+template <index_t D, class Space = space<>, stored Result = stored::in_full> struct layer_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -56,17 +57,17 @@ template <index_t D, class Space = space<>, read_by Readers = read_by::all> stru
     param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
 
     struct saved {
-        matrix_view<T const, D, Backend> x;     // (R, D)
-        result_rows<Readers, T, D, Backend> y;  // (R, D)
-        vector_view<T, dyn, Backend> mean;      // (R)
-        vector_view<T, dyn, Backend> r;         // (R): 1 / standard deviation
+        matrix_view<T const, D, Backend> x;    // (R, D)
+        result_rows<Result, T, D, Backend> y;  // (R, D)
+        vector_view<T, dyn, Backend> mean;     // (R)
+        vector_view<T, dyn, Backend> r;        // (R): 1 / standard deviation
     };
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, take_result<Readers, T, D>(ctx, ctx.saved, rows),
+        saved const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
                       ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
-        with_numbers(s.y, [&](auto const& y) { layer_norm(ctx, y, s.mean, s.r, x, weight.read(), bias.read(), eps); });
+        with_numbers([&](auto const& y) { layer_norm(ctx, y, s.mean, s.r, x, weight.read(), bias.read(), eps); }, s.y);
         return s;
     }
 

@@ -7,7 +7,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/attention_shape.hpp"
-#include "calm/tensor/block/attention_to_bf16.hpp"
+#include "calm/tensor/block/attention_in_fp32.hpp"
 #include "calm/tensor/cpu/attention.hpp"
 #include "calm/tensor/tensor_like.hpp"
 #include "calm/tensor/view.hpp"
@@ -43,13 +43,13 @@ inline void require_shapes_of_attention(char const* verb, attention_shape const&
 }  // namespace detail
 
 // y (R, D) = softmax(q k^T / sqrt(head_size)) v of every sequence of P positions and every head, position p attending
-// to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. On a device y may be
-// of bf16 where all else is float. Throws errc::usage where rows are no whole sequences or heads, or shapes do not fit.
+// to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. On a device all but
+// lse may be of bf16. Throws errc::usage where rows are no whole sequences or heads, or shapes do not fit.
 template <tensor_like Y, tensor_like K>
-void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_read<Y> const& q,
-                      K const& k, detail::rows_read<K> const& v, index_t positions, index_t head_size) {
+void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_stored<Y> const& q,
+                      K const& k, detail::rows_stored<K> const& v, index_t positions, index_t head_size) {
     auto const out = detail::written_rows(y);
-    detail::rows_read<K> const keys = detail::as_view(k);
+    detail::rows_stored<K> const keys = detail::as_view(k);
     auto const kept = detail::as_view(lse);
     auto const a = detail::shape_of_attention(out.extents(), keys.extent(1), positions, head_size);
     detail::require_shapes_of_attention("calm::causal_attention", a, q.extents(), keys.extents(), v.extents(),
@@ -59,22 +59,22 @@ void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse,
 
 // From dy (R, D) of what the above computed: dq (R, D), dk and dv (R, KvWidth) are overwritten.
 template <tensor_like DQ, tensor_like DK>
-void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk, detail::rows_like<DK> const& dv,
-                           detail::rows_read<DQ> const& dy, tensor_like auto const& y, tensor_like auto const& lse,
-                           detail::rows_read<DQ> const& q, detail::rows_read<DK> const& k,
-                           detail::rows_read<DK> const& v, index_t positions, index_t head_size) {
+void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
+                           detail::rows_like<DK, detail::scalar_of<DK>> const& dv, detail::rows_stored<DQ> const& dy,
+                           detail::rows_stored<DQ> const& y, tensor_like auto const& lse,
+                           detail::rows_stored<DQ> const& q, detail::rows_stored<DK> const& k,
+                           detail::rows_stored<DK> const& v, index_t positions, index_t head_size) {
     char const* const verb = "calm::causal_attention_back";
     auto const out = detail::written_rows(dq);
     auto const dkeys = detail::written_rows(dk);
     auto const kept = detail::as_view(lse);
-    auto const result = detail::as_view(y);
     auto const a = detail::shape_of_attention(out.extents(), dkeys.extent(1), positions, head_size);
     detail::require_shapes_of_attention(verb, a, q.extents(), k.extents(), v.extents(), kept.size());
     detail::require_shape(verb, "dk", dkeys.extents(), k.extents());
     detail::require_shape(verb, "dv", dv.extents(), k.extents());
     detail::require_shape(verb, "dy", dy.extents(), out.extents());
-    detail::require_shape(verb, "y", result.extents(), out.extents());
-    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), result.data(), kept.data(), q.data(),
+    detail::require_shape(verb, "y", y.extents(), out.extents());
+    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
                        k.data(), v.data());
 }
 

@@ -6,7 +6,6 @@
 // (`x = x + y`); any other overlap of memory is refused in every build.
 
 #include "calm/tensor/by_rows.hpp"
-#include "calm/tensor/factor.hpp"
 #include "calm/tensor/operands.hpp"
 #include "calm/tensor/overlap.hpp"
 
@@ -147,16 +146,14 @@ template <class Backend> inline constexpr bool is_context<context<Backend>> = tr
 template <class Context>
 concept context_type = is_context<std::remove_const_t<Context>>;
 
-// A device rounds what it writes, where that is stored in bf16.
-template <class Expression, class V>
-inline constexpr bool is_rounded_result =
-    std::is_same_v<typename V::value_type, bf16>&& may_be_rounded<typename Expression::scalar, typename V::backend>;
-
-// Where a result goes or a cotangent comes from must be the expression's kind of memory.
-template <class Expression, class Backend, class V, bool Rounds = false> constexpr void check_kind() {
+// Where a result goes or a cotangent comes from must be the expression's kind of memory; of a device bf16 is as good as
+// the float that it is computed in.
+template <class Expression, class Backend, class V> constexpr void check_kind() {
+    using T = typename V::value_type;
+    using computed = std::conditional_t<device_memory<Backend>, computed_in<T>, T>;
     static_assert(std::is_same_v<typename Expression::backend, Backend> && std::is_same_v<typename V::backend, Backend>,
                   "calm: the context, the expression and its tensors have different backends");
-    static_assert(Rounds || std::is_same_v<typename Expression::scalar, typename V::value_type>,
+    static_assert(std::is_same_v<typename Expression::scalar, computed>,
                   "calm: the expression and its destination or cotangent have different scalar types");
 }
 }  // namespace detail
@@ -195,7 +192,7 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
     using destination = std::remove_const_t<decltype(out)>;
-    detail::check_kind<decltype(e), Backend, destination, detail::is_rounded_result<decltype(e), destination>>();
+    detail::check_kind<decltype(e), Backend, destination>();
     auto const shape = detail::equal_extents(out.extents(), e.extents());
     using tree_type = std::remove_cvref_t<decltype(e.tree())>;
     using T = typename destination::value_type;
@@ -233,7 +230,7 @@ void differentiate(Context& ctx, A&& a, DY const& dy) {
     auto const cotangent = detail::as_view(dy);
     detail::check_kind<decltype(e), typename Context::backend, std::remove_const_t<decltype(cotangent)>>();
     auto const shape = detail::equal_extents(cotangent.extents(), e.extents());
-    using T = typename decltype(e)::scalar;
+    using T = typename decltype(cotangent)::value_type;
     detail::differentiate_from(
         ctx, e, detail::tensor_cotangent<T>{cotangent.data()},
         detail::touched(tree::leaf<T>{cotangent.data(), detail::span_of(shape), tree::written::never}));

@@ -2,7 +2,9 @@
 // Groups: a few neighbouring numbers that a thread of a device handles as one value, as packets are to the cpu. Each
 // lane is computed as a number of its own, to the same bits, and memory is read and written 16 bytes at a time.
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "calm/base/host_device.hpp"
 
@@ -67,13 +69,16 @@ namespace detail {
 template <class V> inline constexpr bool is_group = false;
 template <class T, int N> inline constexpr bool is_group<group<T, N>> = true;
 
-// to = from, where a device reads or writes 16 bytes of memory at once if they begin at a multiple of 16.
+// to = from, where a device reads or writes 16 bytes of memory at once, or 8 that are all, if they begin at a multiple
+// of as many.
 template <int N, class T> [[gnu::always_inline]] CALM_HD inline void copy_group(T* to, T const* from, T const* memory) {
 #ifdef __CUDA_ARCH__
-    if constexpr (N * sizeof(T) % 16 == 0)
-        if (reinterpret_cast<std::uintptr_t>(memory) % 16 == 0) {
-            for (int i = 0; i < static_cast<int>(N * sizeof(T) / 16); ++i)
-                reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<uint4 const*>(from)[i];
+    constexpr std::size_t bytes = N * sizeof(T);
+    using word = std::conditional_t<bytes % 16 == 0, uint4, uint2>;
+    if constexpr (bytes % sizeof(word) == 0)
+        if (reinterpret_cast<std::uintptr_t>(memory) % sizeof(word) == 0) {
+            for (int i = 0; i < static_cast<int>(bytes / sizeof(word)); ++i)
+                reinterpret_cast<word*>(to)[i] = reinterpret_cast<word const*>(from)[i];
             return;
         }
 #endif

@@ -2,9 +2,9 @@
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
 #include "calm/base/bf16.hpp"
+#include "calm/tensor/activations.hpp"
 #include "calm/tensor/block/rounded_product.hpp"
 #include "calm/tensor/cpu/matmul.hpp"
-#include "calm/tensor/factor.hpp"
 #include "calm/tensor/tensor.hpp"
 
 namespace calm {
@@ -46,9 +46,9 @@ template <class T, class E, class B> auto as_matrix(tensor<T, E, B>& x) {
 template <class T, class E, class B> auto as_matrix(tensor<T, E, B> const& x) {
     return as_matrix(x.view());
 }
-template <class T, index_t Columns, class B> auto as_matrix(device_factor<T, Columns, B> const& x) {
+template <class T, index_t Columns, class B> auto as_matrix(device_activations<T, Columns, B> const& x) {
     return matrix_operand<T, dyn, Columns, B>{
-        {x.in_fp32().data(), x.extent(0), x.extent(1), x.extent(1), false, x.in_bf16().data()}};
+        {x.full().data(), x.extent(0), x.extent(1), x.extent(1), false, x.rounded().data()}};
 }
 template <class T, index_t R, index_t C, class B>
 matrix_operand<T, R, C, B> const& as_matrix(matrix_operand<T, R, C, B> const& x) {
@@ -87,17 +87,22 @@ namespace detail {
 // Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
 template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operand<U> const& y) {
     auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
+    auto const size_of = [](auto const& m) {
+        return static_cast<index_t>(m.data != nullptr ? sizeof(*m.data) : sizeof(*m.rounded));
+    };
+    auto const first_of = [](auto const& m) {
+        return m.data != nullptr ? reinterpret_cast<std::intptr_t>(m.data) : reinterpret_cast<std::intptr_t>(m.rounded);
+    };
     auto const bytes = [&](auto const& m) {
         index_t const rows = m.is_transposed ? m.columns : m.rows;
         bool const empty = rows == 0 || stored_columns(m) == 0;
-        return empty ? 0 : static_cast<index_t>(sizeof(*m.data)) * ((rows - 1) * m.stride + stored_columns(m));
+        return empty ? 0 : size_of(m) * ((rows - 1) * m.stride + stored_columns(m));
     };
-    auto const first = reinterpret_cast<std::intptr_t>(x.data);
-    auto const second = reinterpret_cast<std::intptr_t>(y.data);
+    auto const first = first_of(x);
+    auto const second = first_of(y);
     if (bytes(x) == 0 || bytes(y) == 0 || first + bytes(x) <= second || second + bytes(y) <= first) return false;
-    if (sizeof(T) != sizeof(U) || x.stride != y.stride) return true;
-    auto const size = static_cast<index_t>(sizeof(*x.data));
-    index_t const apart = ((second - first) / size % x.stride + x.stride) % x.stride;  // columns from x to y
+    if (size_of(x) != size_of(y) || x.stride != y.stride) return true;
+    index_t const apart = ((second - first) / size_of(x) % x.stride + x.stride) % x.stride;  // columns from x to y
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
@@ -118,7 +123,7 @@ void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
     gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, const_cast<T*>(c.data), c.stride, a.data, a.stride,
                             a.is_transposed, b.data, b.stride, b.is_transposed, mode == into::accumulate, bias,
-                            a.rounded, b.rounded});
+                            a.rounded, b.rounded, const_cast<bf16*>(c.rounded)});
 }
 
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
@@ -140,8 +145,9 @@ inline void check_bias(index_t size, index_t columns) {
 }  // namespace detail
 
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
-// columns<..>(x). b may be of bf16 where the others are of float: the bits are those of a product with its numbers as
-// float. What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't fit.
+// columns<..>(x), activations. b may be of bf16 where the others are of float: the bits are those of a product with its
+// numbers as float. What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't
+// fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);
@@ -155,12 +161,13 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extent
     detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
 }
 
-// x (R, N) as a factor of several products: where they are in bf16, rounded once for all of them, in ctx.scratch.
+// x (R, N), a matrix or activations, as a factor of several products: where they are in bf16, rounded once for all of
+// them, in ctx.scratch.
 template <class Backend, class X> auto shared_factor(context<Backend>& ctx, X const& x) {
     auto factor = detail::as_matrix(x);
     if constexpr (detail::may_be_rounded<std::remove_cvref_t<decltype(*factor.data)>, Backend>)
         if (factor.rounded == nullptr && factor.stride == factor.columns &&
-            detail::keeps_rounded(ctx, factor.rows, factor.columns))
+            detail::rounds_rows(ctx, factor.rows, factor.columns))
             factor.rounded = detail::rounded_rows(ctx, factor.data, factor.rows, factor.columns);
     return factor;
 }

@@ -24,7 +24,9 @@ struct touched {
     [[nodiscard]] bool apart_from(touched const& other) const {
         return begin == end || other.begin == other.end || end <= other.begin || other.end <= begin;
     }
-    [[nodiscard]] bool same_as(touched const& other) const { return begin == other.begin && shape == other.shape; }
+    [[nodiscard]] bool same_as(touched const& other) const {
+        return begin == other.begin && end == other.end && shape == other.shape;
+    }
 };
 
 // That y may be written from an expression of these. What is written on the way may be read by those behind it.

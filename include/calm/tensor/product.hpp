@@ -24,6 +24,7 @@ template <class T, class W = T, class V = T> struct product {
     T const* bias = nullptr;
     bf16 const* a_rounded = nullptr;
     bf16 const* b_rounded = nullptr;
+    bf16* c_rounded = nullptr;
 };
 
 }  // namespace calm::detail

@@ -1,5 +1,6 @@
 #pragma once
-// Rows that stand for several: what is computed once for N neighbouring rows, beside what each of them has.
+// Rows that stand for several: what is computed once for N neighbouring rows, beside what each of them has. On a device
+// x may be of bf16 where y is of float.
 
 #include <algorithm>
 
@@ -40,9 +41,10 @@ template <tensor_like X> void repeat_rows(detail::context_of<X> const& ctx, X&& 
 
 // y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage where there is no such N, or
 // widths differ.
-template <tensor_like Y>
-void sum_repeated_rows(detail::context_of<Y> const& ctx, Y&& y, detail::rows_read<Y> const& x) {
+template <tensor_like Y, tensor_like X>
+void sum_repeated_rows(detail::context_of<Y> const& ctx, Y&& y, X const& rows_of_x) {
     auto const out = detail::written_rows(y);
+    detail::rows_like<Y, detail::scalar_of<X> const> const x = detail::as_view(rows_of_x);
     index_t const each = detail::rows_of_each("calm::sum_repeated_rows", x.extent(0), out.extent(0));
     detail::require_size("calm::sum_repeated_rows", "rows", x.extent(1), out.extent(1));
     detail::run_sum_repeated_rows(ctx, out.data(), x.data(), out.extent(0), each, out.extent(1));

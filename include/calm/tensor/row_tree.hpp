@@ -114,11 +114,13 @@ template <class Tree, class F> CALM_HD void for_each_node(Tree& t, F const& f) {
 // ---- values
 
 // A narrow tree, or the operands of one, at a row: a number.
-template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row& row, input<T> const& t) {
-    return t.x[row.row];
+template <class Row, class T>
+[[gnu::always_inline]] CALM_HD inline computed_in<T> value_at(Row& row, input<T> const& t) {
+    return static_cast<computed_in<T>>(t.x[row.row]);
 }
-template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row& row, variable<T> const& t) {
-    return t.x[row.row];
+template <class Row, class T>
+[[gnu::always_inline]] CALM_HD inline computed_in<T> value_at(Row& row, variable<T> const& t) {
+    return static_cast<computed_in<T>>(t.x[row.row]);
 }
 template <class Row, class T> [[gnu::always_inline]] CALM_HD inline T value_at(Row&, constant<T> const& t) {
     return t.c;

@@ -153,9 +153,10 @@ void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     detail::run_fill(ctx, x.data(), x.size(), value);
 }
 
-// total (D) += sum over the rows of x (R, D). Throws errc::usage for a total of another size.
+// total (D) += sum over the rows of x (R, D), which on a device may be of bf16. Throws errc::usage for a total of
+// another size.
 template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
-    detail::rows_read<X> const summed = detail::as_view(x);
+    detail::rows_like<X, detail::scalar_of<X> const> const summed = detail::as_view(x);
     detail::require_size("calm::add_row_sums", "a total", total.size(), summed.extent(1));
     detail::run_add_row_sums(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
 }

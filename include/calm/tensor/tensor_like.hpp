@@ -39,15 +39,14 @@ template <tensor_like X> using backend_of = typename view_of<X>::backend;
 template <tensor_like X>
 inline constexpr index_t columns_of = view_of<X>::extents_type::static_extent(view_of<X>::extents_type::rank - 1);
 
-// What the numbers of X are computed in: float where they are bf16.
-template <tensor_like X>
-using computed_of = std::conditional_t<std::is_same_v<scalar_of<X>, bf16>, float, scalar_of<X>>;
+template <tensor_like X> using computed_of = computed_in<scalar_of<X>>;
 
 // What follows from one operand X (R, D) of a verb: the context, and the other operands, which convert.
 template <tensor_like X> using context_of = std::type_identity_t<context<backend_of<X>>>;
 template <tensor_like X, class T = computed_of<X>>
 using rows_like = std::type_identity_t<matrix_view<T, columns_of<X>, backend_of<X>>>;
 template <tensor_like X> using rows_read = rows_like<X, computed_of<X> const>;
+template <tensor_like X> using rows_stored = rows_like<X, scalar_of<X> const>;  // of X's own type, whatever that is
 template <tensor_like X, class T = computed_of<X>>
 using row_like = std::type_identity_t<vector_view<T, columns_of<X>, backend_of<X>>>;
 template <tensor_like X> using row_read = row_like<X, computed_of<X> const>;

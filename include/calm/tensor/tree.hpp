@@ -1,7 +1,9 @@
 #pragma once
 // Element-wise trees that differentiate themselves. trace<V> holds the values of a subtree in registers between the way
 // down (forward) and the way up (backward). Trees know pointers only: configurations and shapes are erased from them.
+// On a device tensors of bf16 are read and written as float.
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
@@ -12,7 +14,7 @@ namespace calm::tree {
 
 // A tensor that is read.
 template <class T> struct input {
-    using scalar = T;
+    using scalar = computed_in<T>;
     static constexpr bool active = false;
     static constexpr bool by_rows = false;
     static constexpr std::size_t leaves = 1;
@@ -24,7 +26,7 @@ template <class T> struct input {
 
 // A tensor that is read, and whose gradient is wanted: dx is overwritten, or added to.
 template <class T> struct variable {
-    using scalar = T;
+    using scalar = computed_in<T>;
     static constexpr bool active = true;
     static constexpr bool by_rows = false;
     static constexpr std::size_t leaves = 2;

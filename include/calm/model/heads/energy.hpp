@@ -35,14 +35,16 @@ template <index_t D, class Space = space<>> struct energy_block {
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    using norm_type = layer_norm_layer<D, Space, read_by::products>;  // of rows of D
-    using silu_type = silu_layer<D, Space, read_by::products>;        // of rows of D
-    using part_view = factor<T const, D, Backend>;                    // (R, D)
+    using norm_type = layer_norm_layer<D, Space, stored::as_activations>;            // of rows of D
+    using silu_type = silu_layer<D, Space, stored::as_activations>;                  // of rows of D
+    using inner_type = linear<D, D, with_bias::yes, Space, stored::as_activations>;  // of rows of D
+    using inner_rows = activations<T, D, Backend>;                                   // (R N, D)
+    using part_view = activations<T const, D, Backend>;                              // (R, D)
 
     norm_type in_ln;                                // LN of x
     linear<2 * D, D, with_bias::yes, Space> w0;     // W_0
     silu_type activation;                           // of what W_0 and W_2 give
-    linear<D, D, with_bias::yes, Space> w2;         // W_2
+    inner_type w2;                                  // W_2
     linear<D, 2 * D, with_bias::yes, Space> w4;     // W_4
     linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
@@ -50,18 +52,18 @@ template <index_t D, class Space = space<>> struct energy_block {
     struct saved {
         typename norm_type::saved norm;                            // y: (R N, D)
         part_view part;                                            // (R, D), of a position
-        rows_view a1;                                              // (R N, D) before the first SiLU
+        inner_rows a1;                                             // (R N, D) before the first SiLU
         typename silu_type::saved s1;                              // y: (R N, D)
-        typename linear<D, D, with_bias::yes, Space>::saved l2;    // y: (R N, D)
+        typename inner_type::saved l2;                             // y: (R N, D)
         typename silu_type::saved s2;                              // y: (R N, D)
-        rows_view gate, up;                                        // (R N, D)
+        inner_rows gate, up;                                       // (R N, D)
         typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), x added
         rows_view y;                                               // (R N, D), the result
     };
 
     // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
     saved forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
-        auto const take = [&] { return ctx.saved.template take<T>(x.extents()); };
+        auto const take = [&] { return take_activations<T, D>(ctx, ctx.saved, x.extent(0)); };
         saved s{.norm = in_ln.forward(ctx, x),
                 .part = part,
                 .a1 = take(),
@@ -76,7 +78,7 @@ template <index_t D, class Space = space<>> struct energy_block {
             arena_scope const scope(ctx.scratch);
             auto const shared = ctx.scratch.template take<T>(part.extents());  // (R, D)
             matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
-            repeat_rows(ctx, s.a1, shared);
+            with_numbers([&](auto const& a1) { repeat_rows(ctx, a1, shared); }, s.a1);
         }
         matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
         s.s1 = activation.forward(ctx, s.a1);
@@ -86,8 +88,9 @@ template <index_t D, class Space = space<>> struct energy_block {
         s.up = take();
         w4.template apply_part<0, D>(ctx, s.gate, s.s2.y);
         w4.template apply_part<D, D>(ctx, s.up, s.s2.y);
-        auto const act = take_factor<T, D>(ctx, ctx.saved, x.extent(0));
-        with_numbers(act, [&](auto const& y) { evaluate(ctx, y, silu(s.gate) * s.up); });
+        auto const act = take();
+        with_numbers([&](auto const& y, auto const& gate, auto const& up) { evaluate(ctx, y, silu(gate) * up); }, act,
+                     s.gate, s.up);
         s.down = down_proj.forward(ctx, act);
         evaluate(ctx, s.down.y, s.down.y + x);
         s.y = s.down.y;
@@ -98,24 +101,26 @@ template <index_t D, class Space = space<>> struct energy_block {
     void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx,
                   rows_view const& dpart) {
         arena_scope const scope(ctx.scratch);
-        auto const a = ctx.scratch.template take<T>(dy.extents());
-        auto const b = ctx.scratch.template take<T>(dy.extents());
+        inner_rows const a = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
+        inner_rows const b = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
         down_proj.backward(ctx, s.down, dy, a);
-        differentiate(ctx, silu(wrt(s.gate, s.gate)) * wrt(s.up, s.up), a);
+        with_numbers([&](auto const& d, auto const& gate,
+                         auto const& up) { differentiate(ctx, silu(wrt(gate, gate)) * wrt(up, up), d); },
+                     a, s.gate, s.up);
         w4.template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
         w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
         activation.backward(ctx, s.s2, b, b);
         w2.backward(ctx, s.l2, b, a);
         activation.backward(ctx, s.s1, a, a);                                // of a1
         auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
-        sum_repeated_rows(ctx, dshared, a);
+        with_numbers([&](auto const& da1) { sum_repeated_rows(ctx, dshared, da1); }, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
-        auto const slopes = shared_factor(ctx, a);
-        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(slopes), s.norm.y, into::accumulate);
+        auto const factor = shared_factor(ctx, a);
+        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, into::accumulate);
         add_row_sums(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
-        matmul(ctx, b, slopes, columns<0, D>(w0.weight.value));
-        in_ln.backward(ctx, s.norm, b, dx);
+        matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
+        in_ln.backward(ctx, s.norm, dx, dx);
         evaluate(ctx, dx, dx + dy);
     }
 
@@ -231,22 +236,22 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // What a sample takes while it trains: of saved and of scratch.
     static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
-    using objective = energy_objective;                                       // N, M and beta
-    using hidden_view = matrix_view<T const, D, Backend>;                     // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;                      // (R N, S)
-    using latents = matrix_view<T, L, Backend>;                               // (R N, L)
-    using norm_type = layer_norm_layer<D, Space>;                             // of rows of D
-    using norm_for_products = layer_norm_layer<D, Space, read_by::products>;  // the same
+    using objective = energy_objective;                                              // N, M and beta
+    using hidden_view = matrix_view<T const, D, Backend>;                            // (R, D)
+    using noise_view = matrix_view<T const, S, Backend>;                             // (R N, S)
+    using latents = matrix_view<T, L, Backend>;                                      // (R N, L)
+    using norm_type = layer_norm_layer<D, Space>;                                    // of rows of D
+    using norm_to_activations = layer_norm_layer<D, Space, stored::as_activations>;  // the same
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     using final_layer_type =
-        chain<named<"in_ln", norm_for_products>,
-              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, read_by::products>,
+        chain<named<"in_ln", norm_to_activations>,
+              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, stored::as_activations>,
                                      linear<D, L, with_bias::yes, Space>>>>;
 
     linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
     linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
-    norm_for_products norm_hidden;                    // of what hidden_embd gives
+    norm_to_activations norm_hidden;                  // of what hidden_embd gives
     norm_type norm_noise;                             // of what noise_embd gives
     stack<energy_block<D, Space>, depth> mlp_blocks;  // in order
     final_layer_type final_layer;                     // starts at zero samples
@@ -258,7 +263,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
         typename norm_type::saved noise_norm;                         // y: (R N, D)
         typename decltype(hidden_embd)::saved hidden;                 // y: (R, D)
-        typename norm_for_products::saved hidden_norm;                // y: (R, D)
+        typename norm_to_activations::saved hidden_norm;              // y: (R, D)
         typename stack<energy_block<D, Space>, depth>::saved blocks;  // y: (R N, D)
         typename final_layer_type::saved final_layer;                 // y: (R N, L)
         latents y;                                                    // (R N, L)

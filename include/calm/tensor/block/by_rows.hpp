@@ -86,7 +86,7 @@ template <class Tree, class T> struct evaluate_rows_kernel {
     T* y;
     index_t columns;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
-        block_row<Block, typename computed_as<Tree, T>::type> row{b, r, columns};
+        block_row<Block, computed_in<T>> row{b, r, columns};
         evaluate_row(row, tree, y);
     }
 };

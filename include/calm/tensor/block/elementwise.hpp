@@ -18,20 +18,15 @@ template <class T> CALM_HD constexpr index_t element_blocks(index_t n) {
     return blocks_for(n, lanes<group_of<T>> * element_threads);
 }
 
-// What elements that are stored as T are computed in: a tree of float where they are rounded to bf16.
-template <class Tree, class T> struct computed_as { using type = T; };
-template <class Tree> struct computed_as<Tree, bf16> { using type = typename Tree::scalar; };
-
 template <class Tree, class T> struct evaluate_kernel {
-    using computed = typename computed_as<Tree, T>::type;
     static constexpr int threads = element_threads;
     struct shared {};
     Tree tree;
     T* y;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        for_elements<computed>(b, block, n,
-                               [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
+        for_elements<computed_in<T>>(b, block, n,
+                                     [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
     }
 };
 
@@ -92,8 +87,7 @@ template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
 
 template <block_executor Backend, class Tree, class T>
 void run_evaluate(context<Backend> const& ctx, Tree const& tree, T* y, index_t n) {
-    using kernel = evaluate_kernel<Tree, T>;
-    launch(ctx, element_blocks<typename kernel::computed>(n), kernel{tree, y, n});
+    launch(ctx, element_blocks<computed_in<T>>(n), evaluate_kernel<Tree, T>{tree, y, n});
 }
 
 template <block_executor Backend, class Tree, class DY>

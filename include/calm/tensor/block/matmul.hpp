@@ -1,6 +1,6 @@
 #pragma once
 // Products in portable block form: tiles of both factors in shared memory. What `blocks` and `emulated` compute with,
-// and a GPU where there is nothing faster. Both factors are stored in one type W, and read as T.
+// and a GPU where there is nothing faster. Both factors are stored in one type W, and computed with in C's.
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"
@@ -23,8 +23,9 @@ template <class T, class W = T> struct product_kernel {
         factor a[2];
         factor b[2];
     };
+    using sum_type = computed_in<T>;
     struct sums {
-        T of[each][each];
+        sum_type of[each][each];
     };
     product<T, W, W> p;
 
@@ -77,16 +78,18 @@ private:
         for (int l = 0; l < slice; ++l)
             for (int i = 0; i < each; ++i)
                 for (int j = 0; j < each; ++j)
-                    sum.of[i][j] += static_cast<T>(a.of[l][y + side * i]) * static_cast<T>(b.of[l][x + side * j]);
+
+                    sum.of[i][j] +=
+                        static_cast<sum_type>(a.of[l][y + side * i]) * static_cast<sum_type>(b.of[l][x + side * j]);
         for (int i = 0; i < each; ++i)
             for (int j = 0; j < each; ++j) total.of[i][j] += sum.of[i][j];
     }
 
-    CALM_HD void finish(T& c, T total, index_t column) const {
+    CALM_HD void finish(T& c, sum_type total, index_t column) const {
         if (p.bias != nullptr)
-            c = p.bias[column] + total;
+            c = static_cast<T>(p.bias[column] + total);
         else
-            c = p.accumulates ? c + total : total;
+            c = static_cast<T>(p.accumulates ? c + total : total);
     }
 };
 

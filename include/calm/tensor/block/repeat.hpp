@@ -1,57 +1,58 @@
 #pragma once
-// Rows that stand for several, in portable block form.
+// Rows that stand for several, in portable block form: a block a row of them, which on a device may be stored in bf16.
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm::detail {
 
+inline constexpr int repeat_threads = 128;
+
 // x (R N, width) = y (R, width), every row N times.
-template <class T> struct repeat_kernel {
-    static constexpr int threads = 256;
+template <class X, class Y> struct repeat_kernel {
+    static constexpr int threads = repeat_threads;
     struct shared {};
-    T* x;
-    T const* y;
-    index_t n;  // elements of x
+    X* x;
+    Y const* y;
     index_t samples;
     index_t width;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < n) x[i] = y[i / width / samples * width + i % width];
+            for_groups<Block, computed_in<Y>>(t, 0, width, [&]<class V>(index_t j) {
+                V const value = load<V>(y + row * width + j);
+                for (index_t s = 0; s < samples; ++s) store(x + (row * samples + s) * width + j, value);
+            });
         });
     }
 };
 
 // y (R, width) = sums of N neighbouring rows of x (R N, width), in order.
-template <class T> struct sum_repeated_kernel {
-    static constexpr int threads = 256;
+template <class Y, class X> struct sum_repeated_kernel {
+    static constexpr int threads = repeat_threads;
     struct shared {};
-    T* y;
-    T const* x;
-    index_t n;  // elements of y
+    Y* y;
+    X const* x;
     index_t samples;
     index_t width;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i >= n) return;
-            T sum{};
-            for (index_t s = 0; s < samples; ++s) sum += x[(i / width * samples + s) * width + i % width];
-            y[i] = sum;
+            for_groups<Block, computed_in<X>>(t, 0, width, [&]<class V>(index_t j) {
+                V sum{};
+                for (index_t s = 0; s < samples; ++s) sum += load<V>(x + (row * samples + s) * width + j);
+                store(y + row * width + j, sum);
+            });
         });
     }
 };
 
-template <block_executor Backend, class T>
-void run_repeat_rows(context<Backend> const& ctx, T* x, T const* y, index_t rows, index_t samples, index_t width) {
-    index_t const n = rows * samples * width;
-    launch(ctx, blocks_for(n, 256), repeat_kernel<T>{x, y, n, samples, width});
+template <block_executor Backend, class X, class Y>
+void run_repeat_rows(context<Backend> const& ctx, X* x, Y const* y, index_t rows, index_t samples, index_t width) {
+    launch(ctx, rows, repeat_kernel<X, Y>{x, y, samples, width});
 }
-template <block_executor Backend, class T>
-void run_sum_repeated_rows(context<Backend> const& ctx, T* y, T const* x, index_t rows, index_t samples,
+template <block_executor Backend, class Y, class X>
+void run_sum_repeated_rows(context<Backend> const& ctx, Y* y, X const* x, index_t rows, index_t samples,
                            index_t width) {
-    index_t const n = rows * width;
-    launch(ctx, blocks_for(n, 256), sum_repeated_kernel<T>{y, x, n, samples, width});
+    launch(ctx, rows, sum_repeated_kernel<Y, X>{y, x, samples, width});
 }
 
 }  // namespace calm::detail

@@ -1,6 +1,7 @@
 #pragma once
 // Rotary embeddings in portable block form.
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/kernel.hpp"
@@ -26,14 +27,14 @@ template <class T> struct rotate_kernel {
             index_t const i = place % pairs;
             index_t const first = sequences == nullptr ? to.first : sequences[row / to.period].length;
             auto const angle = rotation::at(first + row % to.period, frequencies[i]);
-            auto const c = static_cast<T>(angle.cosine);
-            auto const s = static_cast<T>(to.direction * static_cast<double>(angle.sine));
+            auto const c = static_cast<computed_in<T>>(angle.cosine);
+            auto const s = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
             for (index_t head = 0; head < to.width; head += to.head_size) {
                 T* const a = x + row * to.width + head + first_pair + i;
-                T const u = a[0];
-                T const w = a[to.head_size / 2];
-                a[0] = u * c - w * s;
-                a[to.head_size / 2] = w * c + u * s;
+                computed_in<T> const u = a[0];
+                computed_in<T> const w = a[to.head_size / 2];
+                a[0] = static_cast<T>(u * c - w * s);
+                a[to.head_size / 2] = static_cast<T>(w * c + u * s);
             }
         });
     }

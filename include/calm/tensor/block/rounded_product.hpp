@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "calm/base/bf16.hpp"
+#include "calm/tensor/activations.hpp"
 #include "calm/tensor/block/matmul.hpp"
-#include "calm/tensor/factor.hpp"
 #include "calm/tensor/group.hpp"
 
 namespace calm::detail {
@@ -96,24 +96,36 @@ void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     block_product(ctx, p);
 }
 
-// The product of the rounded factors.
+// The product of the rounded factors; C is rounded, and the bias with it, where it has no memory in fp32.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
     arena_scope const scope(ctx.scratch);
     rounded_factor const a(ctx.scratch, p.a_rounded, p.a, p.m, p.k, p.lda, p.a_transposed);
     rounded_factor const b(ctx.scratch, p.b_rounded, p.b, p.k, p.n, p.ldb, p.b_transposed);
-    round_kernel<2> const kernel{{a.missing, b.missing}};
+    rounded_matrix bias{};
+    if (p.c == nullptr && p.bias != nullptr)
+        bias = {ctx.scratch.template take<bf16>(extents<dyn>(p.n + rounded_matrix::each)).data(), p.bias, 1, p.n, p.n};
+    round_kernel<3> const kernel{{a.missing, b.missing, bias}};
     if (kernel.blocks() > 0) launch(ctx, kernel.blocks(), kernel);
-    stored_product(ctx, product<float, bf16, bf16>{p.m, p.n, p.k, p.c, p.ldc, a.x, a.stride, p.a_transposed, b.x,
-                                                   b.stride, p.b_transposed, p.accumulates, p.bias});
+    auto const multiply = [&]<class T>(T* c, T const* start) {
+        stored_product(ctx, product<T, bf16, bf16>{p.m, p.n, p.k, c, p.ldc, a.x, a.stride, p.a_transposed, b.x,
+                                                   b.stride, p.b_transposed, p.accumulates, start});
+    };
+    if (p.c != nullptr)
+        multiply(p.c, p.bias);
+    else
+        multiply(p.c_rounded, static_cast<bf16 const*>(bias.y));
 }
 
-// In bf16 where the context multiplies so and there is more than few rows, or where a factor is there in nothing else.
+// Whether a product has a matrix in bf16 alone.
+inline bool has_rounded(product<float> const& p) {
+    return (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr) ||
+           (p.c == nullptr && p.c_rounded != nullptr);
+}
+
+// In bf16 where the context multiplies so and there are more than few rows, or where a matrix is in nothing else.
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
-    if constexpr (std::is_same_v<T, float>) {
-        bool const is_rounded =
-            (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr);
-        if (is_rounded || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
-    }
+    if constexpr (std::is_same_v<T, float>)
+        if (has_rounded(p) || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
     stored_product(ctx, p);
 }
 

@@ -21,7 +21,7 @@ template <class T, class U> struct copy_kernel {
 template <class T> struct rows_term {
     T const* x;
     index_t width;
-    CALM_HD T operator()(index_t r, index_t j) const { return x[r * width + j]; }
+    CALM_HD computed_in<T> operator()(index_t r, index_t j) const { return x[r * width + j]; }
 };
 
 // out (chunks, width) = or += the sums of term(row, column) over the rows of a chunk. A block has one chunk and 32
@@ -169,9 +169,9 @@ void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, 
     launch(ctx, chunks * tiles, row_sums_kernel<Term, T>{term, partial.data(), rows, width, chunk, false});
     launch(ctx, tiles, row_sums_kernel<rows_term<T>, T>{{partial.data(), width}, total, chunks, width, chunks, true});
 }
-template <block_executor Backend, class T>
-void run_add_row_sums(context<Backend>& ctx, T* total, T const* x, index_t rows, index_t width) {
-    run_row_sums(ctx, total, rows, width, rows_term<T>{x, width});
+template <block_executor Backend, class T, class X>
+void run_add_row_sums(context<Backend>& ctx, T* total, X const* x, index_t rows, index_t width) {
+    run_row_sums(ctx, total, rows, width, rows_term<X>{x, width});
 }
 
 template <block_executor Backend, class T, class Id>

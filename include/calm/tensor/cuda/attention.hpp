@@ -4,16 +4,23 @@
 
 #if defined(__CUDACC__) && __has_include(<cudnn.h>)
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
 #include "calm/tensor/attention.hpp"
 #include "calm/tensor/block/rounded_attention.hpp"
 #include "calm/tensor/cuda/launch.hpp"
 
 namespace calm::detail {
 
-// cuDNN's plans for it; null where the block kernels compute it.
-inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_shape const& a, float const* lse) {
+// cuDNN's plans for it, which are given such memory of the caller's; null where the block kernels compute it.
+inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_shape const& a,
+                                                  std::initializer_list<void const*> given) {
     if (!ctx.products_in_bf16 || a.sequences == 0) return nullptr;
-    if (reinterpret_cast<std::uintptr_t>(lse) % cudnn_alignment == 0)
+    bool const aligned = std::ranges::all_of(
+        given, [](void const* p) { return reinterpret_cast<std::uintptr_t>(p) % cudnn_alignment == 0; });
+    if (aligned)
         if (auto const& plans = ctx.attention().of(a, ctx.queue())) return &*plans;
     if (!ctx.rehearsing()) ctx.attention().count_unsupported();
     return nullptr;
@@ -29,27 +36,25 @@ inline auto by_plan(context<cuda>& ctx, attention_plan const& plan) {
     };
 }
 
-inline void run_attention(context<cuda>& ctx, attention_shape const& a, bf16* o, float* lse, float const* q,
-                          float const* k, float const* v) {
-    if (auto const* const plans = plans_in_bf16(ctx, a, lse))
+inline void run_attention(context<cuda>& ctx, attention_shape const& a, bf16* o, float* lse, bf16 const* q,
+                          bf16 const* k, bf16 const* v) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, {o, lse, q, k, v}))
         attend_in_bf16(ctx, a, o, lse, q, k, v, by_plan(ctx, plans->forward));
     else
         run_attention<cuda>(ctx, a, o, lse, q, k, v);
 }
 inline void run_attention(context<cuda>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
                           float const* k, float const* v) {
-    auto const* const plans = plans_in_bf16(ctx, a, lse);
-    if (plans == nullptr) return run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
-    arena_scope const scope(ctx.scratch);
-    auto const rounded = ctx.scratch.template take<bf16>(extents<dyn>(a.sequences * a.queries * a.q_row));
-    attend_in_bf16(ctx, a, rounded.data(), lse, q, k, v, by_plan(ctx, plans->forward));
-    run_copy(ctx, o, rounded.data(), rounded.size());
+    if (auto const* const plans = plans_in_bf16(ctx, a, {lse}))
+        attend_in_bf16(ctx, a, o, lse, q, k, v, by_plan(ctx, plans->forward));
+    else
+        run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
 }
 
-inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
-                               float const* dout, bf16 const* o, float const* lse, float const* q, float const* k,
-                               float const* v) {
-    if (auto const* const plans = plans_in_bf16(ctx, a, lse))
+inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, bf16* dq, bf16* dk, bf16* dv,
+                               bf16 const* dout, bf16 const* o, float const* lse, bf16 const* q, bf16 const* k,
+                               bf16 const* v) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, {dq, dk, dv, dout, o, lse, q, k, v}))
         attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
     else
         run_attention_back<cuda>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
@@ -57,11 +62,10 @@ inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, flo
 inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
                                float const* dout, float const* o, float const* lse, float const* q, float const* k,
                                float const* v) {
-    auto const* const plans = plans_in_bf16(ctx, a, lse);
-    if (plans == nullptr) return run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
-    arena_scope const scope(ctx.scratch);
-    bf16 const* const rounded = rounded_rows(ctx, o, a.sequences * a.queries, a.q_row);
-    attend_back_in_bf16(ctx, a, dq, dk, dv, dout, rounded, lse, q, k, v, by_plan(ctx, plans->backward));
+    if (auto const* const plans = plans_in_bf16(ctx, a, {lse}))
+        attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
+    else
+        run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
 }
 
 }  // namespace calm::detail

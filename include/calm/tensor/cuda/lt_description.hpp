@@ -33,6 +33,9 @@ template <> struct lt_types<float> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;  // no TF32
 };
 template <> struct lt_types<float, bf16> : lt_types<float> { static constexpr cudaDataType_t matrix = CUDA_R_16BF; };
+template <> struct lt_types<bf16, bf16> : lt_types<float, bf16> {
+    static constexpr cudaDataType_t result = CUDA_R_16BF;  // and of the bias
+};
 template <> struct lt_types<double> {
     using factor = double;
     static constexpr cudaDataType_t result = CUDA_R_64F;
