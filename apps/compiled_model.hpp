@@ -97,7 +97,8 @@ template <class Space> std::string place_of(train_options const& o) {
             place += sentence(", ", all->ranks(), " ranks that exchange by ",
                               all->devices != nullptr ? all->devices->name() : "the host's memory");
     if (!o.in_bf16) return place;
-    return place + ", products in bf16" +
+    return place +
+           (device_memory<typename Space::backend> ? ", products and activations in bf16" : ", products in bf16") +
            (device_memory<typename Space::backend> || has_bf16_products()
                 ? ""
                 : " without the instruction for them (AVX512-BF16): slower than f32");

@@ -238,8 +238,8 @@ void add_upkeep(command& c, train_options& o) {
         "--timeout", o.timeout, "S",
         "of several ranks (docs/ranks.md): seconds that one waits for another as they train (120)", 1, 86'400);
     c.choice("--dtype", {"f32", "bf16"},
-             "what products of matrices multiply: f32, or both factors rounded to bf16; sums and all that is stored "
-             "are f32 (f32)",
+             "what products of matrices multiply: f32, or both factors rounded to bf16, as a device then stores "
+             "activations; sums, weights and their gradients are f32 (f32)",
              [&o](std::string const& name) { o.in_bf16 = name == "bf16"; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
     c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");

@@ -62,7 +62,7 @@ void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocab
                    row_targets const& targets) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-            T const* const row = z.logits + i * z.width;
+            T const* const row = z.logits + i * z.stride;
             if (z.first == 0) sums[i] = {};
             add_logits(sums[i], row, z.width);
             sums[i].target += targets.mean(i, z);
@@ -71,14 +71,15 @@ void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocab
     });
 }
 template <class T>
-void run_chunk_slopes(context<cpu> const& ctx, running_sum<T> const* sums, vocabulary_part<T> const& z,
+void run_chunk_slopes(context<cpu> const& ctx, T* slopes, running_sum<T> const* sums, vocabulary_part<T> const& z,
                       row_targets const& targets, double scale) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-            T* const row = z.logits + i * z.width;
+            T const* const logits = z.logits + i * z.stride;
+            T* const row = slopes + i * z.stride;
             T const shift = sums[i].log_sum();
             for_pieces<T>(0, z.width, [&]<class V>(index_t j) {
-                store(row + j, math::exp(load<V>(row + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
+                store(row + j, math::exp(load<V>(logits + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
             });
             for (index_t m = 0; m < targets.each; ++m)
                 if (index_t const t = targets.ids[i * targets.each + m] - z.first; t >= 0 && t < z.width)
@@ -90,7 +91,7 @@ template <class T>
 void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-            T const* const row = z.logits + i * z.width;
+            T const* const row = z.logits + i * z.stride;
             index_t const j = first_largest(row, z.width);
             if (z.first > 0 && !(real_part(row[j]) > real_part(best[i]))) continue;
             best[i] = row[j];
@@ -99,8 +100,25 @@ void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocab
     });
 }
 
-template <class Backend, class T> view<T, extents<dyn, dyn>, Backend> logits_of(vocabulary_part<T> const& z) {
-    return {z.logits, extents<dyn, dyn>(z.rows, z.width)};
+template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of(vocabulary_part<T> const& z) {
+    return {{z.logits, z.rows, z.width, z.stride, false}};
+}
+
+// Their slopes (rows, width), in memory of ctx.scratch where they are factors of products in bf16, or in the logits'.
+template <class T, class Backend>
+matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_sum<T> const* sums,
+                                               vocabulary_part<T> const& z, row_targets const& targets, double scale) {
+    auto slopes = logits_of<Backend>(z);
+    if constexpr (may_be_rounded<T, Backend>)
+        if (rounds_rows(ctx, z.rows, z.stride)) {
+            auto* const rounded = ctx.scratch.template take<bf16>(extents<dyn, dyn>(z.rows, z.stride)).data();
+            run_chunk_slopes(ctx, rounded, sums, z, targets, scale);
+            slopes.data = nullptr;
+            slopes.rounded = rounded;
+            return slopes;
+        }
+    run_chunk_slopes(ctx, z.logits, sums, z, targets, scale);
+    return slopes;
 }
 
 // The verbs below, of views.
@@ -124,16 +142,19 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
                                   : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
-    // Backward needs those of all chunks, one behind the other.
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(backward ? vocabulary : width, block));
+    // Backward needs those of all chunks, one behind the other. Rows of a device, which has one chunk, begin at whole
+    // 16 bytes, in bf16 too.
+    index_t const held = backward ? vocabulary : width;
+    index_t const stride = host_memory<Backend> ? 0 : (held + 7) / 8 * 8;
+    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
     auto const sums = ctx.scratch.template take<running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
         row_targets const of_rows{targets.data() + r0 * each, each};
         auto const part_of = [&](index_t v0) {
-            return vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n, std::min(width, vocabulary - v0),
-                                      v0};
+            index_t const here = std::min(width, vocabulary - v0);
+            return vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n, here, v0, std::max(here, stride)};
         };
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
@@ -142,12 +163,13 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
         }
         if (!backward) continue;
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
+            arena_scope const of_chunk(ctx.scratch);
             auto const z = part_of(v0);
             auto const e = rows(table, v0, z.width);
-            run_chunk_slopes(ctx, sums.data(), z, of_rows, scale);
-            matmul(ctx, rows(dx, r0, n), logits_of<Backend>(z), e, v0 == 0 ? into::overwrite : into::accumulate);
+            auto const slopes = slopes_of(ctx, sums.data(), z, of_rows, scale);
+            matmul(ctx, rows(dx, r0, n), slopes, e, v0 == 0 ? into::overwrite : into::accumulate);
             if (dtable.data() != nullptr)
-                matmul(ctx, rows(dtable, v0, z.width), transposed(logits_of<Backend>(z)), xr, into::accumulate);
+                matmul(ctx, rows(dtable, v0, z.width), transposed(slopes), xr, into::accumulate);
         }
     }
 }

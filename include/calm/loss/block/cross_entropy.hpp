@@ -3,6 +3,7 @@
 // block a row.
 
 #include <limits>
+#include <type_traits>
 
 #include "calm/base/token.hpp"
 #include "calm/tensor/kernel.hpp"
@@ -10,12 +11,13 @@
 
 namespace calm::detail {
 
-// Logits (rows, width) of tokens first .. first + width - 1.
+// Logits (rows, width) of tokens first .. first + width - 1, whose rows are `stride` apart.
 template <class T> struct vocabulary_part {
     T* logits;
     index_t rows;
     index_t width;
     index_t first;
+    index_t stride = width;
 };
 
 // Running logsumexp of a row over chunks.
@@ -35,12 +37,47 @@ struct row_targets {
         T sum{};
         for (index_t m = 0; m < each; ++m)
             if (index_t const t = ids[row * each + m] - z.first; t >= 0 && t < z.width)
-                sum += z.logits[row * z.width + t];
+                sum += z.logits[row * z.stride + t];
         return sum / number<T>(each);
     }
 };
 
-// sums and loss of a row, with the chunk added.
+// The sum of exp(x) of some numbers x, as total * exp(highest): no part of it overflows.
+template <class T> struct scaled_sum {
+    T highest = -std::numeric_limits<T>::infinity();  // of the numbers that are
+    T total{};
+
+    // Adds exp of each lane of x.
+    template <class V> CALM_HD void add(V x) {
+        T most = highest;
+        for_lane(x, [&](T each) { most = each > most ? each : most; });
+        if (most > highest) {
+            total *= math::exp(highest - most);
+            highest = most;
+        }
+        for_lane(x, [&](T each) { total += math::exp(each - highest); });
+    }
+    // Adds another sum.
+    CALM_HD scaled_sum operator+(scaled_sum const& other) const {
+        if (!(other.highest > highest)) return added(*this, other);
+        return added(other, *this);
+    }
+
+private:
+    template <class V, class F> CALM_HD static void for_lane(V const& x, F const& f) {
+        if constexpr (grouped<V>)
+            for (T const each : x.lane) f(each);
+        else
+            f(x);
+    }
+    CALM_HD static scaled_sum added(scaled_sum const& high, scaled_sum const& low) {
+        // Where both are empty, or infinite, the difference is no number.
+        T const share = low.highest == high.highest ? T{1} : math::exp(low.highest - high.highest);
+        return {high.highest, high.total + low.total * share};
+    }
+};
+
+// sums and loss of a row, with the chunk added, in one pass over it.
 template <class T> struct add_chunk_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -50,21 +87,20 @@ template <class T> struct add_chunk_kernel {
     row_targets targets;
 
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
-        T const* const logits = z.logits + row * z.width;
-        typename Block::template per_thread<T> most;
+        T const* const logits = z.logits + row * z.stride;
+        typename Block::template per_thread<scaled_sum<T>> own;
         b.phase([&](int t) {
-            // Of the chunks before it too.
-            T own = z.first == 0 ? -std::numeric_limits<T>::infinity() : static_cast<T>(sums[row].highest);
-            for (index_t j = t; j < z.width; j += threads) own = logits[j] > own ? logits[j] : own;  // never NaN
-            most[t] = own;
+            scaled_sum<T> mine;
+            for_groups<Block, T>(t, 0, z.width, [&]<class V>(index_t j) { mine.add(load<V>(logits + j)); });
+            own[t] = mine;
         });
-        T const highest = b.max(most);
-        T const total = sum_terms(b, 0, z.width, [&](index_t j) { return math::exp(logits[j] - highest); });
+        scaled_sum<T> const chunk = b.sum(own);
         b.phase([&](int t) {
             if (t > 0) return;
             running_sum<T> sum = z.first == 0 ? running_sum<T>{} : sums[row];
-            sum.total = sum.total * math::exp(static_cast<T>(sum.highest) - highest) + total;
-            sum.highest = static_cast<double>(highest);
+            auto const all = scaled_sum<T>{static_cast<T>(sum.highest), sum.total} + chunk;
+            sum.total = all.total;
+            sum.highest = static_cast<double>(all.highest);
             sum.target += targets.mean(row, z);
             loss[row] = sum.log_sum() - sum.target;
             sums[row] = sum;
@@ -72,25 +108,45 @@ template <class T> struct add_chunk_kernel {
     }
 };
 
-// Logits become scale * (softmax - the share of the targets that are the token).
-template <class T> struct chunk_slopes_kernel {
+// slopes = scale * (softmax - the share of the targets that are the token), rows as far apart as those of the logits,
+// whose place they may take.
+template <class T, class Slope> struct chunk_slopes_kernel {
     static constexpr int threads = 256;
     struct shared {};
+    Slope* slopes;
     running_sum<T> const* sums;
     vocabulary_part<T> z;
     row_targets targets;
     T scale;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
+        T const* const logits = z.logits + row * z.stride;
+        Slope* const to = slopes + row * z.stride;
+        T const shift = sums[row].log_sum();
         b.phase([&](int t) {
-            T* const logits = z.logits + row * z.width;
-            T const shift = sums[row].log_sum();
-            T const share = scale / number<T>(targets.each);
-            for (index_t j = t; j < z.width; j += threads) {
-                logits[j] = math::exp(logits[j] - shift) * scale;
-                for (index_t m = 0; m < targets.each; ++m)
-                    if (targets.ids[row * targets.each + m] == z.first + j) logits[j] -= share;
+            for_groups<Block, T>(t, 0, z.width, [&]<class V>(index_t j) {
+                store(to + j, math::exp(load<V>(logits + j) - splat<V>(shift)) * splat<V>(scale));
+            });
+        });
+        b.phase([&](int t) {
+            token_id const* const ids = targets.ids + row * targets.each;
+            for (index_t m = t; m < targets.each; m += threads) {
+                index_t const j = ids[m] - z.first;
+                if (j < 0 || j >= z.width || is_there(ids, m)) continue;
+                T slope = to[j];
+                if constexpr (!std::is_same_v<T, Slope>) slope = math::exp(logits[j] - shift) * scale;
+                for (index_t other = m; other < targets.each; ++other)
+                    if (ids[other] == ids[m]) slope -= scale / number<T>(targets.each);
+                to[j] = static_cast<Slope>(slope);
             }
         });
+    }
+
+private:
+    // Whether target m of a row is one of those before it.
+    CALM_HD static bool is_there(token_id const* ids, index_t m) {
+        for (index_t before = 0; before < m; ++before)
+            if (ids[before] == ids[m]) return true;
+        return false;
     }
 };
 
@@ -106,7 +162,7 @@ template <class T> struct best_of_chunk_kernel {
     T* best;
     vocabulary_part<T> z;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
-        T const* const logits = z.logits + row * z.width;
+        T const* const logits = z.logits + row * z.stride;
         typename Block::template per_thread<candidate> own;
         b.phase([&](int t) {
             candidate most{-std::numeric_limits<T>::infinity(), 0};
@@ -131,10 +187,10 @@ void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, v
                    row_targets const& targets) {
     launch(ctx, z.rows, add_chunk_kernel<T>{sums, loss, z, targets});
 }
-template <block_executor Backend, class T>
-void run_chunk_slopes(context<Backend> const& ctx, running_sum<T> const* sums, vocabulary_part<T> const& z,
-                      row_targets const& targets, double scale) {
-    launch(ctx, z.rows, chunk_slopes_kernel<T>{sums, z, targets, static_cast<T>(scale)});
+template <block_executor Backend, class Slope, class T>
+void run_chunk_slopes(context<Backend> const& ctx, Slope* slopes, running_sum<T> const* sums,
+                      vocabulary_part<T> const& z, row_targets const& targets, double scale) {
+    launch(ctx, z.rows, chunk_slopes_kernel<T, Slope>{slopes, sums, z, targets, static_cast<T>(scale)});
 }
 template <block_executor Backend, class T>
 void run_best_of_chunk(context<Backend> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {
