@@ -247,9 +247,11 @@ private:
         auto const put = [](std::span<token_id const> from, std::span<token_id> to) {
             std::copy(from.begin(), from.end(), to.begin());
         };
-        for_each_place([&](auto draws, auto round, auto before, auto behind) { put(draws, before), put(round, behind); });
+        for_each_place(
+            [&](auto draws, auto round, auto before, auto behind) { put(draws, before), put(round, behind); });
         decode(pools_, of_pools_, groups_of(made + n_, 2));
-        for_each_place([&](auto draws, auto round, auto before, auto behind) { put(before, draws), put(behind, round); });
+        for_each_place(
+            [&](auto draws, auto round, auto before, auto behind) { put(before, draws), put(behind, round); });
     }
 
     // A table that no cache holds is read again for each token. From sizes alone: texts do not depend on machines.
@@ -276,10 +278,10 @@ private:
     index_t teams_;
     std::vector<place_at_work> active_;
     std::vector<sampled> done_;
-    std::vector<T const*> answers_;  // their latents, where tokens may be missing
-    std::int64_t n_ = 0;           // draws of the round
-    std::vector<token_id> drawn_;  // (active, n_, K)
-    std::vector<token_id> pools_;  // (active, draws so far, K)
+    std::vector<T const*> answers_;   // their latents, where tokens may be missing
+    std::int64_t n_ = 0;              // draws of the round
+    std::vector<token_id> drawn_;     // (active, n_, K)
+    std::vector<token_id> pools_;     // (active, draws so far, K)
     std::vector<T const*> of_pools_;  // (active, draws so far), their latents
     std::vector<noise_place> noise_;
     std::vector<row_id> rows_;  // of the hidden states, of every active place
