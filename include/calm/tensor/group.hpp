@@ -105,4 +105,14 @@ concept grouped = detail::is_group<V>;
 // As many T as are 16 bytes of memory.
 template <class T> using group_of = group<T, 16 / static_cast<int>(sizeof(T))>;
 
+namespace detail {
+
+// p, of which it is known that it is a multiple of 16 bytes if V is a group: to load or store it nobody looks.
+template <class V, class T> [[gnu::always_inline]] CALM_HD inline T* place_of(T* p) {
+    if constexpr (is_group<V>) return static_cast<T*>(__builtin_assume_aligned(p, 16));
+    return p;
+}
+
+}  // namespace detail
+
 }  // namespace calm
