@@ -176,21 +176,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
     struct size {
         index_t rows, width;
     };
-    for (auto const& [R, D] : {size{0, 8},
-                               {1, 1},
-                               {3, 5},
-                               {1, 8},
-                               {70, 130},
-                               {2100, 8},
-                               {2100, 5},
-                               {9, 256},
-                               {9, 260},
-                               {70, 1024},
-                               {5, 1028},
-                               {6, 2052},
-                               {3, 4096},
-                               {2, 4100}})
+    for (size const at : {size{0, 8},
+                          {1, 1},
+                          {3, 5},
+                          {1, 8},
+                          {70, 130},
+                          {2100, 8},
+                          {2100, 5},
+                          {9, 256},
+                          {9, 260},
+                          {70, 1024},
+                          {5, 1028},
+                          {6, 2052},
+                          {3, 4096},
+                          {2, 4100}})
         for (int const place : {0, 1, 2}) {
+            index_t const R = at.rows, D = at.width;
             typename on::context ctx(1, 2);
             ctx.order = thread_order::permuted;
             extents<dyn, dyn> const shape(R, D);

@@ -1,6 +1,6 @@
 #pragma once
-// Normalisation of rows in portable block form: a block a row, and backward, where rows fit in registers, some rows that
-// are read once for all gradients. Trees that read the mean and the root that forward kept read them more often
+// Normalisation of rows in portable block form: a block a row, and backward, where rows fit in registers, some rows
+// that are read once for all gradients. Trees that read the mean and the root that forward kept read them more often
 // (bench/norms.cpp has them, nn/norm.hpp that of a norm without gain). LayerNorm's forward would make as many passes as
 // here, and stands because nobody has measured its tree on a GPU.
 
