@@ -108,6 +108,8 @@ void layer(char const* name, index_t rows, double bound, plain_layer truth = nul
 
 template <class B> using rms = calm::rms_norm_layer<130, calm::space<B>>;
 template <class B> using layered = calm::layer_norm_layer<130, calm::space<B>>;
+template <class B> using wide_rms = calm::rms_norm_layer<1024, calm::space<B>>;        // a warp has a row
+template <class B> using wide_layered = calm::layer_norm_layer<2052, calm::space<B>>;  // a block has
 template <class B> using mlp = calm::swiglu<40, 96, calm::space<B>>;
 template <class B>
 using stack = calm::chain<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
@@ -144,6 +146,8 @@ int main() {
         for (index_t const rows : {1, 70, 600}) {
             layer<rms>("rms_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_rms_norm(x, p, 130); });
             layer<layered>("layer_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_layer_norm(x, p, 130); });
+            layer<wide_rms>("rms_norm of 1024", rows, 1e-4);
+            layer<wide_layered>("layer_norm of 2052", rows, 1e-4);
             layer<mlp>("swiglu", rows, 1e-4, [](auto& x, auto* p) { return plain_swiglu(x, p, 40, 96); });
             layer<stack>("a chain", rows, 1e-4);
             embedding(rows);

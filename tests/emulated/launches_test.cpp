@@ -240,7 +240,9 @@ template <class Work> device_counts asked_by(Work const& work) {
 }
 
 // One more patch of texts that differ in length: drawn, and read. It is asked for by each kernel, or by graphs.
-template <class Model> device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graphs) {
+template <class Model>
+device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graphs,
+                                rule_of<Model> const& rule = rule_of<Model>::unchanged()) {
     context<emulated> ctx(1, 1);
     ctx.uses_graphs = by_graphs;
     sampling_aids<emulated> aids(ctx, model);
@@ -252,7 +254,6 @@ template <class Model> device_counts asked_for_a_patch(Model const& model, index
         all.push_back(i);
         places.push_back({i, {{1, stream::generation, static_cast<std::uint32_t>(i)}, i}});
     }
-    auto const rule = rule_of<Model>::unchanged();
     std::vector<token_id> patches(static_cast<std::size_t>(texts * Model::K));
     auto const write = [&] {
         sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places), 0,
@@ -290,6 +291,19 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
     check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5, 2);
     // Its logits are asked for by themselves.
     check(initialised<autoregressive_model<small_ar, on_device>>().model, 4, 1);
+}
+
+// Texts that the batch rule settles at different draws have their rounds together, and what was drawn before is not
+// copied text by text.
+BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_are_many) {
+    auto const own = initialised<calm_model<small, on_device>>(1 << 14);  // of which what is alike is decoded
+    auto const rule = sampler::batch(temperature::of(0.5), 100);
+    auto const of_six = asked_for_a_patch(own.model, 6, false, rule);
+    auto const of_many = asked_for_a_patch(own.model, 36, false, rule);
+    BOOST_TEST_MESSAGE(of_six.launches << " and " << of_many.launches << " launches, " << of_six.waits << " and "
+                                       << of_many.waits << " waits");
+    BOOST_TEST(of_many.launches < 3 * of_six.launches);
+    BOOST_TEST(of_many.waits < 3 * of_six.waits);
 }
 
 // A cache grows in one launch, however many sequences it has; they keep what they had.

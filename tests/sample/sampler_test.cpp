@@ -473,7 +473,7 @@ BOOST_AUTO_TEST_CASE(rounds_grow_while_their_rows_are_few) {
     BOOST_TEST(round_size(adaptive, 1, 24, 64) == 6);    // a quarter more
     BOOST_TEST(round_size(adaptive, 1, 5000, 1) == 64);
     BOOST_TEST(round_size(adaptive, 500, 1000, 1) == 500);
-    BOOST_TEST(round_size(batch, 90, 0, 1) == 90);  // what it needs to be sure
-    BOOST_TEST(round_size(batch, 3, 90, 1) == 16);  // and a few rows, not as many again
-    BOOST_TEST(round_size(batch, 3, 90, 16) == 3);
+    BOOST_TEST(round_size(batch, 90, 0, 1) == 90);   // what it needs to be sure
+    BOOST_TEST(round_size(batch, 3, 90, 1) == 16);   // and a few rows, not as many again
+    BOOST_TEST(round_size(batch, 3, 90, 16) == 12);  // and an eighth more
 }

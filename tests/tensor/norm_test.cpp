@@ -118,3 +118,110 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
                           std::abs(number(db, j) - want_db[static_cast<std::size_t>(j)])});
     BOOST_TEST(worst <= rounding<T>);
 }
+
+namespace {
+
+// Gradients of a norm of rows by their definition, added up in double, and the most that rounding may change of each:
+// so much of what their terms come to without signs. Statistics are those that the verbs are given.
+struct wanted_gradients {
+    std::vector<double> dx, dw, db, dx_terms, dw_terms, db_terms;
+
+    template <class Numbers>
+    wanted_gradients(Numbers const& x, Numbers const& dy, Numbers const& w, Numbers const& mean, Numbers const& r,
+                     bool centred) :
+        dx(x.size()),
+        dw(w.size()), db(w.size()), dx_terms(x.size()), dw_terms(w.size()), db_terms(w.size()) {
+        std::size_t const D = w.size();
+        auto const number = static_cast<double>(D);
+        for (std::size_t row = 0; row < r.size(); ++row) {
+            double const middle = centred ? double{mean[row]} : 0.0, root{r[row]};
+            auto const h = [&](std::size_t j) { return (double{x[row * D + j]} - middle) * root; };
+            double slope = 0, along = 0, all = 0;
+            for (std::size_t j = 0; j < D; ++j) {
+                double const g = double{dy[row * D + j]} * double{w[j]};
+                slope += centred ? g / number : 0;
+                along += g * h(j) / number;
+                all += std::abs(g) * (1 + std::abs(h(j))) / number;
+            }
+            for (std::size_t j = 0; j < D; ++j) {
+                double const g{dy[row * D + j]};
+                dx[row * D + j] = (g * double{w[j]} - slope - h(j) * along) * root;
+                dx_terms[row * D + j] = (std::abs(g * double{w[j]}) + all * (1 + std::abs(h(j)))) * root;
+                dw[j] += g * h(j), dw_terms[j] += std::abs(g) * (std::abs(h(j)) + std::abs(middle) * root);
+                db[j] += g, db_terms[j] += std::abs(g);
+            }
+        }
+    }
+};
+
+template <class Numbers>
+double worst_of(Numbers const& got, std::vector<double> const& want, std::vector<double> const& terms) {
+    double worst = got.size() == want.size() ? 0 : std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < want.size() && i < got.size(); ++i) {
+        double const apart = std::abs(double{got[i]} - want[i]) / (terms[i] + 1);
+        worst = apart <= worst ? worst : apart;
+    }
+    return worst;
+}
+
+}  // namespace
+
+// Rows of whole groups and others, some wider than a block holds in registers; few and so many that a block has several
+// of them. dx stands for itself, or takes the place of dy or x.
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
+    using T = typename on::scalar;
+    using matrix_on = typename on::template tensor<extents<dyn, dyn>>;
+    // Sums of D or R terms, each rounded a few times, in trees.
+    double const bound = 32 * static_cast<double>(std::numeric_limits<T>::epsilon());
+    struct size {
+        index_t rows, width;
+    };
+    for (size const at : {size{0, 8},
+                          {1, 1},
+                          {3, 5},
+                          {1, 8},
+                          {70, 130},
+                          {2100, 8},
+                          {2100, 5},
+                          {9, 256},
+                          {9, 260},
+                          {70, 1024},
+                          {5, 1028},
+                          {6, 2052},
+                          {3, 4096},
+                          {2, 4100}})
+        for (int const place : {0, 1, 2}) {
+            index_t const R = at.rows, D = at.width;
+            typename on::context ctx(1, 2);
+            ctx.order = thread_order::permuted;
+            extents<dyn, dyn> const shape(R, D);
+            matrix_on x(shape), dy(shape), dx(shape);
+            typename on::vector w{extents<dyn>(D)}, b{extents<dyn>(D)}, mean{extents<dyn>(R)}, r{extents<dyn>(R)};
+            draw(x, 1, 2, 1), draw(dy, 2), draw(w, 3), draw(b, 4);
+            auto const copy_of = [](auto const& t) { return std::vector<T>(t.begin(), t.end()); };
+            auto const given_x = copy_of(x), given_dy = copy_of(dy);
+            auto const check_gradients = [&](bool centred, auto const& back) {
+                std::copy(given_x.begin(), given_x.end(), x.begin());
+                std::copy(given_dy.begin(), given_dy.end(), dy.begin());
+                typename on::vector dw{extents<dyn>(D)}, db{extents<dyn>(D)};
+                std::fill(dw.begin(), dw.end(), T{1}), std::fill(db.begin(), db.end(), T{1});
+                auto& to = place == 0 ? dx : place == 1 ? dy : x;
+                back(to, dw, db);
+                wanted_gradients want(given_x, given_dy, copy_of(w), copy_of(mean), copy_of(r), centred);
+                for (auto* const sums : {&want.dw, &want.db})
+                    for (double& sum : *sums) sum += 1;
+                auto const where = std::to_string(R) + " rows of " + std::to_string(D) + ", dx in place " +
+                                   std::to_string(place) + (centred ? ", centred" : "");
+                BOOST_TEST(worst_of(copy_of(to), want.dx, want.dx_terms) <= bound, where);
+                BOOST_TEST(worst_of(copy_of(dw), want.dw, want.dw_terms) <= bound, where);
+                if (centred) BOOST_TEST(worst_of(copy_of(db), want.db, want.db_terms) <= bound, where);
+            };
+            matrix_on y(shape);
+            rms_norm(ctx, y, r, x, w, 1e-6);
+            check_gradients(false, [&](auto& to, auto& dw, auto&) { rms_norm_back(ctx, to, dw, dy, x, w, r); });
+            std::copy(given_x.begin(), given_x.end(), x.begin());
+            layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
+            check_gradients(true,
+                            [&](auto& to, auto& dw, auto& db) { layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r); });
+        }
+}

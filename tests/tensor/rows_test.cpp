@@ -70,17 +70,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(row_sums_are_added, on, executors) {
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, executors) {
+    using T = typename on::scalar;
     constexpr index_t D = 300;  // more columns than a block has
-    typename on::template tensor<extents<dyn, D>> x{extents<dyn, D>(70)};
-    typename on::template tensor<extents<D>> sums;
-    draw(x, 1);
-    typename on::context ctx(1, 2);
-    add_row_sums(ctx, sums, x);
-    for (index_t j = 0; j < D; ++j) {
-        double want = 0;
-        for (index_t r = 0; r < 70; ++r) want += static_cast<double>(x[r * D + j]);
-        BOOST_TEST(std::abs(static_cast<double>(sums[j]) - want) < 1e-5);
-    }
+    for (index_t const R : {70, 600})
+        for (index_t const first : {0, 1}) {  // a matrix that begins there is not aligned
+            typename on::vector x{extents<dyn>(R * D + 1)};
+            typename on::template tensor<extents<D>> sums;
+            draw(x, 1);
+            typename on::context ctx(1, 2);
+            add_row_sums(ctx, sums.view(),
+                         matrix_view<T const, D, typename on::backend>(x.view().data() + first, extents<dyn, D>(R)));
+            for (index_t j = 0; j < D; ++j) {
+                double want = 0;
+                for (index_t r = 0; r < R; ++r) want += static_cast<double>(x[first + r * D + j]);
+                BOOST_TEST(std::abs(static_cast<double>(sums[j]) - want) < 1e-4);
+            }
+        }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_gathered_and_their_gradients_scattered, on, executors) {

@@ -14,8 +14,10 @@
 #include "calm/sample/sampling_aids.hpp"
 #include "calm/sample/separate_contexts.hpp"
 #include "calm/tensor/fill_places.hpp"
+#include "calm/tensor/for_each.hpp"
 #include "calm/tensor/graph.hpp"
 #include "calm/tensor/rows.hpp"
+#include "calm/tensor/working_set.hpp"
 
 namespace calm {
 
@@ -28,6 +30,16 @@ struct patch_place {
 };
 
 namespace detail {
+
+// z (n, L) = rows of L numbers that lie anywhere in the executor's memory; an index stands for `each` of the numbers.
+template <class T, index_t L> struct bring_rows {
+    T* z;
+    T const* const* from;  // (n)
+    index_t each;
+    CALM_HD void operator()(index_t i) const {
+        for (index_t j = i * each; j < (i + 1) * each; ++j) z[j] = from[j / L][j % L];
+    }
+};
 
 // Patches that are sampled together, in rounds of as many draws for each that has not decided yet.
 template <class Model, class Backend> class sampling_rounds {
@@ -43,7 +55,8 @@ public:
         model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
         separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D),
         lazy_(is_lazy()), attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
-        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()) {
+        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()),
+        answers_(lazy_ ? places.size() : 0) {
         for (std::size_t r = 0; r < places.size(); ++r) {
             auto const& [key, first] = places[r].noise;
             random_sequence choice({key.seed, stream::choice, key.step},
@@ -59,7 +72,7 @@ public:
         while (!active_.empty()) {
             n_ = draws_of_a_round(round);
             draw_round();
-            if (counts()) decode_pools();
+            if (counts() || (lazy_ && active_.front().at_work.at_most() == n_)) decode_pools();
             std::span<token_id const> rest = drawn_;
             for (auto& one : active_) {
                 take(one, rest.first(static_cast<std::size_t>(n_) * K));
@@ -67,19 +80,21 @@ public:
             }
             std::erase_if(active_, [](place_at_work const& one) { return one.at_work.decided(); });
         }
+        if (lazy_) decode(tokens_, answers_, {1, 1, places_.size()});
         return std::move(done_);
     }
 
 private:
     static constexpr auto K = static_cast<std::size_t>(Model::K);
     static constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
+    static constexpr index_t decoded_at_once = 1 << 14;     // patches, on the host: memory
     static constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
 
     struct place_at_work {
         std::size_t number;
         patch_sampling at_work;
         random_sequence choice;
-        std::vector<latents> drawn;  // (draws of a round, L), where tokens may be missing
+        std::vector<T const*> drawn;  // the latent of each draw, where tokens may be missing
     };
 
     // To count, tokens are decoded one by one where that saves more than the passes cost: not with a small table.
@@ -113,7 +128,8 @@ private:
         latents z{};
         if (lazy_) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
         for (index_t i = 0; lazy_ && i < count(); ++i)
-            active_[static_cast<std::size_t>(i)].drawn.push_back(rows(z, i * n_, n_));
+            for (index_t draw = i * n_; draw < (i + 1) * n_; ++draw)
+                active_[static_cast<std::size_t>(i)].drawn.push_back(z.data() + draw * Model::L);
         if constexpr (device_memory<Backend>)
             if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_again(z);
         arena_scope const scratch(ctx_.scratch);
@@ -160,6 +176,7 @@ private:
         });
         if (!lazy_) return bring_patches(ctx_, std::span(drawn_), room);
         std::fill(drawn_.begin(), drawn_.end(), not_decoded);
+        if (counts()) return;  // with those before
         model_.ae_model.decode_alike(ctx_, drawn_, z, groups_of_round(n_), screen_);
     }
     // Whose draws of a round are decoded as long as they are alike, of so many of each place.
@@ -186,76 +203,61 @@ private:
                             screen_);
     }
 
-    // Gives a place its draws (n_, K) of the round; where it decides, its answer.
+    // Gives a place its draws (n_, K) of the round; where it decides, its answer, of which tokens may be missing.
     void take(place_at_work& one, std::span<token_id const> own) {
-        one.at_work.take(own, one.choice, [&](std::span<token_id> pool) {
-            if (!counts()) decode(one, pool, 0, groups_of(std::ssize(pool) / Model::K, 2));
-        });
+        one.at_work.take(own, one.choice);
         if (!one.at_work.decided()) return;
         auto const patch = one.at_work.patch();
-        auto const answer = tokens_.subspan(one.number * K, K);
-        std::copy(patch.begin(), patch.end(), answer.begin());
-        decode(one, answer, static_cast<index_t>(one.at_work.chosen()), groups_of(1, 1));
+        std::copy(patch.begin(), patch.end(), tokens_.subspan(one.number * K, K).begin());
+        if (lazy_) answers_[one.number] = one.drawn[one.at_work.chosen()];
         done_[one.number] = one.at_work.result();
     }
 
-    // Decodes what is missing of the patches of draws from `first` on: what the batch rule counts, and what it answers.
-    void decode(place_at_work const& one, std::span<token_id> patches, index_t first, alike_groups groups) {
-        if (!lazy_) return;
-        arena_scope const of_pool(ctx_.scratch);
-        auto const pool =
-            ctx_.scratch.template take<T>(extents<dyn, Model::L>(static_cast<index_t>(patches.size() / K)));
-        copy_drawn(pool, one, first);
-        model_.ae_model.decode_alike(ctx_, patches, pool, groups, screen_);
+    // Decodes what is missing of patches (R, K) of these latents (R), in whole groups of neighbours. All together, as
+    // far as memory goes: the whole vocabulary is read however few rows there are.
+    void decode(std::span<token_id> patches, std::span<T const* const> of, alike_groups groups) {
+        auto const bytes = static_cast<std::size_t>(Model::autoencoder_type::numbers_per_patch) * sizeof(T);
+        auto const at_once = static_cast<std::size_t>(rows_at_once(ctx_, decoded_at_once, bytes));
+        std::size_t const most = std::max<std::size_t>(1, at_once / groups.size) * groups.size;
+        for (std::size_t first = 0; first < of.size(); first += most) {
+            auto const some = of.subspan(first, std::min(most, of.size() - first));
+            arena_scope const scope(ctx_.scratch);
+            auto const z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(std::ssize(some)));
+            index_t const each = host_memory<Backend> ? Model::L : 1;
+            for_each(ctx_, z.size() / each, bring_rows<T, Model::L>{z.data(), upload(ctx_, some).data(), each});
+            model_.ae_model.decode_alike(ctx_, patches.subspan(first * K, some.size() * K), z, groups, screen_);
+        }
     }
 
-    // Decodes what is alike in the pools of all places, with their draws of the round: together, because the whole
-    // vocabulary is read however few rows there are.
+    // Decodes what is alike in the pools of all places, with their draws of the round.
     void decode_pools() {
-        auto const made = active_.front().at_work.result().draws, pool = made + n_;  // of every place as many
+        auto const made = active_.front().at_work.result().draws;  // of every place as many
         auto const old = static_cast<std::size_t>(made) * K, fresh = static_cast<std::size_t>(n_) * K;
-        arena_scope const of_pools(ctx_.scratch);
-        auto const z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * pool));
         pools_.resize(static_cast<std::size_t>(count()) * (old + fresh));
+        of_pools_.clear();
+        for (auto const& one : active_) of_pools_.insert(of_pools_.end(), one.drawn.begin(), one.drawn.end());
         auto const for_each_place = [&](auto const& f) {
-            std::span<token_id> from = drawn_, to = pools_;
+            std::span<token_id> round = drawn_, pools = pools_;
             for (auto& one : active_) {
-                f(one, from.first(fresh), to.first(old), to.subspan(old, fresh));
-                from = from.subspan(fresh);
-                to = to.subspan(old + fresh);
+                f(one.at_work.draws(), round.first(fresh), pools.first(old), pools.subspan(old, fresh));
+                round = round.subspan(fresh);
+                pools = pools.subspan(old + fresh);
             }
         };
-        index_t row = 0;
+        auto const put = [](std::span<token_id const> from, std::span<token_id> to) {
+            std::copy(from.begin(), from.end(), to.begin());
+        };
         for_each_place(
-            [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
-                std::copy_n(one.at_work.draws().begin(), old, before.begin());
-                std::copy_n(round.begin(), fresh, behind.begin());
-                copy_drawn(rows(z, row, pool), one, 0);
-                row += pool;
-            });
-        model_.ae_model.decode_alike(ctx_, pools_, z, groups_of(pool, 2), screen_);
+            [&](auto draws, auto round, auto before, auto behind) { put(draws, before), put(round, behind); });
+        decode(pools_, of_pools_, groups_of(made + n_, 2));
         for_each_place(
-            [&](place_at_work& one, std::span<token_id> round, std::span<token_id> before, std::span<token_id> behind) {
-                std::copy_n(before.begin(), old, one.at_work.draws().begin());
-                std::copy_n(behind.begin(), fresh, round.begin());
-            });
+            [&](auto draws, auto round, auto before, auto behind) { put(before, draws), put(behind, round); });
     }
 
     // A table that no cache holds is read again for each token. From sizes alone: texts do not depend on machines.
     [[nodiscard]] alike_groups groups_of(index_t size, index_t least) const {
         constexpr index_t held = index_t{1} << 22;
         return {static_cast<std::size_t>(size), static_cast<std::size_t>(least), std::size_t{table_ <= held ? 0U : 8U}};
-    }
-
-    // to = the latents of draws of a place, from `begin` on.
-    void copy_drawn(latents const& to, place_at_work const& one, index_t begin) {
-        index_t at = 0;
-        index_t const end = begin + to.extent(0);
-        for (auto const& of_round : one.drawn) {
-            index_t const from = std::max(begin, at), until = std::min(end, at + of_round.extent(0));
-            if (from < until) copy(ctx_, rows(to, from - begin, until - from), rows(of_round, from - at, until - from));
-            at += of_round.extent(0);
-        }
     }
 
     context<Backend>& ctx_;
@@ -276,9 +278,11 @@ private:
     index_t teams_;
     std::vector<place_at_work> active_;
     std::vector<sampled> done_;
-    std::int64_t n_ = 0;           // draws of the round
-    std::vector<token_id> drawn_;  // (active, n_, K)
-    std::vector<token_id> pools_;  // (active, draws so far, K)
+    std::vector<T const*> answers_;   // their latents, where tokens may be missing
+    std::int64_t n_ = 0;              // draws of the round
+    std::vector<token_id> drawn_;     // (active, n_, K)
+    std::vector<token_id> pools_;     // (active, draws so far, K)
+    std::vector<T const*> of_pools_;  // (active, draws so far), their latents
     std::vector<noise_place> noise_;
     std::vector<row_id> rows_;  // of the hidden states, of every active place
 };

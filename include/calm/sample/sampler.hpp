@@ -231,13 +231,14 @@ private:
 // How many draws of each to ask for next, for `wanting` patches that need at_least draws each, of which they made
 // `drawn`. A machine multiplies a few rows at nearly the price of one, and a row among many at half of that: rounds
 // double until they are of 64 rows, and then grow by a quarter of what was drawn, which bounds what is drawn in vain.
-// The batch rule knows when it can be sure, so it is asked for no more than that, or for a few rows.
+// The batch rule knows when it can be sure, so it is asked for no more than that, or for a few rows, or for an eighth
+// of what was drawn: of many patches there is always one that could soon be sure, and a round of its own costs more.
 // From these numbers alone: rounds do not depend on the machine.
 inline std::int64_t round_size(sampling_rule rule, std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
     constexpr std::int64_t few = 8;
     constexpr std::int64_t many = 64;
     std::int64_t const among = std::max<std::int64_t>(1, wanting);
-    if (rule == sampling_rule::batch) return std::max(at_least, many / 4 / among);
+    if (rule == sampling_rule::batch) return std::max({at_least, many / 4 / among, drawn / 8 + 1});
     return std::max({at_least, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
 }
 

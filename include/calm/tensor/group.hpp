@@ -110,4 +110,18 @@ concept grouped = detail::is_group<V>;
 // As many T as are 16 bytes of memory.
 template <class T> using group_of = group<T, 16 / static_cast<int>(sizeof(T))>;
 
+namespace detail {
+
+// p, of which it is known that the lanes of V there, if that is a group, begin at a multiple of their bytes, or of 16:
+// to load or store them nobody looks.
+template <class V, class T> [[gnu::always_inline]] CALM_HD inline T* place_of(T* p) {
+    if constexpr (is_group<V>) {
+        constexpr std::size_t bytes = sizeof(V::lane) / sizeof(V::lane[0]) * sizeof(T);
+        return static_cast<T*>(__builtin_assume_aligned(p, bytes < 16 ? bytes : 16));
+    }
+    return p;
+}
+
+}  // namespace detail
+
 }  // namespace calm

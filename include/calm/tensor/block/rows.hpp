@@ -1,6 +1,10 @@
 #pragma once
 // Rows of matrices in portable block form: copies, sums over rows, gathering and scattering.
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
 #include "calm/tensor/block/elementwise.hpp"
 #include "calm/tensor/block/order.hpp"
 
@@ -17,21 +21,32 @@ template <class T, class U> struct copy_kernel {
     }
 };
 
-// The elements of a matrix (R, width), as what row_sums_kernel adds up.
+// Whether rows of so many numbers are whole groups, and begin where a device reads a group at once: what an arena or a
+// tensor has does.
+template <class T> bool are_in_groups(index_t width, std::initializer_list<T const*> matrices) {
+    return width % lanes<group_of<T>> == 0 && std::all_of(matrices.begin(), matrices.end(), [](T const* p) {
+               return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+           });
+}
+
+// The elements of a matrix (R, width), which may be of bf16, as what row_sums_kernel adds up.
 template <class T> struct rows_term {
     T const* x;
     index_t width;
-    CALM_HD computed_in<T> operator()(index_t r, index_t j) const { return x[r * width + j]; }
+    [[nodiscard]] bool in_groups() const { return are_in_groups(width, {x}); }
+    template <class V> CALM_HD V at(index_t r, index_t j) const { return load<V>(place_of<V>(x + r * width + j)); }
 };
 
-// out (chunks, width) = or += the sums of term(row, column) over the rows of a chunk. A block has one chunk and 32
-// columns, a group of its threads every eighth row.
-template <class Term, class T> struct row_sums_kernel {
+// out (chunks, width) = or += the sums of term.at<V>(row, column) over the rows of a chunk. A block has one chunk and
+// 32 columns, which some of its threads add up side by side: V is a group where the rows are in groups.
+template <class V, class Term> struct row_sums_kernel {
+    using T = lane_t<V>;
     static constexpr int columns = 32;
-    static constexpr int groups = 8;
-    static constexpr int threads = columns * groups;
+    static constexpr int threads = 256;
+    static constexpr int across = columns / lanes<V>;  // threads of a row
+    static constexpr int down = threads / across;      // rows at once
     struct shared {
-        T partial[groups][columns];
+        V partial[down][across];
     };
     Term term;
     T* out;
@@ -44,25 +59,24 @@ template <class Term, class T> struct row_sums_kernel {
         index_t const number = block / tiles;
         index_t const first_column = block % tiles * columns;
         b.phase([&](int t) {
-            int const group = t / columns;
-            int const column = t % columns;
-            T total{};
-            index_t const last = (number + 1) * chunk;
-            if (first_column + column < width)
-                for (index_t r = number * chunk + group; r < rows && r < last; r += groups)
-                    total += term(r, first_column + column);
-            s.partial[group][column] = total;
+            index_t const column = first_column + t % across * lanes<V>;
+            index_t const last = (number + 1) * chunk < rows ? (number + 1) * chunk : rows;
+            V total{};
+            if (column < width)
+                for (index_t r = number * chunk + t / across; r < last; r += down)
+                    total += term.template at<V>(r, column);
+            s.partial[t / across][t % across] = total;
         });
-        for (int half = groups / 2; half > 0; half /= 2)
+        for (int half = down / 2; half > 0; half /= 2)
             b.phase([&](int t) {
-                int const group = t / columns;
-                int const column = t % columns;
-                if (group < half) s.partial[group][column] += s.partial[group + half][column];
+                int const row = t / across;
+                if (row < half) s.partial[row][t % across] += s.partial[row + half][t % across];
             });
         b.phase([&](int t) {
-            if (t >= columns || first_column + t >= width) return;
-            T& result = out[number * width + first_column + t];
-            result = accumulates ? result + s.partial[0][t] : s.partial[0][t];
+            index_t const column = first_column + t * lanes<V>;
+            if (t >= across || column >= width) return;
+            T* const to = place_of<V>(out + number * width + column);
+            store(to, accumulates ? load<V>(to) + s.partial[0][t] : s.partial[0][t]);
         });
     }
 };
@@ -154,20 +168,32 @@ template <block_executor Backend, class T> void run_fill(context<Backend> const&
     run_evaluate(ctx, tree::constant<T>{value}, x, n);
 }
 
-// total (width) += the sum over rows of term(row, column); chunks of rows first, then the chunks.
+// out (chunks, width) = or += the sums of chunks of rows.
+template <class Backend, class T, class Term>
+void run_sums_of_chunks(context<Backend> const& ctx, T* out, index_t rows, index_t width, index_t chunk,
+                        bool accumulates, Term const& term) {
+    auto const by = [&]<class V>() {
+        index_t const blocks = blocks_for(rows, chunk) * blocks_for(width, 32);
+        launch(ctx, blocks, row_sums_kernel<V, Term>{term, out, rows, width, chunk, accumulates});
+    };
+    bool const in_groups = term.in_groups() && are_in_groups<T>(width, {out});
+    in_groups ? by.template operator()<group_of<T>>() : by.template operator()<T>();
+}
+// total (width) += the sum over rows of term.at<V>(row, column), in one launch: where rows are few.
+template <class Backend, class T, class Term>
+void run_row_sums_at_once(context<Backend> const& ctx, T* total, index_t rows, index_t width, Term const& term) {
+    if (rows > 0) run_sums_of_chunks(ctx, total, rows, width, rows, true, term);
+}
+// The same of any number of rows: chunks of them first, then the chunks.
 template <block_executor Backend, class T, class Term>
 void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
     constexpr index_t chunk = 256;
-    index_t const tiles = blocks_for(width, 32);
-    if (rows <= chunk) {
-        launch(ctx, tiles, row_sums_kernel<Term, T>{term, total, rows, width, rows, true});
-        return;
-    }
+    if (rows <= chunk) return run_row_sums_at_once(ctx, total, rows, width, term);
     arena_scope const scope(ctx.scratch);
     index_t const chunks = blocks_for(rows, chunk);
     auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
-    launch(ctx, chunks * tiles, row_sums_kernel<Term, T>{term, partial.data(), rows, width, chunk, false});
-    launch(ctx, tiles, row_sums_kernel<rows_term<T>, T>{{partial.data(), width}, total, chunks, width, chunks, true});
+    run_sums_of_chunks(ctx, partial.data(), rows, width, chunk, false, term);
+    run_row_sums_at_once(ctx, total, chunks, width, rows_term<T>{partial.data(), width});
 }
 template <block_executor Backend, class T, class X>
 void run_add_row_sums(context<Backend>& ctx, T* total, X const* x, index_t rows, index_t width) {
