@@ -18,7 +18,7 @@ template <class T>
 void run_running_sums(context<cpu> const& ctx, chunk_total<T>* totals, index_t stride, vocabulary_part<T> const& z) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-            T* const row = z.logits + i * z.width;
+            T* const row = z.logits + i * z.stride;
             auto const highest = static_cast<T>(largest(row, z.width));
             for_pieces<T>(0, z.width,
                           [&]<class V>(index_t j) { store(row + j, math::exp(load<V>(row + j) - splat<V>(highest))); });

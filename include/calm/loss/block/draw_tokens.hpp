@@ -23,7 +23,7 @@ template <class T> struct running_sums_kernel {
     index_t stride;  // of totals, from row to row
     vocabulary_part<T> z;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
-        T* const logits = z.logits + row * z.width;
+        T* const logits = z.logits + row * z.stride;
         index_t const each = blocks_for(z.width, threads);
         auto const begin = [&](int t) { return t * each < z.width ? t * each : z.width; };
         typename Block::template per_thread<T> most;
@@ -106,7 +106,7 @@ template <class T> struct choose_token {
     draw_numbers number;
     CALM_HD void operator()(index_t i) const {
         if (places[i].chunk != chunk) return;
-        T const* const sums = z.logits + i / number.N * z.width;
+        T const* const sums = z.logits + i / number.N * z.stride;
         // Rounding may leave as much as the whole: then the last token that has a probability.
         auto const last = static_cast<double>(sums[z.width - 1]);
         bool const within = places[i].rest < last;
