@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "calm/base/bf16.hpp"
+#include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/block/matmul.hpp"
 #include "calm/tensor/group.hpp"
 
@@ -89,6 +90,7 @@ inline constexpr index_t few_rows_of_a_device = 64;
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
     if constexpr (std::is_same_v<T, float>)
         if (ctx.products_in_bf16 && p.m > few_rows_of_a_device) return rounded_product(ctx, p);
+    if (goes_by_warps(p)) return product_by_warps(ctx, p);
     stored_product(ctx, p);
 }
 
