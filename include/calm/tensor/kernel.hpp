@@ -82,8 +82,9 @@ template <class Block, int N> struct block_collectives {
     }
     // The sum of the threads' values.
     template <class X> CALM_HD auto sum(X const& x) { return fold(x, detail::sum_of_two{}); }
-    // The sums over a warp of each of Count values, a power of two up to `lanes`: x holds a group<T, Count> of them, and
-    // lane l gets sum l / (lanes / Count). Each by the tree above, all together by fewer shuffles than one after another.
+    // The sums over a warp of each of Count values, a power of two up to `lanes`: x holds a group<T, Count> of them,
+    // and lane l gets sum l / (lanes / Count). Each by the tree above, all together by fewer shuffles than one after
+    // another.
     template <class T, int Count, class X> CALM_HD auto sums_of_warps(X const& x) { return spread<T, Count, lanes>(x); }
     // The largest; NaN where one is.
     template <class X> CALM_HD auto max(X const& x) { return fold(x, detail::larger_of_two{}); }

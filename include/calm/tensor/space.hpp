@@ -29,8 +29,8 @@ struct space {
     using weights = Weights;  // of matrices of weights
 };
 
-// float with weights in bf16: a model to write with or to be evaluated, of half the memory. Its numbers are, to the bit,
-// those of a model of the same backend whose weights in float were rounded to bf16.
+// float with weights in bf16: a model to write with or to be evaluated, of half the memory. Its numbers are, to the
+// bit, those of a model of the same backend whose weights in float were rounded to bf16.
 template <class Backend> using bf16_weights_on = space<Backend, float, float, float, bf16>;
 // The same on the cpu.
 using bf16_weights = bf16_weights_on<cpu>;

@@ -9,8 +9,8 @@
 namespace calm::detail {
 
 // A warp computes Rows rows of C by a few of its columns. A lane adds up every 32nd group of neighbours along k, in
-// order, then the lanes add up: an element's sum goes one way, whatever Rows is, how many rows there are, and where they
-// lie. The table may be stored narrower than it is computed with: to the bits of its numbers as T.
+// order, then the lanes add up: an element's sum goes one way, whatever Rows is, how many rows there are, and where
+// they lie. The table may be stored narrower than it is computed with: to the bits of its numbers as T.
 template <class T, class W, int Rows> struct few_rows_kernel {
     static constexpr int threads = 128;
     static constexpr int run = 16 / static_cast<int>(sizeof(T));  // numbers of a group
@@ -93,8 +93,8 @@ private:
 // the second eight find it in a cache.
 inline constexpr index_t most_rows_by_warps = 16;
 
-// Which products go so: not those of many rows, nor those whose tables lie the other way. A row that is one of many adds
-// up by depth, here by lanes: to other bits.
+// Which products go so: not those of many rows, nor those whose tables lie the other way. A row that is one of many
+// adds up by depth, here by lanes: to other bits.
 template <class T, class W> bool goes_by_warps(product<T, W> const& p) {
     return p.b_transposed && !p.a_transposed && p.m <= most_rows_by_warps;
 }
