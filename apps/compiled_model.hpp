@@ -75,6 +75,8 @@ template <class Space> inline constexpr char const* name_of_space = "cpu";
 template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16";
 template <> inline constexpr char const* name_of_space<space<emulated>> = "emulated";
 template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
+template <> inline constexpr char const* name_of_space<bf16_weights_on<emulated>> = "emulated-bf16";
+template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = "cuda-bf16";
 
 // What brings bytes straight between the GPUs of several ranks, and is ranks()->devices as long as it lives: NCCL,
 // where each rank has a GPU of its own. Null where nothing does.

@@ -169,9 +169,6 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
         chosen = (there ? "cuda" : "cpu") + held;
         tell("--device auto takes " + chosen + (there ? "" : ": " + missing));
     }
-    if (is_bf16 && !chosen.starts_with("cpu"))
-        throw error(errc::config, "--dtype bf16: weights are held in bf16 on the cpu alone, found --device " +
-                                      device.text() + "; leave one of the two out");
     auto const found = work.find(chosen);
     if (found == work.end()) {
         std::string compiled;

@@ -114,7 +114,7 @@ void add_execution(command& c, execution_options& o) {
 void add_weights(command& c, held_weights& weights) {
     c.choice(
         "--dtype", {"f32", "bf16"},
-        "how weights are held: f32, or bf16, in half of the memory, on the cpu where that is compiled (f32)",
+        "how weights are held: f32, or bf16, in half of the memory, where that is compiled for the device (f32)",
         [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }

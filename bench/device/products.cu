@@ -2,6 +2,7 @@
 //
 //     products ceilings    # copies, launches, square products in fp32 and bf16
 //     products shapes      # every shape, forward, gradient of the input and of the weights
+//     products few         # few rows by tables, as writing multiplies: the library's kernel beside cuBLASLt
 //
 // A shape in fp32 is what the library computes, which takes the way that cuBLASLt's heuristic puts first, beside the
 // fastest of some that it lists; in bf16 the library's beside those of factors that are in bf16 already.
@@ -170,16 +171,66 @@ void shapes(multiplying& by) {
     shapes_of(by, "tiny", tiny, tiny_batch);
 }
 
+// Microseconds a product of few rows by a table, one table after another of more than a cache holds, and the bytes of
+// tables a second: by the library's kernel, by cuBLASLt's first way, and by the kernel where the table is in bf16.
+void few(multiplying& by) {
+    auto& ctx = by.ctx;
+    struct table {
+        index_t n, k;
+    };
+    for (auto const& of : {table{1024, 1024}, table{2752, 1024}, table{1024, 2752}, table{1000, 1021}}) {
+        index_t const n = of.n, k = of.k, size = n * k, count = sized((index_t{1} << 26) / size, 1);
+        constexpr index_t most = calm::detail::most_rows_by_warps;
+        calm::tensor<float, flat, device> x{flat(most * k)}, w{flat(count * size)}, got{flat(most * n)},
+            want{flat(most * n)};
+        calm::tensor<calm::bf16, flat, device> narrow{flat(count * size)};
+        fill_normal(ctx, x.view(), calm::key{1});
+        fill_normal(ctx, w.view(), calm::key{2});
+        copy(ctx, narrow.view(), w.view());
+        copy(ctx, w.view(), narrow.view());
+        for (index_t const rows : {index_t{1}, index_t{2}, index_t{4}, index_t{8}, most}) {
+            auto const all = [&](auto const& tables, float* c, auto const& multiply) {
+                using W = std::remove_cvref_t<decltype(*tables.data())>;
+                for (index_t i = 0; i < count; ++i)
+                    multiply(calm::detail::product<float, W>{rows, n, k, c, n, x.data(), k, false,
+                                                             tables.data() + i * size, k, true, false});
+            };
+            auto const ours = [&] { all(w, got.data(), [&](auto const& p) { calm::detail::gemm(ctx, p); }); };
+            auto const library = [&] {
+                all(w, want.data(), [&](auto const& p) { calm::detail::stored_product(ctx, p); });
+            };
+            auto const in_bf16 = [&] { all(narrow, got.data(), [&](auto const& p) { calm::detail::gemm(ctx, p); }); };
+            auto const name = std::to_string(rows) + " x " + std::to_string(k) + " x " + std::to_string(n);
+            fill(ctx, want.view(), 0.0F);
+            fill(ctx, got.view(), 0.0F);
+            ours(), library();
+            agree(name, difference_of(ctx, got.view(), want.view()), fp32_bound);
+            copy(ctx, want.view(), got.view());
+            fill(ctx, got.view(), 0.0F);
+            in_bf16();
+            agree(name + ", weights in bf16", difference_of(ctx, got.view(), want.view()), 0);
+            auto const each = [&](auto const& f) { return time_of(ctx, f).median / static_cast<double>(count); };
+            double const seconds = each(ours), seconds_in_bf16 = each(in_bf16), of_library = each(library);
+            auto const bytes = static_cast<double>(size * index_t{sizeof(float)});
+            say_row("few rows, " + name, {{"us", seconds * 1e6},
+                                          {"gb_per_s", bytes / seconds / 1e9},
+                                          {"us_bf16", seconds_in_bf16 * 1e6},
+                                          {"gb_per_s_bf16", bytes / 2 / seconds_in_bf16 / 1e9},
+                                          {"us_cublaslt", of_library * 1e6}});
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     std::string_view const part = argc == 2 ? argv[1] : "";
-    if (part != "ceilings" && part != "shapes") {
-        std::fputs("usage: products ceilings|shapes\n", stderr);
+    if (part != "ceilings" && part != "shapes" && part != "few") {
+        std::fputs("usage: products ceilings|shapes|few\n", stderr);
         return 2;
     }
     return run([&] {
         multiplying by;
-        part == "ceilings" ? ceilings(by) : shapes(by);
+        part == "ceilings" ? ceilings(by) : part == "shapes" ? shapes(by) : few(by);
     });
 }

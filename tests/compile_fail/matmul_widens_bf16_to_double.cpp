@@ -1,4 +1,4 @@
-// expect: calm::matmul: expected factors of one type, or a second one of bf16 for float on the cpu
+// expect: calm::matmul: expected factors of one type, or a second one of bf16 for float
 #include "calm/tensor/matmul.hpp"
 
 #ifdef CALM_SHOULD_FAIL

@@ -38,6 +38,29 @@ std::vector<float> plain_products(std::vector<float> const& x, std::vector<float
     return all;
 }
 
+// x w^T where w is held in bf16: the bits that its numbers have as float, for a few rows and for many. So many rows as
+// a kernel of the library multiplies have bits that do not depend on each other.
+void products_by_bf16(index_t m, index_t n, index_t k) {
+    auto const x = draws(m * k, 1);
+    std::vector<calm::bf16> narrow;
+    for (float const v : draws(n * k, 2)) narrow.emplace_back(v);
+    std::vector<float> const wide(narrow.begin(), narrow.end());
+    compare<calm::blocks>("matmul by weights in bf16", 1e-4, [&](auto& ctx) {
+        auto const a = given(ctx, x, matrix(m, k));
+        auto const c = ctx.saved.template take<float>(matrix(m, n));
+        matmul(ctx, c, a, transposed(given(ctx, narrow, matrix(n, k))));
+        auto const got = taken_back(ctx, c);
+        auto const w = given(ctx, wide, matrix(n, k));
+        matmul(ctx, c, a, transposed(w));
+        check(got == taken_back(ctx, c), "the same bits by float");
+        if (m <= calm::detail::most_rows_by_warps) {
+            for (index_t i = 0; i < m; ++i) matmul(ctx, rows(c, i, 1), rows(a, i, 1), transposed(w));
+            check(got == taken_back(ctx, c), "the same bits row by row");
+        }
+        return got;
+    });
+}
+
 // c = a b + bias, a b^T, a^T b and c += a^T b^T, all of which have m n results.
 void products(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
@@ -143,6 +166,10 @@ int main() {
         products(7, 5, 3);
         products(130, 259, 64);
         products(300, 40, 0);
+        products(1, 1031, 1028);
+        products(13, 70, 1301);
+        for (index_t const m : {1, 2, 3, 8, 16, 17, 70}) products_by_bf16(m, 70, 1304);
+        products_by_bf16(5, 33, 1031);
         for (index_t const rows : {1, 70, 600}) {
             layer<rms>("rms_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_rms_norm(x, p, 130); });
             layer<layered>("layer_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_layer_norm(x, p, 130); });

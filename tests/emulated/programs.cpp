@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calm/emulated.hpp"
+#include "calm/io/convert_model.hpp"
 #include "calm/io/safetensors.hpp"
 #include "registry.hpp"
 #include "support/close.hpp"
@@ -55,24 +56,29 @@ struct shop {
         o.block = 32;
         BOOST_REQUIRE(tiny.on(o.device).train_calm(o) == 0);
     }
-    [[nodiscard]] evaluation evaluated(std::string const& device, std::string const& model) const {
+    [[nodiscard]] evaluation evaluated(std::string const& device, std::string const& model,
+                                       held_weights weights = held_weights::f32) const {
         evaluate_options o;
+        o.weights = weights;
         o.device = device_choice::parse(device);
         o.model = path(model);
         o.data = text();
         o.positions = 20;
-        return tiny.on(o.device).evaluate(o, read_model_description(o.model));
+        return tiny.on(o.device, weights).evaluate(o, read_model_description(o.model));
     }
     // The answer to a prompt, as generate --jsonl writes it.
-    [[nodiscard]] std::string written(std::string const& device, std::string const& model) const {
+    [[nodiscard]] std::string written(std::string const& device, std::string const& model,
+                                      held_weights weights = held_weights::f32) const {
         generate_options o;
+        o.weights = weights;
         o.device = device_choice::parse(device);
         o.model = path(model);
         o.jsonl = folder.with("prompts.jsonl", "{\"id\": 1, \"prompt\": \"12\"}\n");
-        o.out = path(device + "-" + model + ".jsonl");
+        auto const name = device + "-" + model + (weights == held_weights::bf16 ? "-bf16.jsonl" : ".jsonl");
+        o.out = path(name);
         o.max_tokens = 16;
-        BOOST_REQUIRE(tiny.on(o.device).generate(o, read_model_description(o.model)) == 0);
-        return folder.content(device + "-" + model + ".jsonl");
+        BOOST_REQUIRE(tiny.on(o.device, weights).generate(o, read_model_description(o.model)) == 0);
+        return folder.content(name);
     }
     // Of the steps in a run's log.
     [[nodiscard]] std::vector<double> losses(std::string const& run) const {
@@ -161,6 +167,25 @@ BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
     BOOST_REQUIRE((whole.size() == 3U && half.size() == 3U));
     for (std::size_t i = 0; i < whole.size(); ++i) BOOST_TEST(std::abs(half[i] / whole[i] - 1) < 0.01);
     BOOST_CHECK(here.weights("half") != here.weights("whole"));
+}
+
+// Files of bf16, held as they are, have the texts and scores that their numbers have in fp32.
+BOOST_AUTO_TEST_CASE(a_device_holds_weights_in_bf16) {
+    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+        skip(why);
+        return;
+    }
+    shop const here;
+    here.train_autoencoder(tested, "ae", 4);
+    here.train_calm(tested, "ae", "calm", 4);
+    convert_model(here.path("calm"), here.path("rounded"), {.as = stored_type::bf16});
+    BOOST_TEST(here.written(tested, "rounded", held_weights::bf16) == here.written(tested, "rounded"));
+    auto const scores = [&](std::string const& model, held_weights weights) {
+        return to_json(here.evaluated(tested, model, weights));
+    };
+    BOOST_TEST(scores("rounded", held_weights::bf16) == scores("rounded", held_weights::f32));
+    // What is rounded as it is read has other numbers than what is not.
+    BOOST_TEST(scores("calm", held_weights::bf16) != scores("calm", held_weights::f32));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

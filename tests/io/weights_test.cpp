@@ -1,4 +1,5 @@
 // Weights that are held in another type than files have.
+#include "calm/emulated.hpp"
 #include "calm/io/weights.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -104,4 +105,18 @@ BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
         BOOST_TEST((same.type == (tensor.shape.size() > 1 ? stored_type::bf16 : stored_type::f32)), tensor.name);
         if (same.type == stored_type::bf16) BOOST_TEST(std::ranges::equal(same.bytes, tensor.bytes), tensor.name);
     }
+}
+
+// By way of the host, in the type that they are held in.
+BOOST_AUTO_TEST_CASE(a_device_holds_the_bf16_that_the_cpu_holds) {
+    written model;
+    auto const file = safetensors_file::open(model.saved("exact", stored_type::f32));
+    resident<in_bf16> here(11, held_for::use);
+    resident<autoencoder<small.autoencoder, bf16_weights_on<emulated>>> there(11, held_for::use);
+    context<emulated> ctx(1, 1);
+    load_weights(file, tied_names_of_autoencoder, parameters_of(here.model));
+    load_weights(ctx, file, tied_names_of_autoencoder, parameters_of(there.model));
+    save_weights(model.folder.path("here"), parameters_of(here.model));
+    save_weights(ctx, model.folder.path("there"), parameters_of(there.model));
+    BOOST_TEST(model.folder.content("here") == model.folder.content("there"));
 }

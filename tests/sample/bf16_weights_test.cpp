@@ -1,5 +1,7 @@
 // A model with weights in bf16 has, to the bit, the hidden states, texts and scores of the model in float whose
-// matrices were rounded to bf16.
+// matrices were rounded to bf16, by the same executor.
+#include "calm/emulated.hpp"
+
 #include <bit>
 
 #include "calm/model/autoregressive.hpp"
@@ -33,19 +35,22 @@ template <class Model> void draw_rounded(std::vector<any_parameter<space_of<Mode
 }
 
 // The same model with weights in float and in bf16.
-template <template <auto, class> class Model, auto C> struct twins {
-    resident<Model<C, space<>>> in_float{V, held_for::use};
-    resident<Model<C, bf16_weights>> in_bf16{V, held_for::use};
-    context<> ctx{3, 2};
+template <template <auto, class> class Model, auto C, class Backend> struct twins {
+    resident<Model<C, space<Backend>>> in_float{V, held_for::use};
+    resident<Model<C, bf16_weights_on<Backend>>> in_bf16{V, held_for::use};
+    context<Backend> ctx{3, 2};
 
     // Matrices of so large a spread.
     explicit twins(double spread = 0.4) {
         using wide = Model<C, space<>>;
-        draw_rounded<wide>(parameters_of(in_float.model), spread);
+        resident<wide> drawn{V, held_for::use};
+        draw_rounded<wide>(parameters_of(drawn.model), spread);
+        copy_parameters(ctx, parameters_of(in_float.model), parameters_of(drawn.model));
         copy_parameters(ctx, parameters_of(in_bf16.model), parameters_of(in_float.model));
-        if constexpr (requires { in_float.model.ae_model; }) {
-            draw_rounded<wide>(parameters_of(in_float.model.ae_model), spread);
-            copy_parameters(ctx, frozen_parameters_of(in_bf16.model), frozen_parameters_of(in_float.model));
+        if constexpr (requires { drawn.model.ae_model; }) {
+            draw_rounded<wide>(parameters_of(drawn.model.ae_model), spread);
+            copy_parameters(ctx, frozen_parameters_of(in_bf16.model), frozen_parameters_of(drawn.model));
+            copy_parameters(ctx, frozen_parameters_of(in_float.model), frozen_parameters_of(in_bf16.model));
         }
     }
 
@@ -64,11 +69,14 @@ template <template <auto, class> class Model, auto C> struct twins {
             arena_scope const scope(ctx.saved);
             auto cache = model.make_cache(2, 16);
             index_t const each[] = {0, 1};
-            auto const many = model.extend(ctx, std::span<token_id const>(read), cache, each);
-            std::vector<float> all(many.begin(), many.end());
+            std::vector<float> all, room;
+            auto const add = [&](auto const& hidden) {
+                auto const values = on_host(ctx, hidden, room);
+                all.insert(all.end(), values.begin(), values.end());
+            };
+            add(model.extend(ctx, std::span<token_id const>(read), cache, each));
             std::span<token_id const> const next(read.data(), static_cast<std::size_t>(model.K));
-            auto const one = model.extend(ctx, next, cache, std::span(each).first(1));
-            all.insert(all.end(), one.begin(), one.end());
+            add(model.extend(ctx, next, cache, std::span(each).first(1)));
             return all;
         });
         std::vector<std::vector<token_id>> const prompts{{5, 17, 40, 3, 3, 88}, {1}, {9, 9, 9, 9}};
@@ -95,24 +103,27 @@ constexpr auto reads_both = [] {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_the_energy_head_at_both_temperatures) {
-    twins<language_model, base> both;
+using backends = boost::mpl::list<cpu, emulated>;
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(of_the_energy_head_at_both_temperatures, on, backends) {
+    twins<language_model, base, on> both;
     both.check(sampler::unchanged());
     both.check(sampler::batch(temperature::of(0.5), 20));
 }
 
-BOOST_AUTO_TEST_CASE(of_every_other_head_and_input) {
-    twins<language_model, with_head(base, drafted{.num_mlp_layers = 2})>().check(sampler::unchanged());
-    twins<language_model, with_head(base, drafted{.num_mlp_layers = 2, .own_table = 0})>().check(sampler::unchanged());
-    twins<language_model, with_head(base, flow{.num_mlp_layers = 2})>(0.1).check(sampler::unchanged());
-    twins<language_model, with_head(base, diffusion{.num_mlp_layers = 2})>(0.1).check(sampler::unchanged());
-    twins<language_model, with_head(base, margin{})>().check(sampler::unchanged());
-    twins<language_model, reads_both>().check(sampler::unchanged());
+BOOST_AUTO_TEST_CASE_TEMPLATE(of_every_other_head_and_input, on, backends) {
+    twins<language_model, with_head(base, drafted{.num_mlp_layers = 2}), on>().check(sampler::unchanged());
+    twins<language_model, with_head(base, drafted{.num_mlp_layers = 2, .own_table = 0}), on>().check(
+        sampler::unchanged());
+    twins<language_model, with_head(base, flow{.num_mlp_layers = 2}), on>(0.1).check(sampler::unchanged());
+    twins<language_model, with_head(base, diffusion{.num_mlp_layers = 2}), on>(0.1).check(sampler::unchanged());
+    twins<language_model, with_head(base, margin{}), on>().check(sampler::unchanged());
+    twins<language_model, reads_both, on>().check(sampler::unchanged());
 }
 
-BOOST_AUTO_TEST_CASE(of_an_autoregressive_model) {
-    twins<token_model, untied>().check(token_sampler{.T = 1});
-    twins<token_model, tied>().check(token_sampler{.T = 0.5, .top_p = 0.9});
+BOOST_AUTO_TEST_CASE_TEMPLATE(of_an_autoregressive_model, on, backends) {
+    twins<token_model, untied, on>().check(token_sampler{.T = 1});
+    twins<token_model, tied, on>().check(token_sampler{.T = 0.5, .top_p = 0.9});
 }
 
 BOOST_AUTO_TEST_CASE(matrices_take_two_bytes_and_the_rest_stays) {

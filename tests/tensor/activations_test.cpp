@@ -294,13 +294,13 @@ BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
             BOOST_TEST((values_of<40>(ctx, s.y) == rounded(values_of(ctx, full.forward(ctx, x).y))), what);
         }
     };
-    rms_norm_layer<40, device, stored::as_activations> rms;
+    rms_norm_layer<40, device, result_as::activations> rms;
     rms_norm_layer<40, device> plain_rms;
     compare(rms, plain_rms, "rms_norm");
-    layer_norm_layer<40, device, stored::as_activations> layer_norm;
+    layer_norm_layer<40, device, result_as::activations> layer_norm;
     layer_norm_layer<40, device> plain_layer_norm;
     compare(layer_norm, plain_layer_norm, "layer_norm");
-    silu_layer<40, device, stored::as_activations> activation;
+    silu_layer<40, device, result_as::activations> activation;
     silu_layer<40, device> plain_activation;
     compare(activation, plain_activation, "silu");
 }

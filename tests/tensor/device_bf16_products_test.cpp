@@ -181,6 +181,33 @@ BOOST_AUTO_TEST_CASE(few_rows_stay_in_fp32) {
     BOOST_TEST((f(ctx) == f(plain)));
 }
 
+// Weights in bf16 are multiplied as they are, A is rounded: the bits of a product whose B is rounded to the same.
+BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
+    auto ctx = in_bf16();
+    for (index_t const m : {16, 17, 64, 65, 130})
+        for (bool const turned : {false, true}) {
+            constexpr index_t n = 45, k = 37;
+            using shape_of = extents<dyn, dyn>;
+            shape_of const of_weights = turned ? shape_of(n, k) : shape_of(k, n);
+            auto const x = ctx.saved.take<float>(shape_of(m, k)), w = ctx.saved.take<float>(of_weights),
+                       y = ctx.saved.take<float>(shape_of(m, n));
+            auto const narrow = ctx.saved.take<bf16>(of_weights);
+            fill_normal(ctx, x, key{1});
+            fill_normal(ctx, w, key{2});
+            copy(ctx, narrow, w);
+            copy(ctx, w, narrow);
+            std::vector<float> room;
+            auto const by = [&](auto const& weights) {
+                auto const launched = ctx.counts().launches;
+                turned ? matmul(ctx, y, x, transposed(weights)) : matmul(ctx, y, x, weights);
+                BOOST_TEST(ctx.counts().launches - launched <= 2);
+                auto const values = on_host(ctx, y, room);
+                return std::vector<float>(values.begin(), values.end());
+            };
+            BOOST_TEST((by(narrow) == by(w)), m << " " << turned);
+        }
+}
+
 // Columns of a wider matrix begin anywhere, and what is beside them is not read.
 BOOST_AUTO_TEST_CASE(factors_may_be_columns_of_others) {
     auto ctx = in_bf16();

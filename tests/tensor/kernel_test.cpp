@@ -224,6 +224,29 @@ BOOST_AUTO_TEST_CASE(a_fold_keeps_its_sides) {
     for (std::size_t t = 0; t < 128; ++t) BOOST_TEST(ends[t] == static_cast<float>(t / 32 * 32 + 31));
 }
 
+// Several sums together have the bits of each by itself, in the lanes that it says.
+BOOST_AUTO_TEST_CASE(sums_of_warps_are_those_of_one_after_another) {
+    auto const check = []<int Count>(std::integral_constant<int, Count>) {
+        std::vector<group<float, Count>> x(64);
+        auto const numbers = draws<float>(64 * Count, 5);
+        for (std::size_t i = 0; i < numbers.size(); ++i) x[i / Count].lane[i % Count] = numbers[i];
+        auto const together = [](auto& b, auto const& v) { return b.template sums_of_warps<float, Count>(v); };
+        auto const found = worked_out<64, float>(x, together, thread_order::permuted);
+        for (int q = 0; q < Count; ++q) {
+            std::vector<float> one;
+            for (auto const& of_thread : x) one.push_back(of_thread.lane[q]);
+            auto const want = worked_out<64, float>(
+                one, [](auto& b, auto const& v) { return b.fold_warps(v, [](float a, float c) { return a + c; }); });
+            for (std::size_t t = 0; t < 64; ++t)
+                if (static_cast<int>(t % 32) / (32 / Count) == q) BOOST_TEST(found[t] == want[t], Count << " " << t);
+        }
+    };
+    check(std::integral_constant<int, 1>());
+    check(std::integral_constant<int, 2>());
+    check(std::integral_constant<int, 8>());
+    check(std::integral_constant<int, 32>());
+}
+
 BOOST_AUTO_TEST_CASE(collectives_follow_each_other) {
     auto const x = draws<float>(256, 4);
     auto const variance = [](auto& b, auto const& v) {

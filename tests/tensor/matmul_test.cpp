@@ -25,8 +25,64 @@ template <class A, class B> double entry(index_t inner, A const& a, B const& b) 
 struct shape {
     index_t m, n, k;
 };
+struct shape_of_table {
+    index_t n, k;
+};
+using executors_of_blocks =
+    boost::mpl::list<executor<blocks, float>, executor<blocks, double>, executor<emulated, float>>;
 constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1},    {1, 17, 5},
                             {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
+
+// What a product starts with.
+enum class begins { with_nothing, with_what_is_there, with_a_bias };
+
+// Products of some of the rows of A (most, k) with the rows of B (n, k), which lie in wider matrices, `beside` numbers
+// from where these begin and as many from where their rows end.
+template <class On, class W> struct few_rows_product {
+    using T = typename On::scalar;
+    using backend = typename On::backend;
+    static constexpr index_t most = 17, gap = 3;
+    index_t n, k, beside;
+    numbers<T, backend> a = draws<T, backend>(beside + most * (k + beside), 1);
+    numbers<W, backend> b = draws<W, backend>(beside + n * (k + beside), 2);
+    numbers<T, backend> bias = draws<T, backend>(n, 3);
+    numbers<T, backend> before = draws<T, backend>(most * (n + gap), 4);
+
+    // Rows first .. first + m of C, and what is beside them.
+    std::vector<T> found(typename On::context& ctx, index_t first, index_t m, begins start) const {
+        auto const from = first * (n + gap);
+        numbers<T, backend> c(before.begin() + from, before.begin() + from + m * (n + gap));
+        detail::gemm(ctx, detail::product<T, W>{m, n, k, c.data(), n + gap, a.data() + beside + first * (k + beside),
+                                                k + beside, false, b.data() + beside, k + beside, true,
+                                                start == begins::with_what_is_there,
+                                                start == begins::with_a_bias ? bias.data() : nullptr});
+        return copied(c);
+    }
+    // Whether they are as far from a sum in double as rounding its k terms and what it starts with explains.
+    [[nodiscard]] bool is_right(std::vector<T> const& c, index_t first, index_t m, begins start) const {
+        auto const x = copied(a), biases = copied(bias), there = copied(before);
+        auto const w = copied(b);
+        auto const at = [](auto const& v, index_t i) { return static_cast<double>(v[static_cast<std::size_t>(i)]); };
+        double const unit = std::numeric_limits<T>::epsilon() / 2;
+        for (index_t i = 0; i < m; ++i)
+            for (index_t j = 0; j < n + gap; ++j) {
+                double const was = at(there, (first + i) * (n + gap) + j);
+                double const got = at(c, i * (n + gap) + j);
+                if (j >= n && got != was) return false;
+                if (j >= n) continue;
+                double want = start == begins::with_nothing ? 0 : start == begins::with_a_bias ? at(biases, j) : was;
+                double size = std::abs(want);
+                for (index_t l = 0; l < k; ++l) {
+                    double const term =
+                        at(x, beside + (first + i) * (k + beside) + l) * at(w, beside + j * (k + beside) + l);
+                    want += term;
+                    size += std::abs(term);
+                }
+                if (!(std::abs(got - want) <= static_cast<double>(k + 1) * unit * size)) return false;
+            }
+        return true;
+    }
+};
 
 }  // namespace
 
@@ -105,12 +161,39 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
     }
 }
 
+// On a device too, up to sixteen rows: whatever is beside them, wherever they begin, in every order of threads. Another
+// row among them is another way, to other bits.
+BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, on, executors_of_blocks) {
+    using T = typename on::scalar;
+    typename on::context ctx(1, 2), other(1, 1);
+    other.order = thread_order::permuted;
+    for (auto const start : {begins::with_nothing, begins::with_what_is_there, begins::with_a_bias})
+        for (auto const [n, k] : {shape_of_table{1, 0}, {1, 1}, {3, 127}, {8, 128}, {9, 130}, {5, 516}, {37, 1300}})
+            for (index_t const beside : {0, 1, 4}) {
+                few_rows_product<on, T> const p{n, k, beside};
+                auto const one_by_one = [&](index_t m) {
+                    std::vector<T> all;
+                    for (index_t i = 0; i < m; ++i) {
+                        auto const row = p.found(ctx, i, 1, start);
+                        all.insert(all.end(), row.begin(), row.end());
+                    }
+                    return all;
+                };
+                auto const alone = one_by_one(16);
+                for (index_t const m : {1, 2, 3, 4, 5, 8, 9, 16}) {
+                    auto const c = p.found(m % 2 == 0 ? ctx : other, 0, m, start);
+                    BOOST_TEST(std::equal(c.begin(), c.end(), alone.begin()), m << " " << n << " " << k);
+                }
+                BOOST_TEST(p.is_right(alone, 0, 16, start), n << " " << k << " " << beside);
+                auto const many = p.found(ctx, 0, 17, start);
+                BOOST_TEST(p.is_right(many, 0, 17, start), n << " " << k << " " << beside);
+                if (k > 500) BOOST_TEST(!std::equal(alone.begin(), alone.end(), many.begin()));
+            }
+}
+
 // Of which the cpu makes several parts, in every direction, or several slabs of the depth; the last ones are of few
 // columns, few rows and a depth of one.
 constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}, {1033, 257, 257}};
-// What a product starts with.
-enum class begins { with_nothing, with_what_is_there, with_a_bias };
-
 // Against Eigen's.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
     using on = executor<cpu, T>;

@@ -69,31 +69,35 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
 
 namespace detail {
 
-// The parameters of a device's model as the host has them: the same names and shapes, memory of their own, all zero.
-template <class T> class parameters_on_host {
+// The parameters of a device's model as the host has them: the same names, shapes and types, memory of their own, all
+// zero.
+template <class Space> class parameters_on_host {
 public:
-    template <class Backend>
-    explicit parameters_on_host(std::vector<any_parameter<space<Backend, T>>> const& parameters) {
-        for (auto const& p : parameters) {
-            auto const value = memory_.take<T>(p.value.extents());
-            std::fill_n(value.data(), value.size(), T{});
-            all_.push_back({p.name,
-                            p.shape,
-                            value,
-                            {nullptr, p.value.extents()},
-                            p.starts,
-                            p.decays,
-                            p.is_hidden,
-                            nullptr,
-                            nullptr,
-                            nullptr});
-        }
+    using parameter = any_parameter<
+        space<cpu, typename Space::storage, typename Space::compute, typename Space::master, typename Space::weights>>;
+
+    explicit parameters_on_host(std::vector<any_parameter<Space>> const& parameters) {
+        for (auto const& p : parameters)
+            with_values(p, [&]<class T, class B>(vector_view<T, dyn, B> const& there) {
+                auto const value = memory_.take<T>(there.extents());
+                std::fill_n(value.data(), value.size(), T{});
+                all_.push_back({p.name,
+                                p.shape,
+                                value,
+                                {nullptr, there.extents()},
+                                p.starts,
+                                p.decays,
+                                p.is_hidden,
+                                nullptr,
+                                nullptr,
+                                nullptr});
+            });
     }
-    [[nodiscard]] std::vector<any_parameter<space<cpu, T>>> const& all() const { return all_; }
+    [[nodiscard]] std::vector<parameter> const& all() const { return all_; }
 
 private:
     arena<> memory_{"values on the host"};
-    std::vector<any_parameter<space<cpu, T>>> all_;
+    std::vector<parameter> all_;
 };
 
 }  // namespace detail
@@ -168,7 +172,7 @@ template <class Backend, class Space>
 void save_weights(context<Backend> const& ctx, std::string const& path,
                   std::vector<any_parameter<Space>> const& parameters, std::optional<stored_type> as = std::nullopt) {
     if constexpr (device_memory<Backend>) {
-        detail::parameters_on_host<typename Space::storage> const here(parameters);
+        detail::parameters_on_host<Space> const here(parameters);
         copy_parameters(ctx, here.all(), parameters);
         save_weights(path, here.all(), as);
     } else {
@@ -180,7 +184,7 @@ template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tied_name const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {
     if constexpr (device_memory<Backend>) {
-        detail::parameters_on_host<typename Space::storage> const here(parameters);
+        detail::parameters_on_host<Space> const here(parameters);
         load_weights(file, ties, here.all());
         copy_parameters(ctx, parameters, here.all());
     } else {

@@ -24,7 +24,7 @@ namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
 template <index_t D, index_t Inner, class Space = space<>>
-struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, stored::as_activations>, 1>,
+struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
                                            named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
@@ -64,7 +64,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     encoder_tokens encoder_token_layers;                            // (R K, D)
     encoder_patches encoder_patch_layers;                           // (R, D)
     linear<K * D, D, with_bias::yes, Space> squeeze_layer;          // (R, K D) to (R, D)
-    rms_norm_layer<D, Space, stored::as_activations> encoder_norm;  // (R, D)
+    rms_norm_layer<D, Space, result_as::activations> encoder_norm;  // (R, D)
     linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       // (R, D) to mean and log_std side by side
     linear<L, D, with_bias::yes, Space> latent_to_hidden;           // (R, L) to (R, D)
     decoder_patches decoder_patch_layers;                           // (R, D)

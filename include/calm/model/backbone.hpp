@@ -35,7 +35,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
     template <index_t Width>
     using projection_of =
-        chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, stored::as_activations>,
+        chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, result_as::activations>,
               linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
     using projection = projection_of<K * D>;         // of a patch's K embeddings
     using latent_projection = projection_of<L>;      // of a patch's latent vector

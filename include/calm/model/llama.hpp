@@ -21,10 +21,10 @@ inline constexpr double rope_theta = 10000.0;  // base of a CALM's rotary angles
 // the rows it takes what attention does. Checkpoints have the norms last.
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
 struct transformer_block
-    : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space, stored::as_activations>, 1>,
+    : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
                                      named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
             named<"",
-                  residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space, stored::as_activations>, 1>,
+                  residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
                                  named<"mlp", swiglu<D, Inner, Space>>>>>> {};
 
 // Blocks and the norm behind them: rows x (R, D) to hidden states (R, D); that of position p has seen rows 0 .. p of

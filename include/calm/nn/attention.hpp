@@ -27,7 +27,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
 
     using input = activations<T const, D, Backend>;  // (R, D)
     // Of whole groups of 16 bytes in bf16 are all of the heads' rows, or none.
-    static constexpr stored of_heads = head_size % 8 == 0 ? stored::as_activations : stored::in_full;
+    static constexpr result_as of_heads = head_size % 8 == 0 ? result_as::activations : result_as::numbers;
 
     linear<D, D, with_bias::no, Space, of_heads> q_proj;         // queries
     linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  // keys

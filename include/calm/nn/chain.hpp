@@ -35,7 +35,8 @@ struct relu {
 }  // namespace functions
 
 // y = Function::of(x), an expression, element by element. Result: how y is stored.
-template <class Function, index_t D, class Space = space<>, stored Result = stored::in_full> struct elementwise_layer {
+template <class Function, index_t D, class Space = space<>, result_as Result = result_as::numbers>
+struct elementwise_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -67,10 +68,10 @@ template <class Function, index_t D, class Space = space<>, stored Result = stor
 };
 
 // y = silu(x).
-template <index_t D, class Space = space<>, stored Result = stored::in_full>
+template <index_t D, class Space = space<>, result_as Result = result_as::numbers>
 using silu_layer = elementwise_layer<functions::silu, D, Space, Result>;
 // y = max(x, 0).
-template <index_t D, class Space = space<>, stored Result = stored::in_full>
+template <index_t D, class Space = space<>, result_as Result = result_as::numbers>
 using relu_layer = elementwise_layer<functions::relu, D, Space, Result>;
 
 // The name of a child, as a template argument.

@@ -12,7 +12,7 @@ enum class with_bias : bool { no, yes };
 // A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory. Result:
 // how forward stores y.
 template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>,
-          stored Result = stored::in_full>
+          result_as Result = result_as::numbers>
 struct linear {
     using space_type = Space;
     using T = typename Space::storage;

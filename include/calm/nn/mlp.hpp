@@ -16,7 +16,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     static constexpr index_t outputs = D;
 
     using input = activations<T const, D, Backend>;  // (R, D)
-    using inner_type = linear<D, Inner, with_bias::no, Space, stored::as_activations>;
+    using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;
 
     inner_type gate_proj;                              // W_gate
     inner_type up_proj;                                // W_up

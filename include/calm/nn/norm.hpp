@@ -8,7 +8,7 @@
 namespace calm {
 
 // rms_norm of rows of D with a trained gain.
-template <index_t D, class Space = space<>, stored Result = stored::in_full> struct rms_norm_layer {
+template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -43,7 +43,7 @@ template <index_t D, class Space = space<>, stored Result = stored::in_full> str
 };
 
 // layer_norm of rows of D with a trained gain and bias.
-template <index_t D, class Space = space<>, stored Result = stored::in_full> struct layer_norm_layer {
+template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct layer_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;

@@ -241,8 +241,8 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
 }
 
 // The values of one list of parameters become those of another of the same shapes, on the host or on a device: of two
-// models' parameters_of, or of their frozen_parameters_of. On the host they are rounded to nearest, ties to even, where
-// `to` stores weights in bf16. Throws errc::usage where they differ.
+// models' parameters_of, or of their frozen_parameters_of. They are rounded to nearest, ties to even, where `to` stores
+// weights in bf16. Throws errc::usage where they differ.
 template <class To, class From>
 requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
     auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {

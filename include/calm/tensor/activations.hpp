@@ -87,18 +87,18 @@ activations<T, Columns, Backend> take_activations(context<Backend> const& ctx, a
     return memory.template take<T>(shape);
 }
 
-// How a layer stores its result: in full, or as activations, which may be rounded.
-enum class stored { in_full, as_activations };
+// What a layer gives: numbers, which stay in full, or activations, which may be rounded.
+enum class result_as { numbers, activations };
 
 // A layer's result, rows (R, Columns).
-template <stored How, class T, index_t Columns, class Backend>
-using result_rows = std::conditional_t<How == stored::as_activations, activations<T, Columns, Backend>,
+template <result_as How, class T, index_t Columns, class Backend>
+using result_rows = std::conditional_t<How == result_as::activations, activations<T, Columns, Backend>,
                                        matrix_view<T, Columns, Backend>>;
 
 // Memory for so many of them.
-template <stored How, class T, index_t Columns, class Backend>
+template <result_as How, class T, index_t Columns, class Backend>
 result_rows<How, T, Columns, Backend> take_result(context<Backend> const& ctx, arena<Backend>& memory, index_t rows) {
-    if constexpr (How == stored::as_activations)
+    if constexpr (How == result_as::activations)
         return take_activations<T, Columns>(ctx, memory, rows);
     else
         return memory.template take<T>(extents<dyn, Columns>(rows));

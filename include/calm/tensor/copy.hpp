@@ -18,28 +18,43 @@ template <class D, class S> void check_sizes(D const& dst, S const& src) {
     require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
             src.extents());
 }
-template <class T, class U, class D, class S> void check_across(D const& dst, S const& src) {
-    static_assert(std::is_same_v<T, std::remove_const_t<U>>, "calm::copy: both sides must have the same element type");
-    static_assert(std::is_trivially_copyable_v<T>);
-    check_sizes(dst, src);
+// Numbers of the host as another type.
+template <class T, class U> std::vector<T> converted(U const* x, index_t n) {
+    std::vector<T> y(static_cast<std::size_t>(n));
+    std::transform(x, x + n, y.begin(), [](U value) { return static_cast<T>(value); });
+    return y;
 }
 
 }  // namespace detail
 
-// dst = src from the host to a device, elements in order; the host may change what it gave. Throws errc::usage for
-// unequal sizes, errc::device where it fails.
+// dst = src from the host to a device, elements in order, converted to T by the host where the types differ; the host
+// may change what it gave. Throws errc::usage for unequal sizes, errc::device where it fails.
 template <class T, class U, class E1, class E2, device_memory Device>
 void copy(context<Device> const& ctx, view<T, E1, Device> const& dst, view<U, E2, cpu> const& src) {
-    detail::check_across<T, U>(dst, src);
+    static_assert(std::is_trivially_copyable_v<T>);
+    detail::check_sizes(dst, src);
     if (ctx.rehearsing()) return;
-    ctx.upload(dst.data(), src.data(), static_cast<std::size_t>(dst.size()) * sizeof(T));
+    auto const bytes = static_cast<std::size_t>(dst.size()) * sizeof(T);
+    if constexpr (std::is_same_v<T, std::remove_const_t<U>>)
+        ctx.upload(dst.data(), src.data(), bytes);
+    else
+        ctx.upload(dst.data(), detail::converted<T>(src.data(), src.size()).data(), bytes);
 }
 // From a device to the host, which waits for all that was asked for; otherwise the same.
 template <class T, class U, class E1, class E2, device_memory Device>
 void copy(context<Device> const& ctx, view<T, E1, cpu> const& dst, view<U, E2, Device> const& src) {
-    detail::check_across<T, U>(dst, src);
+    using stored = std::remove_const_t<U>;
+    static_assert(std::is_trivially_copyable_v<T>);
+    detail::check_sizes(dst, src);
     if (ctx.rehearsing()) return;
-    ctx.download(dst.data(), src.data(), static_cast<std::size_t>(dst.size()) * sizeof(T));
+    auto const bytes = static_cast<std::size_t>(src.size()) * sizeof(stored);
+    if constexpr (std::is_same_v<T, stored>) {
+        ctx.download(dst.data(), src.data(), bytes);
+    } else {
+        std::vector<stored> room(static_cast<std::size_t>(src.size()));
+        ctx.download(room.data(), src.data(), bytes);
+        std::transform(room.begin(), room.end(), dst.data(), [](stored value) { return static_cast<T>(value); });
+    }
 }
 
 // What lies at p, on the host; T{} in a rehearsal.

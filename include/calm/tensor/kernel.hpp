@@ -82,11 +82,39 @@ template <class Block, int N> struct block_collectives {
     }
     // The sum of the threads' values.
     template <class X> CALM_HD auto sum(X const& x) { return fold(x, detail::sum_of_two{}); }
+    // The sums over a warp of each of Count values, a power of two up to `lanes`: x holds a group<T, Count> of them,
+    // and lane l gets sum l / (lanes / Count). Each by the tree above, all together by fewer shuffles than one after
+    // another.
+    template <class T, int Count, class X> CALM_HD auto sums_of_warps(X const& x) { return spread<T, Count, lanes>(x); }
     // The largest; NaN where one is.
     template <class X> CALM_HD auto max(X const& x) { return fold(x, detail::larger_of_two{}); }
 
 private:
     CALM_HD Block& self() { return static_cast<Block&>(*this); }
+
+    // Of `Among` neighbours each: half of them go on with the first half of the sums, half with the others.
+    template <class T, int Count, int Among, class X> CALM_HD auto spread(X const& x) {
+        static_assert((Count & (Count - 1)) == 0 && Count <= Among,
+                      "calm::sums_of_warps: expected a power of two of values, at most one a lane");
+        if constexpr (Count == 1) {
+            typename Block::template per_thread<T> last;
+            self().each([&](int t) { last[t] = x[t].lane[0]; });
+            return folded<Among>(last, detail::sum_of_two{});
+        } else {
+            constexpr int half = Count / 2;
+            typename Block::template per_thread<group<T, half>> kept, given;
+            self().each([&](int t) {
+                bool const is_upper = (t & Among / 2) != 0;
+                for (int i = 0; i < half; ++i) {
+                    kept[t].lane[i] = is_upper ? x[t].lane[half + i] : x[t].lane[i];
+                    given[t].lane[i] = is_upper ? x[t].lane[i] : x[t].lane[half + i];
+                }
+            });
+            auto const got = self().shuffle_xor(given, Among / 2);
+            self().each([&](int t) { kept[t] += got[t]; });
+            return spread<T, half, Among / 2>(kept);
+        }
+    }
 
     // Of `Count` neighbours each.
     template <int Count, class X, class Combine> CALM_HD X folded(X x, Combine const& combine) {

@@ -3,7 +3,7 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/activations.hpp"
-#include "calm/tensor/block/rounded_product.hpp"
+#include "calm/tensor/block/widened_product.hpp"
 #include "calm/tensor/cpu/matmul.hpp"
 #include "calm/tensor/tensor.hpp"
 
@@ -110,10 +110,9 @@ template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operan
 template <class T, class W, class B>
 void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b,
               into mode, T const* bias) {
-    static_assert(std::is_same_v<T, W> ||
-                      (std::is_same_v<W, bf16> && std::is_same_v<T, float> && std::is_same_v<B, cpu>),
-                  "calm::matmul: expected factors of one type, or a second one of bf16 for float on the cpu: nothing "
-                  "else is widened; convert one of them");
+    static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float>),
+                  "calm::matmul: expected factors of one type, or a second one of bf16 for float: nothing else is "
+                  "widened; convert one of them");
     require(!c.is_transposed, errc::usage,
             "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
     require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage,

@@ -162,16 +162,15 @@ template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::r
 }
 
 // y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
-// another shape; unless the ids are known to be good, it waits for a device. On the cpu a table of bf16 gives float.
+// another shape; unless the ids are known to be good, it waits for a device. A table of bf16 gives float.
 template <tensor_like Y, tensor_like Table>
 void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
                  std::type_identity_t<row_ids<detail::backend_of<Y>>> const& ids) {
     using T = detail::scalar_of<Y>;
     using W = detail::scalar_of<Table>;
-    static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float> &&
-                                           std::is_same_v<detail::backend_of<Y>, cpu>),
-                  "calm::gather_rows: expected rows of the table's type, or float of a table of bf16 on the cpu: "
-                  "nothing else is widened");
+    static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float>),
+                  "calm::gather_rows: expected rows of the table's type, or float of a table of bf16: nothing else is "
+                  "widened");
     auto const out = detail::written_rows(y);
     detail::rows_like<Y, W const> const from = detail::as_view(table);
     index_t const width = from.extent(1);

@@ -22,10 +22,6 @@ struct space {
     static_assert(std::is_same_v<Weights, Storage> || (std::is_same_v<Weights, bf16> && std::is_same_v<Storage, float>),
                   "calm::space: expected weights of the type of the other numbers, or bf16 beside float: nothing else "
                   "is widened as it is read");
-    static_assert(
-        std::is_same_v<Weights, Storage> || std::is_same_v<Backend, cpu>,
-        "calm::space: expected weights in bf16 on the cpu: the products of other executors do not widen them; "
-        "leave their type out");
     using backend = Backend;  // cpu, emulated or cuda
     using storage = Storage;  // of activations, biases and gains
     using compute = Compute;  // of sums and gradients
@@ -33,9 +29,11 @@ struct space {
     using weights = Weights;  // of matrices of weights
 };
 
-// float on the cpu with weights in bf16: a model to write with or to be evaluated, of half the memory. Its numbers are,
-// to the bit, those of a model whose weights in float were rounded to bf16.
-using bf16_weights = space<cpu, float, float, float, bf16>;
+// float with weights in bf16: a model to write with or to be evaluated, of half the memory. Its numbers are, to the
+// bit, those of a model of the same backend whose weights in float were rounded to bf16.
+template <class Backend> using bf16_weights_on = space<Backend, float, float, float, bf16>;
+// The same on the cpu.
+using bf16_weights = bf16_weights_on<cpu>;
 
 // Whether a model of the space can be trained: its weights are stored as they are updated.
 template <class Space>

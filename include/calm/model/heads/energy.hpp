@@ -35,9 +35,9 @@ template <index_t D, class Space = space<>> struct energy_block {
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
     using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
 
-    using norm_type = layer_norm_layer<D, Space, stored::as_activations>;            // of rows of D
-    using silu_type = silu_layer<D, Space, stored::as_activations>;                  // of rows of D
-    using inner_type = linear<D, D, with_bias::yes, Space, stored::as_activations>;  // of rows of D
+    using norm_type = layer_norm_layer<D, Space, result_as::activations>;            // of rows of D
+    using silu_type = silu_layer<D, Space, result_as::activations>;                  // of rows of D
+    using inner_type = linear<D, D, with_bias::yes, Space, result_as::activations>;  // of rows of D
     using inner_rows = activations<T, D, Backend>;                                   // (R N, D)
     using part_view = activations<T const, D, Backend>;                              // (R, D)
 
@@ -241,12 +241,12 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     using noise_view = matrix_view<T const, S, Backend>;                             // (R N, S)
     using latents = matrix_view<T, L, Backend>;                                      // (R N, L)
     using norm_type = layer_norm_layer<D, Space>;                                    // of rows of D
-    using norm_to_activations = layer_norm_layer<D, Space, stored::as_activations>;  // the same
+    using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // the same
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     using final_layer_type =
         chain<named<"in_ln", norm_to_activations>,
-              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, stored::as_activations>,
+              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
                                      linear<D, L, with_bias::yes, Space>>>>;
 
     linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)

@@ -56,7 +56,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
     using noise_type = paired_noise<T, L, Backend>;          // of R N samples
 
-    chain<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, stored::as_activations>,
+    chain<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
           linear<D, L, with_bias::yes, Space>>
         linears;  // the guess f
 

@@ -2,6 +2,7 @@
 // Products in portable block form: tiles of both factors in shared memory. What `blocks` and `emulated` compute with,
 // and a GPU where there is nothing faster. Both factors are stored in one type W, and computed with in C's.
 
+#include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"
 
@@ -99,6 +100,7 @@ void block_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T, W>{p});
 }
 template <class T> void gemm(context<blocks> const& ctx, product<T> const& p) {
+    if (goes_by_warps(p)) return product_by_warps(ctx, p);
     block_product(ctx, p);
 }
 

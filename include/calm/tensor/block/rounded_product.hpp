@@ -5,6 +5,7 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/activations.hpp"
+#include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/block/matmul.hpp"
 #include "calm/tensor/group.hpp"
 
@@ -126,6 +127,7 @@ inline bool has_rounded(product<float> const& p) {
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
     if constexpr (std::is_same_v<T, float>)
         if (has_rounded(p) || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
+    if (goes_by_warps(p)) return product_by_warps(ctx, p);
     stored_product(ctx, p);
 }
 

@@ -81,12 +81,12 @@ template <class V, class Term> struct row_sums_kernel {
     }
 };
 
-// y (R, width) = table [ids]
-template <class T, class Id> struct gather_kernel {
+// y (R, width) = table [ids], which may be stored narrower.
+template <class T, class W, class Id> struct gather_kernel {
     static constexpr int threads = 256;
     struct shared {};
     T* y;
-    T const* table;
+    W const* table;
     Id const* ids;
     index_t rows;
     index_t width;
@@ -200,9 +200,9 @@ void run_add_row_sums(context<Backend>& ctx, T* total, X const* x, index_t rows,
     run_row_sums(ctx, total, rows, width, rows_term<X>{x, width});
 }
 
-template <block_executor Backend, class T, class Id>
-void run_gather_rows(context<Backend>& ctx, T* y, T const* table, Id const* ids, index_t rows, index_t width) {
-    launch(ctx, blocks_for(rows * width, 256), gather_kernel<T, Id>{y, table, ids, rows, width});
+template <block_executor Backend, class T, class W, class Id>
+void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids, index_t rows, index_t width) {
+    launch(ctx, blocks_for(rows * width, 256), gather_kernel<T, W, Id>{y, table, ids, rows, width});
 }
 
 // The ids are in 0 .. V - 1.
