@@ -22,7 +22,9 @@ template <class Model> std::size_t bytes_of_a_patch(Model& model) {
     std::size_t bytes = 0;
     auto const add = [&](auto const& parameters, auto const& is_read) {
         for (auto const& p : parameters)
-            if (is_read(p.name)) bytes += static_cast<std::size_t>(p.value.size()) * sizeof(float);
+            if (is_read(p.name))
+                calm::with_values(
+                    p, [&](auto const& x) { bytes += static_cast<std::size_t>(x.size()) * sizeof(*x.data()); });
     };
     add(calm::parameters_of(model),
         [](std::string const& name) { return name.find("embed_tokens") == std::string::npos; });

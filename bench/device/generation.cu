@@ -13,13 +13,20 @@ namespace {
 
 using namespace bench;
 
-template <calm::model_configuration auto C, class Backend> struct writer {
-    using model_type = calm::calm_model<C, calm::space<Backend>>;
+template <calm::model_configuration auto C, class Space> struct writer {
+    using model_type = calm::calm_model<C, Space>;
     calm::resident<model_type> lm{C.autoencoder.vocab_size, calm::held_for::use};
-    explicit writer(calm::context<Backend> const& ctx) {
-        initialise(ctx, lm.model.ae_model);
-        initialise(ctx, lm.model);
-        fill_zeros(ctx, lm.model);
+    explicit writer(calm::context<typename Space::backend> const& ctx) {
+        if constexpr (calm::is_trainable<Space>) {
+            initialise(ctx, lm.model.ae_model);
+            initialise(ctx, lm.model);
+            fill_zeros(ctx, lm.model);
+        } else {
+            writer<C, calm::space<typename Space::backend>> full(ctx);  // whose weights are rounded
+            copy_parameters(ctx, parameters_of(lm.model), parameters_of(full.lm.model));
+            copy_parameters(ctx, parameters_of(lm.model.ae_model), parameters_of(full.lm.model.ae_model));
+            ctx.wait();
+        }
     }
 };
 
@@ -27,8 +34,9 @@ void compare_with_host() {
     for (index_t const draws : {1, 5})
         agree_with_host(draws == 1 ? "texts of tiny at T = 1" : "texts of tiny at T = 1/2", 0,
                         [draws]<class B>(calm::context<B>& ctx) {
-                            writer<tiny, B> w(ctx);
-                            writing<typename writer<tiny, B>::model_type, B> texts(ctx, w.lm.model, 2, draws, 4);
+                            using writer_type = writer<tiny, calm::space<B>>;
+                            writer_type w(ctx);
+                            writing<typename writer_type::model_type, B> texts(ctx, w.lm.model, 2, draws, 4);
                             std::vector<float> all;
                             for (int patch = 0; patch < 3; ++patch) {
                                 texts.patch();
@@ -38,21 +46,23 @@ void compare_with_host() {
                         });
 }
 
-template <calm::model_configuration auto C> void time_writing(std::string const& configuration) {
+// At T = 1, and in some configurations at T = 1/2.
+template <calm::model_configuration auto C, class Space> void time_writing(std::string const& name, bool at_half) {
     constexpr index_t most_patches = 3200;  // more than time_of asks for, twice
     device_context ctx(1);
-    writer<C, device> w(ctx);
+    writer<C, Space> w(ctx);
     auto const bytes = static_cast<double>(bytes_of_a_patch(w.lm.model));
     for (index_t const texts : {index_t{1}, sized(64, 3)})
         for (index_t const draws : {index_t{1}, sized(200, 5)}) {
-            writing<typename writer<C, device>::model_type, device> all(ctx, w.lm.model, texts, draws, most_patches);
+            if (draws > 1 && !at_half) continue;
+            writing<typename writer<C, Space>::model_type, device> all(ctx, w.lm.model, texts, draws, most_patches);
             ctx.uses_graphs = false;
             auto const by_kernels = time_of(ctx, [&] { all.patch(); });
             ctx.uses_graphs = true;
             for (int i = 0; i < 3; ++i) all.patch();  // until they are recorded
             auto const seconds = time_of(ctx, [&] { all.patch(); });
             auto const number = static_cast<double>(texts);
-            say_row(configuration + ", " + (texts == 1 ? "one text" : "64 texts") +
+            say_row(name + ", " + (texts == 1 ? "one text" : "64 texts") +
                         ", T = " + (draws == 1 ? "1" : "1/2, 200 draws"),
                     {{"ms", seconds.median * 1e3},
                      {"fastest", seconds.lowest * 1e3},
@@ -63,10 +73,16 @@ template <calm::model_configuration auto C> void time_writing(std::string const&
         }
 }
 
+// With weights in fp32, and in bf16.
+template <calm::model_configuration auto C> void time_both(std::string const& name) {
+    time_writing<C, calm::space<device>>(name, true);
+    time_writing<C, calm::bf16_weights_on<device>>(name + " in bf16", false);
+}
+
 bool time_configuration(std::string_view name) {
-    if (name == "tiny") return time_writing<tiny>("tiny"), true;
+    if (name == "tiny") return time_both<tiny>("tiny"), true;
 #ifdef __CUDACC__
-    if (name == "calm-m") return time_writing<calm_m>("calm-m"), true;
+    if (name == "calm-m") return time_both<calm_m>("calm-m"), true;
 #endif
     return false;
 }
