@@ -15,8 +15,8 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    using input = activations<T const, D, Backend>;  // (R, D)
-    using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;
+    using input = activations<T const, D, Backend>;                                     // (R, D)
+    using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  // to (R, Inner)
 
     inner_type gate_proj;                              // W_gate
     inner_type up_proj;                                // W_up

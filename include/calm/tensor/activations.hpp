@@ -109,6 +109,7 @@ template <class F, class... T, index_t... Columns, class Backend>
 void with_numbers(F const& f, view<T, extents<dyn, Columns>, Backend> const&... x) {
     f(x...);
 }
+// The same of a device's.
 template <class F, class... T, index_t... Columns, class Backend>
 void with_numbers(F const& f, detail::device_activations<T, Columns, Backend> const&... x) {
     bool const any = (x.is_rounded() || ...), all = (x.is_rounded() && ...);
