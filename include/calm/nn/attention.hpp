@@ -52,25 +52,18 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         matrix_view<T, D, Backend> y;                    // (R, D)
     };
 
+    static constexpr bool goes_onto = true;  // forward_onto and extend_onto add their results to rows
+
     // y (R, D) of x (R, D): rows are (B, P) for P positions, every sequence attends to itself and row p to rows 0 .. p.
     // theta is the base of the rotary angles. Throws errc::usage where rows are no whole sequences.
     saved forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
-        index_t const rows = x.extent(0);
-        auto const q = q_proj.forward(ctx, x);
-        auto const k = k_proj.forward(ctx, x);
-        auto const v = v_proj.forward(ctx, x);
-        auto const mixed = take_result<of_heads, T, D>(ctx, ctx.saved, rows);
-        auto const lse =
-            ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        with_numbers(
-            [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
-                rotate(ctx, queries, head_size, positions, 0, theta);
-                rotate(ctx, keys, head_size, positions, 0, theta);
-                causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
-            },
-            mixed, q.y, k.y, v.y);
-        auto const o = o_proj.forward(ctx, mixed);
-        return {positions, q, k, v, mixed, o, lse, o.y};
+        return forward_by(ctx, x, positions, theta, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
+    }
+    // The same, where y is the result and rows `plus` (R, D), which stay.
+    saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x,
+                       index_t positions, double theta) const {
+        return forward_by(ctx, x, positions, theta,
+                          [&](auto const& mixed) { return o_proj.forward_onto(ctx, plus, mixed); });
     }
 
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x, and adds to the parameters'; theta as in forward.
@@ -102,24 +95,13 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     // rows are no whole sequences or the cache is full.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
-        index_t const count = sequences.size();
-        require(count > 0 && x.extent(0) % count == 0, errc::usage,
-                "calm::attention: expected as many rows for each of ", count, " sequences, found ", x.extent(0),
-                " rows");
-        auto const rows = x.extent(0);
-        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // in full, as the cache is
-        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
-        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
-        q_proj.apply(ctx, q, x);
-        k_proj.apply(ctx, k, x);
-        v_proj.apply(ctx, v, x);
-        rotate(ctx, q, head_size, sequences, theta);
-        rotate(ctx, k, head_size, sequences, theta);
-        cache.append(ctx, sequences, k, v);
-        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(x.extent(0)));
-        auto const lse = ctx.saved.template take<T>(extents<dyn>(x.extent(0) * Heads));
-        cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
-        return o_proj.forward(ctx, mixed).y;
+        return o_proj.forward(ctx, extended(ctx, x, cache, theta, sequences)).y;
+    }
+    // The same, where what is given is the result and rows `plus` (R, D), which stay.
+    matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
+                                           input const& x, kv_cache<kv_width, Space>& cache, double theta,
+                                           on_both_sides<cached_sequence, Backend> const& sequences) const {
+        return o_proj.forward_onto(ctx, plus, extended(ctx, x, cache, theta, sequences)).y;
     }
     // The same of sequences that are named once each.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
@@ -139,6 +121,47 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         visit_as("k_proj", k_proj, visitor);
         visit_as("v_proj", v_proj, visitor);
         visit_as("o_proj", o_proj, visitor);
+    }
+
+private:
+    // project(mixed) is what W_o makes of the heads' results.
+    template <class Project>
+    saved forward_by(context<Backend>& ctx, input const& x, index_t positions, double theta,
+                     Project const& project) const {
+        index_t const rows = x.extent(0);
+        auto const [q, k, v] = forward_each(ctx, x, q_proj, k_proj, v_proj);
+        auto const mixed = take_result<of_heads, T, D>(ctx, ctx.saved, rows);
+        auto const lse =
+            ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
+        with_numbers(
+            [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
+                rotate(ctx, queries, head_size, positions, 0, theta);
+                rotate(ctx, keys, head_size, positions, 0, theta);
+                causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
+            },
+            mixed, q.y, k.y, v.y);
+        auto const o = project(mixed);
+        return {positions, q, k, v, mixed, o, lse, o.y};
+    }
+
+    // The heads' results (R, D), with which the cache has grown.
+    matrix_view<T, D, Backend> extended(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
+                                        double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
+        index_t const rows = x.extent(0), count = sequences.size();
+        require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
+                count, " sequences, found ", rows, " rows");
+        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // in full, as the cache is
+        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
+        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
+        matmul_each(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
+                    std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
+        rotate(ctx, q, head_size, sequences, theta);
+        rotate(ctx, k, head_size, sequences, theta);
+        cache.append(ctx, sequences, k, v);
+        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
+        auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));
+        cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
+        return mixed;
     }
 };
 

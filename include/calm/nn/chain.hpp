@@ -109,6 +109,17 @@ concept extends_with = requires(Layer const& layer, Given&... given) {
     layer.extend(given...);
 };
 
+// Whether a layer can add its result to rows: it has forward_onto, and extend_onto if it extends.
+template <class Layer> inline constexpr bool goes_onto = false;
+template <class Layer>
+requires requires {
+    Layer::goes_onto;
+}
+inline constexpr bool goes_onto<Layer> = Layer::goes_onto;
+
+// No rows: nothing is added to, or nobody wants them.
+struct no_rows {};
+
 // Whether a layer has a name, found by overloads: nvcc 13.0 gets comparisons of names wrong in constant expressions.
 template <child_name Name> struct called {
     template <class Layer, int Turn> static std::true_type so(named<Name, Layer, Turn> const*);
@@ -170,9 +181,15 @@ template <class... Layers> struct chain {
     // y (R, outputs) of x (R, inputs).
     template <class Context, class X, class... More>
     saved forward(Context& ctx, X const& x, More const&... more) const {
+        return forward_onto(ctx, detail::no_rows{}, x, more...);
+    }
+    static constexpr bool goes_onto = detail::goes_onto<last>;  // whether results can be added to rows
+    // The same, where y is the result and rows `plus` (R, outputs), which stay.
+    template <class Context, class Plus, class X, class... More>
+    saved forward_onto(Context& ctx, Plus const& plus, X const& x, More const&... more) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
         saved s{};
-        forward_from<0>(ctx, s, x, more...);
+        forward_from<0>(ctx, s, plus, x, more...);
         s.y = std::get<depth - 1>(s.all).y;
         return s;
     }
@@ -187,12 +204,17 @@ template <class... Layers> struct chain {
     // The same where nobody wants dx.
     template <class Context, class DY> void backward_parameters(Context& ctx, saved const& s, DY const& dy) {
         arena_scope const scope(ctx.scratch);
-        backward_from<depth - 1>(ctx, s, dy, unwanted{});
+        backward_from<depth - 1>(ctx, s, dy, detail::no_rows{});
     }
 
     // The same as forward for rows that follow those in the cache: layers with `extend` extend, the others go forward.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
-        return extend_from<0>(ctx, x, more...);
+        return extend_from<0>(ctx, detail::no_rows{}, x, more...);
+    }
+    // The same, where what is given is the result and rows `plus` (R, outputs), which stay.
+    template <class Context, class Plus, class X, class... More>
+    auto extend_onto(Context& ctx, Plus const& plus, X const& x, More&... more) const {
+        return extend_from<0>(ctx, plus, x, more...);
     }
 
     // How many turns a visit has.
@@ -212,7 +234,6 @@ template <class... Layers> struct chain {
     }
 
 private:
-    struct unwanted {};
     template <child_name Name> static constexpr std::size_t place_of() {
         constexpr std::array<bool, depth> called{detail::is_called<Name, Layers>...};
         return static_cast<std::size_t>(std::find(called.begin(), called.end(), true) - called.begin());
@@ -231,26 +252,41 @@ private:
         else if constexpr (Turn == child_type::turn)
             visit_as(child_type::name.text, child, visitor);
     }
-    template <std::size_t I, class Context, class X, class... More>
-    void forward_from(Context& ctx, saved& s, X const& x, More const&... more) const {
+    // Whether layer I is to add its result to rows.
+    template <std::size_t I, class Plus>
+    static constexpr bool adds = I + 1 == depth && !std::is_same_v<Plus, detail::no_rows>;
+
+    template <std::size_t I, class Context, class Plus, class X, class... More>
+    void forward_from(Context& ctx, saved& s, Plus const& plus, X const& x, More const&... more) const {
         auto const& layer = std::get<I>(layers);
+        auto const forward = [&](auto const&... given) {
+            if constexpr (adds<I, Plus>)
+                return layer.forward_onto(ctx, plus, given...);
+            else
+                return layer.forward(ctx, given...);
+        };
         if constexpr (detail::goes_forward_with<std::tuple_element_t<I, tuple>, Context, X const, More const...>)
-            std::get<I>(s.all) = layer.forward(ctx, x, more...);
+            std::get<I>(s.all) = forward(x, more...);
         else
-            std::get<I>(s.all) = layer.forward(ctx, x);
-        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, std::get<I>(s.all).y, more...);
+            std::get<I>(s.all) = forward(x);
+        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, plus, std::get<I>(s.all).y, more...);
     }
-    template <std::size_t I, class Context, class X, class... More>
-    auto extend_from(Context& ctx, X const& x, More&... more) const {
+    template <std::size_t I, class Context, class Plus, class X, class... More>
+    auto extend_from(Context& ctx, Plus const& plus, X const& x, More&... more) const {
         auto const& layer = std::get<I>(layers);
         auto const y = [&] {
-            if constexpr (detail::extends_with<std::tuple_element_t<I, tuple>, Context, X const, More...>)
-                return layer.extend(ctx, x, more...);
+            if constexpr (detail::extends_with<std::tuple_element_t<I, tuple>, Context, X const, More...>) {
+                if constexpr (adds<I, Plus>)
+                    return layer.extend_onto(ctx, plus, x, more...);
+                else
+                    return layer.extend(ctx, x, more...);
+            } else if constexpr (adds<I, Plus>)
+                return layer.forward_onto(ctx, plus, x).y;
             else
                 return layer.forward(ctx, x).y;
         }();
         if constexpr (I + 1 < depth)
-            return extend_from<I + 1>(ctx, y, more...);
+            return extend_from<I + 1>(ctx, plus, y, more...);
         else
             return y;
     }
@@ -258,7 +294,7 @@ private:
     void backward_from(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         auto& layer = std::get<I>(layers);
         auto const& of_layer = std::get<I>(s.all);
-        if constexpr (I == 0 && std::is_same_v<DX, unwanted>)
+        if constexpr (I == 0 && std::is_same_v<DX, detail::no_rows>)
             layer.backward_parameters(ctx, of_layer, dy);
         else if constexpr (I == 0)
             backward_of(layer, ctx, of_layer, dy, dx, more...);
@@ -299,9 +335,13 @@ template <class Layer> struct residual {
     // y (R, D) of x (R, D).
     template <class Context, class X, class... More>
     saved forward(Context& ctx, X const& x, More const&... more) const {
-        saved const s = inner.forward(ctx, x, more...);
-        evaluate(ctx, s.y, s.y + x);
-        return s;
+        if constexpr (detail::goes_onto<Layer>) {
+            return inner.forward_onto(ctx, x, x, more...);
+        } else {
+            saved const s = inner.forward(ctx, x, more...);
+            evaluate(ctx, s.y, s.y + x);
+            return s;
+        }
     }
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate.
     template <class Context, class DY, class DX, class... More>
@@ -311,9 +351,13 @@ template <class Layer> struct residual {
     }
     // The same as forward for rows that follow those in the cache.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
-        auto const y = inner.extend(ctx, x, more...);
-        evaluate(ctx, y, y + x);
-        return y;
+        if constexpr (detail::goes_onto<Layer>) {
+            return inner.extend_onto(ctx, x, x, more...);
+        } else {
+            auto const y = inner.extend(ctx, x, more...);
+            evaluate(ctx, y, y + x);
+            return y;
+        }
     }
     static constexpr int turns = detail::turns_of<Layer>;  // of a visit
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }

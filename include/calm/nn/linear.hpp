@@ -2,7 +2,7 @@
 // y = x W^T + b, W stored (out, in) as in the published checkpoints.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/matmul_with.hpp"
 
 namespace calm {
 
@@ -35,6 +35,9 @@ struct linear {
         result_rows<Result, T, Out, Backend> y;  // of ctx.saved
     };
 
+    // Memory for y of so many rows, in ctx.saved.
+    static auto room(context<Backend>& ctx, index_t rows) { return take_result<Result, T, Out>(ctx, ctx.saved, rows); }
+
     // y (R, Out) from x (R, In), into the caller's memory.
     void apply(context<Backend>& ctx, output const& y, input const& x) const {
         if constexpr (Bias == with_bias::yes)
@@ -43,9 +46,22 @@ struct linear {
             matmul(ctx, y, x, transposed(weight.value));
     }
 
+    // forward_onto adds its result to rows.
+    static constexpr bool goes_onto = Result == result_as::numbers;
+
     saved forward(context<Backend>& ctx, input const& x) const {
-        saved const s{x, take_result<Result, T, Out>(ctx, ctx.saved, x.extent(0))};
+        saved const s{x, room(ctx, x.extent(0))};
         apply(ctx, s.y, x);
+        return s;
+    }
+
+    // The same, where y is the result and rows `plus` (R, Out), which stay.
+    saved forward_onto(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& plus, input const& x) const {
+        saved const s{x, room(ctx, x.extent(0))};
+        if constexpr (Bias == with_bias::yes)
+            matmul_onto(ctx, s.y, plus, x, transposed(weight.value), bias.read());
+        else
+            matmul_onto(ctx, s.y, plus, x, transposed(weight.value));
         return s;
     }
 
@@ -102,5 +118,21 @@ private:
             with_numbers([&](auto const& terms) { add_row_sums(ctx, bias.gradient(), terms); }, dy);
     }
 };
+
+// The same rows x (R, In) through several layers without bias, as each does it by itself; what they saved, in order.
+template <class Layer, class... Others>
+std::tuple<typename Layer::saved, typename Others::saved...> forward_each(context<typename Layer::Backend>& ctx,
+                                                                          typename Layer::input const& x,
+                                                                          Layer const& layer, Others const&... others) {
+    auto const prepare = [&]<class Each>(Each const&) { return typename Each::saved{x, Each::room(ctx, x.extent(0))}; };
+    std::tuple<typename Layer::saved, typename Others::saved...> all{prepare(layer), prepare(others)...};
+    std::apply(
+        [&](auto const&... s) {
+            [&](auto const&... of) { matmul_each(ctx, x, std::pair(s.y, transposed(of.weight.value))...); }(layer,
+                                                                                                            others...);
+        },
+        all);
+    return all;
+}
 
 }  // namespace calm

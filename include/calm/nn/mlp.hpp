@@ -32,14 +32,14 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         matrix_view<T, D, Backend> y;              // (R, D)
     };
 
+    static constexpr bool goes_onto = true;  // forward_onto adds its result to rows
+
     saved forward(context<Backend>& ctx, input const& x) const {
-        auto const gate = gate_proj.forward(ctx, x);
-        auto const up = up_proj.forward(ctx, x);
-        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        with_numbers([&](auto const& y, auto const& g, auto const& u) { evaluate(ctx, y, silu(g) * u); }, act, gate.y,
-                     up.y);
-        auto const down = down_proj.forward(ctx, act);
-        return {gate, up, down, down.y};
+        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward(ctx, act); });
+    }
+    // The same, where y is the result and rows `plus` (R, D), which stay.
+    saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x) const {
+        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_onto(ctx, plus, act); });
     }
 
     // Consumes what was saved: the gradients of gate and up take their place.
@@ -59,6 +59,17 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         visit_as("gate_proj", gate_proj, visitor);
         visit_as("up_proj", up_proj, visitor);
         visit_as("down_proj", down_proj, visitor);
+    }
+
+private:
+    // down(silu(gate) * up) is what W_down makes of it.
+    template <class Down> saved forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
+        auto const [gate, up] = forward_each(ctx, x, gate_proj, up_proj);
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
+        with_numbers([&](auto const& y, auto const& g, auto const& u) { evaluate(ctx, y, silu(g) * u); }, act, gate.y,
+                     up.y);
+        auto const s = down(act);
+        return {gate, up, s, s.y};
     }
 };
 

@@ -107,9 +107,9 @@ template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operan
 }
 
 // C, which may be written whatever its type says, from A and B, whose static sizes fit.
-template <class T, class W, class B>
-void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b,
-              into mode, T const* bias) {
+template <class T, class W>
+product<T, W> product_of(plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b, into mode,
+                         T const* bias) {
     static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float>),
                   "calm::matmul: expected factors of one type, or a second one of bf16 for float: nothing else is "
                   "widened; convert one of them");
@@ -120,21 +120,27 @@ void multiply(context<B>& ctx, plain_operand<T> const& c, plain_operand<T> const
             extents<dyn, dyn>(a.rows, a.columns), " ", extents<dyn, dyn>(b.rows, b.columns));
     require(!overlap(c, a) && !overlap(c, b), errc::usage,
             "calm::matmul: the destination overlaps a factor; write into another tensor and copy");
-    gemm(ctx, product<T, W>{c.rows, c.columns, a.columns, const_cast<T*>(c.data), c.stride, a.data, a.stride,
-                            a.is_transposed, b.data, b.stride, b.is_transposed, mode == into::accumulate, bias,
-                            a.rounded, b.rounded, const_cast<bf16*>(c.rounded)});
+    return {c.rows,   c.columns, a.columns,       const_cast<T*>(c.data),
+            c.stride, a.data,    a.stride,        a.is_transposed,
+            b.data,   b.stride,  b.is_transposed, mode == into::accumulate,
+            bias,     a.rounded, b.rounded,       const_cast<bf16*>(c.rounded)};
 }
 
+// The same of operands whose static sizes are compared.
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
-void matmul(context<B>& ctx, matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
-            matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
+auto product_of(matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
+                matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
     static_assert(!std::is_const_v<TC>, "calm::matmul: the destination must be writable");
     if constexpr (K != dyn && K2 != dyn) static_assert(K == K2, "calm::matmul: columns of lhs must equal rows of rhs");
     if constexpr (M != dyn && M2 != dyn)
         static_assert(M == M2, "calm::matmul: rows of the result must equal rows of lhs");
     if constexpr (N != dyn && N2 != dyn)
         static_assert(N == N2, "calm::matmul: columns of the result must equal columns of rhs");
-    multiply(ctx, c, a, b, mode, bias);
+    using plain_c = plain_operand<std::remove_const_t<TC>>;
+    using plain_a = plain_operand<std::remove_const_t<TA>>;
+    using plain_b = plain_operand<std::remove_const_t<TB>>;
+    return product_of(static_cast<plain_c const&>(c), static_cast<plain_a const&>(a), static_cast<plain_b const&>(b),
+                      mode, bias);
 }
 
 inline void check_bias(index_t size, index_t columns) {
@@ -149,7 +155,7 @@ inline void check_bias(index_t size, index_t columns) {
 // fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
-    detail::matmul(ctx, detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr);
+    gemm(ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr));
 }
 
 // c (M, N) = a (M, K) b (K, N) + bias (N) on every row. Throws as above, and for a bias of another size.
@@ -157,7 +163,7 @@ template <class Backend, class C, class A, class B, class T, index_t N>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
     auto const& out = detail::as_matrix(c);
     detail::check_bias(bias.size(), out.columns);
-    detail::matmul(ctx, out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data());
+    gemm(ctx, detail::product_of(out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data()));
 }
 
 // x (R, N), a matrix or activations, as a factor of several products: where they are in bf16, rounded once for all of

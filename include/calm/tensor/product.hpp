@@ -2,6 +2,7 @@
 // A product of matrices as executors see it.
 
 #include "calm/base/bf16.hpp"
+#include "calm/base/host_device.hpp"
 #include "calm/tensor/extents.hpp"
 
 namespace calm::detail {
@@ -25,6 +26,17 @@ template <class T, class W = T, class V = T> struct product {
     bf16 const* a_rounded = nullptr;
     bf16 const* b_rounded = nullptr;
     bf16* c_rounded = nullptr;
+    T const* plus =
+        nullptr;  // rows (m, n), ldc apart, that are added to C: of executors of blocks, not where it accumulates
 };
+
+// Element (row, column) of C becomes what its terms came to, and what else belongs to it.
+template <class T, class W, class V>
+CALM_HD void finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
+    T& c = p.c[row * p.ldc + column];
+    if (p.bias != nullptr) total = p.bias[column] + total;
+    if (p.plus != nullptr) total = total + p.plus[row * p.ldc + column];
+    c = static_cast<T>(p.accumulates ? c + total : total);
+}
 
 }  // namespace calm::detail

@@ -91,8 +91,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         auto const act = take();
         with_numbers([&](auto const& y, auto const& gate, auto const& up) { evaluate(ctx, y, silu(gate) * up); }, act,
                      s.gate, s.up);
-        s.down = down_proj.forward(ctx, act);
-        evaluate(ctx, s.down.y, s.down.y + x);
+        s.down = down_proj.forward_onto(ctx, x, act);
         s.y = s.down.y;
         return s;
     }

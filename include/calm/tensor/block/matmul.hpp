@@ -50,7 +50,7 @@ template <class T, class W = T> struct product_kernel {
                 for (int j = 0; j < each; ++j) {
                     index_t const r = row + t / side + side * i;
                     index_t const c = column + t % side + side * j;
-                    if (r < p.m && c < p.n) finish(p.c[r * p.ldc + c], totals[t].of[i][j], c);
+                    if (r < p.m && c < p.n) finish_element(p, r, c, totals[t].of[i][j]);
                 }
         });
     }
@@ -79,18 +79,10 @@ private:
         for (int l = 0; l < slice; ++l)
             for (int i = 0; i < each; ++i)
                 for (int j = 0; j < each; ++j)
-
                     sum.of[i][j] +=
                         static_cast<sum_type>(a.of[l][y + side * i]) * static_cast<sum_type>(b.of[l][x + side * j]);
         for (int i = 0; i < each; ++i)
             for (int j = 0; j < each; ++j) total.of[i][j] += sum.of[i][j];
-    }
-
-    CALM_HD void finish(T& c, sum_type total, index_t column) const {
-        if (p.bias != nullptr)
-            c = static_cast<T>(p.bias[column] + total);
-        else
-            c = static_cast<T>(p.accumulates ? c + total : total);
     }
 };
 

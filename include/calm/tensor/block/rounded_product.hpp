@@ -107,14 +107,16 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
         bias = {ctx.scratch.template take<bf16>(extents<dyn>(p.n + rounded_matrix::each)).data(), p.bias, 1, p.n, p.n};
     round_kernel<3> const kernel{{a.missing, b.missing, bias}};
     if (kernel.blocks() > 0) launch(ctx, kernel.blocks(), kernel);
-    auto const multiply = [&]<class T>(T* c, T const* start) {
-        stored_product(ctx, product<T, bf16, bf16>{p.m, p.n, p.k, c, p.ldc, a.x, a.stride, p.a_transposed, b.x,
-                                                   b.stride, p.b_transposed, p.accumulates, start});
+    auto const multiply = [&]<class T>(T* c, T const* row, T const* plus) {
+        product<T, bf16, bf16> rounded{
+            p.m, p.n, p.k, c, p.ldc, a.x, a.stride, p.a_transposed, b.x, b.stride, p.b_transposed, p.accumulates, row};
+        rounded.plus = plus;
+        stored_product(ctx, rounded);
     };
     if (p.c != nullptr)
-        multiply(p.c, p.bias);
+        multiply(p.c, p.bias, p.plus);
     else
-        multiply(p.c_rounded, static_cast<bf16 const*>(bias.y));
+        multiply(p.c_rounded, static_cast<bf16 const*>(bias.y), static_cast<bf16 const*>(nullptr));
 }
 
 // Whether a product has a matrix in bf16 alone.

@@ -34,26 +34,33 @@ struct widen_kernel {
     }
 };
 
+// The same product with another second factor of the same strides.
+template <class U, class T, class W> product<T, U> with_second(product<T, W> const& p, U const* b) {
+    return {p.m,
+            p.n,
+            p.k,
+            p.c,
+            p.ldc,
+            p.a,
+            p.lda,
+            p.a_transposed,
+            b,
+            p.ldb,
+            p.b_transposed,
+            p.accumulates,
+            p.bias,
+            p.a_rounded,
+            p.b_rounded,
+            p.c_rounded,
+            p.plus};
+}
+
 // The product of both factors in bf16, where a device multiplies so; else that of B widened. It has the strides that it
 // would have in float, so a library chooses the same way.
 template <block_executor Backend> void gemm(context<Backend>& ctx, product<float, bf16> const& p) {
     if constexpr (device_memory<Backend>) {
-        product<float> const in_bf16{p.m,
-                                     p.n,
-                                     p.k,
-                                     p.c,
-                                     p.ldc,
-                                     p.a,
-                                     p.lda,
-                                     p.a_transposed,
-                                     nullptr,
-                                     p.ldb,
-                                     p.b_transposed,
-                                     p.accumulates,
-                                     p.bias,
-                                     p.a_rounded,
-                                     p.b,
-                                     p.c_rounded};
+        auto in_bf16 = with_second<float>(p, nullptr);
+        in_bf16.b_rounded = p.b;
         bool const stands_so = (p.a == nullptr && p.a_rounded != nullptr) || (p.c == nullptr && p.c_rounded != nullptr);
         if (stands_so || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, in_bf16);
     }
@@ -63,8 +70,7 @@ template <block_executor Backend> void gemm(context<Backend>& ctx, product<float
     auto const b = ctx.scratch.template take<float>(extents<dyn>(rows * p.ldb));
     widen_kernel const kernel{b.data(), p.b, rows, p.b_transposed ? p.k : p.n, p.ldb};
     launch(ctx, kernel.blocks(), kernel);
-    gemm(ctx, product<float>{p.m, p.n, p.k, p.c, p.ldc, p.a, p.lda, p.a_transposed, b.data(), p.ldb, p.b_transposed,
-                             p.accumulates, p.bias});
+    gemm(ctx, with_second<float>(p, static_cast<float const*>(b.data())));
 }
 
 }  // namespace calm::detail

@@ -34,12 +34,12 @@ public:
         return cublasLtMatmulAlgoGetHeuristic(handle_.get(), &d.product, &d.first, &d.second, &d.result, &d.result,
                                               &d.wanted, 1, &way, &ways);
     }
-    // c = alpha first second + beta c, and the bias where it is described.
+    // c = alpha first second + beta plus, which may be c, and the bias where it is described.
     cublasStatus_t multiply(lt_description& d, cublasLtMatmulAlgo_t const& way, void const* alpha, void const* first,
-                            void const* second, void const* beta, void* c, cudaStream_t queue) const {
+                            void const* second, void const* beta, void const* plus, void* c, cudaStream_t queue) const {
         current_device const here;
-        return cublasLtMatmul(handle_.get(), &d.product, alpha, first, &d.first, second, &d.second, beta, c, &d.result,
-                              c, &d.result, &way, workspace_.get(), lt_workspace_bytes, queue);
+        return cublasLtMatmul(handle_.get(), &d.product, alpha, first, &d.first, second, &d.second, beta, plus,
+                              &d.result, c, &d.result, &way, workspace_.get(), lt_workspace_bytes, queue);
     }
 
 private:
@@ -65,9 +65,11 @@ public:
         if (way) {
             using factor = typename lt_types<T, W>::factor;
             factor const one{1};
-            factor const beta{p.accumulates ? factor{1} : factor{0}};
+            factor const beta{p.accumulates || p.plus != nullptr ? factor{1} : factor{0}};
+            T const* const plus = p.plus != nullptr ? p.plus : p.c;
             if (p.bias != nullptr) way->description.set_bias(p.bias);
-            auto const done = library_.multiply(way->description, way->algorithm, &one, p.b, p.a, &beta, p.c, queue);
+            auto const done =
+                library_.multiply(way->description, way->algorithm, &one, p.b, p.a, &beta, plus, p.c, queue);
             if (done == CUBLAS_STATUS_NOT_SUPPORTED)
                 way.reset();
             else

@@ -58,7 +58,7 @@ struct lt_shape {
     index_t m, n, k, lda, ldb, ldc;
     bool a_transposed, b_transposed;
     std::uint32_t a_alignment, b_alignment, c_alignment;
-    std::uint32_t bias_alignment;  // 0: no bias
+    std::uint32_t plus_alignment, bias_alignment;  // 0: there is none
     auto operator<=>(lt_shape const&) const = default;
 };
 template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
@@ -75,11 +75,13 @@ template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
             alignment_of(p.a),
             alignment_of(p.b),
             alignment_of(p.c),
+            alignment_of(p.plus),
             alignment_of(p.bias)};
 }
 
 // The library's own descriptors. Row-major C = A B is column-major C^T = B^T A^T: the factors change places, so `first`
-// is our b, and what is stored row by row is not transposed. C is also D.
+// is our b, and what is stored row by row is not transposed. D is our C, and C what is added to it, which may be the
+// same.
 struct lt_description {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -124,7 +126,7 @@ template <class T, class W> lt_description describe(product<T, W, W> const& p) {
              static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
-    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.plus != nullptr ? p.plus : p.c));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
     return d;
 }
