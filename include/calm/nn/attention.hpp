@@ -81,8 +81,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
                 auto const& queries, auto const& keys, auto const& values) {
                 causal_attention_back(ctx, dqueries, dkeys, dvalues, dout, out, s.lse, queries, keys, values,
                                       s.positions, head_size);
-                rotate(ctx, dqueries, head_size, s.positions, 0, theta, -1);
-                rotate(ctx, dkeys, head_size, s.positions, 0, theta, -1);
+                rotate_both(ctx, dqueries, dkeys, head_size, s.positions, 0, theta, -1);
             },
             dq, dk, dv, dmixed, s.mixed, s.q.y, s.k.y, s.v.y);
         q_proj.backward(ctx, s.q, dq, dx);
@@ -135,8 +134,7 @@ private:
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
         with_numbers(
             [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
-                rotate(ctx, queries, head_size, positions, 0, theta);
-                rotate(ctx, keys, head_size, positions, 0, theta);
+                rotate_both(ctx, queries, keys, head_size, positions, 0, theta);
                 causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
             },
             mixed, q.y, k.y, v.y);
@@ -155,8 +153,7 @@ private:
         auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
         matmul_each(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
                     std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
-        rotate(ctx, q, head_size, sequences, theta);
-        rotate(ctx, k, head_size, sequences, theta);
+        rotate_both(ctx, q, k, head_size, sequences, theta);
         cache.append(ctx, sequences, k, v);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));

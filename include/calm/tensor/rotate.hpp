@@ -44,4 +44,46 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
                        sequences);
 }
 
+namespace detail {
+// Heads of y beside those of x, and how they are turned.
+template <class Y> rotation rotation_beside(Y const& y, rotation const& of_x) {
+    rotation to = rotation_of(y.extents(), of_x.head_size, of_x.period, of_x.first, of_x.theta, of_x.direction);
+    require(y.extent(0) == of_x.rows, errc::usage, "calm::rotate_both: expected as many rows of both, found ",
+            of_x.rows, " and ", y.extent(0));
+    return to;
+}
+}  // namespace detail
+
+// The same of two matrices of as many rows, as of queries and keys.
+template <tensor_like X, tensor_like Y>
+void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, index_t period, index_t first,
+                 double theta, double direction = 1) {
+    auto const one = detail::written_rows(x);
+    auto const other = detail::written_rows(y);
+    auto const of_x = detail::rotation_of(one.extents(), head_size, period, first, theta, direction);
+    auto const of_y = detail::rotation_beside(other, of_x);
+    if constexpr (block_executor<detail::backend_of<X>>)
+        detail::run_rotate(ctx, one.data(), other.data(), of_y.width, of_x);
+    else {
+        detail::run_rotate(ctx, one.data(), of_x);
+        detail::run_rotate(ctx, other.data(), of_y);
+    }
+}
+// The same of rows (S, T), T of each of some sequences.
+template <tensor_like X, tensor_like Y>
+void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
+                 on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
+    auto const one = detail::written_rows(x);
+    auto const other = detail::written_rows(y);
+    index_t const fresh = detail::rows_of_each("calm::rotate_both", one.extent(0), sequences.size());
+    auto const of_x = detail::rotation_of(one.extents(), head_size, fresh, 0, theta, 1);
+    auto const of_y = detail::rotation_beside(other, of_x);
+    if constexpr (block_executor<detail::backend_of<X>>)
+        detail::run_rotate(ctx, one.data(), other.data(), of_y.width, of_x, sequences.there);
+    else {
+        detail::run_rotate(ctx, one.data(), of_x, sequences);
+        detail::run_rotate(ctx, other.data(), of_y, sequences);
+    }
+}
+
 }  // namespace calm

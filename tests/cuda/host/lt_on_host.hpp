@@ -82,24 +82,28 @@ public:
     }
 
     cublasStatus_t multiply(detail::lt_description& d, cublasLtMatmulAlgo_t const& way, void const* alpha,
-                            void const* first, void const* second, void const* beta, void* c, cudaStream_t) const {
+                            void const* first, void const* second, void const* beta, void const* plus, void* c,
+                            cudaStream_t) const {
         ++log_->products;
         if (log_->product != CUBLAS_STATUS_SUCCESS) return log_->product;
         expect(way.data[0] == key(d), "the algorithm of this product");
         expect(is_aligned(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first) &&
                    is_aligned(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second) &&
-                   is_aligned(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) &&
+                   is_aligned(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plus) &&
                    is_aligned(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c),
                "pointers as aligned as was said");
         auto const compute = said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
         auto const factors = said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_SCALE_TYPE);
         auto const type = static_cast<std::int32_t>(said<std::uint32_t>(d.first, CUBLASLT_MATRIX_LAYOUT_TYPE));
-        if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F && type == CUDA_R_16BF)
-            compute_in<float, bf16>(d, CUDA_R_32F, type, alpha, first, second, beta, c);
+        auto const result = static_cast<std::int32_t>(said<std::uint32_t>(d.result, CUBLASLT_MATRIX_LAYOUT_TYPE));
+        if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F && type == CUDA_R_16BF && result == CUDA_R_16BF)
+            compute_in<bf16, bf16>(d, result, type, alpha, first, second, beta, plus, c);
+        else if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F && type == CUDA_R_16BF)
+            compute_in<float, bf16>(d, CUDA_R_32F, type, alpha, first, second, beta, plus, c);
         else if (compute == CUBLAS_COMPUTE_32F && factors == CUDA_R_32F)
-            compute_in<float, float>(d, CUDA_R_32F, CUDA_R_32F, alpha, first, second, beta, c);
+            compute_in<float, float>(d, CUDA_R_32F, CUDA_R_32F, alpha, first, second, beta, plus, c);
         else if (compute == CUBLAS_COMPUTE_64F && factors == CUDA_R_64F)
-            compute_in<double, double>(d, CUDA_R_64F, CUDA_R_64F, alpha, first, second, beta, c);
+            compute_in<double, double>(d, CUDA_R_64F, CUDA_R_64F, alpha, first, second, beta, plus, c);
         else
             expect(false, "types that go together");
         return CUBLAS_STATUS_SUCCESS;
@@ -130,7 +134,8 @@ private:
 
     template <class T, class W>
     static void compute_in(detail::lt_description& d, std::int32_t type, std::int32_t multiplied, void const* alpha,
-                           void const* first, void const* second, void const* beta, void* result) {
+                           void const* first, void const* second, void const* beta, void const* plus, void* result) {
+        using factor = computed_in<T>;
         lt_matrix const a(d.first, multiplied, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSA));
         lt_matrix const b(d.second, multiplied, said<std::int32_t>(d.product, CUBLASLT_MATMUL_DESC_TRANSB));
         lt_matrix const c(d.result, type, CUBLAS_OP_N);
@@ -147,15 +152,17 @@ private:
         }
         auto const x = static_cast<W const*>(first);
         auto const y = static_cast<W const*>(second);
+        auto const* const added = static_cast<T const*>(plus);
         auto* const z = static_cast<T*>(result);
         for (index_t i = 0; i < c.rows; ++i)
             for (index_t j = 0; j < c.columns; ++j) {
-                T sum{};
+                factor sum{};
                 for (index_t l = 0; l < a.columns; ++l)
-                    sum += static_cast<T>(x[a.at(i, l)]) * static_cast<T>(y[b.at(l, j)]);
-                T& to = z[c.at(i, j)];
-                T const before = *static_cast<T const*>(beta) == T{} ? T{} : *static_cast<T const*>(beta) * to;
-                to = *static_cast<T const*>(alpha) * sum + before + (bias == nullptr ? T{} : bias[i]);
+                    sum += static_cast<factor>(x[a.at(i, l)]) * static_cast<factor>(y[b.at(l, j)]);
+                factor const share = *static_cast<factor const*>(beta);
+                factor const before = share == factor{} ? factor{} : share * added[c.at(i, j)];
+                factor const row = bias == nullptr ? factor{} : factor{bias[i]};
+                z[c.at(i, j)] = static_cast<T>(*static_cast<factor const*>(alpha) * sum + before + row);
             }
     }
 

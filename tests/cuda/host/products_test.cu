@@ -29,7 +29,7 @@ template <class T> struct matrix {
     [[nodiscard]] T const* data() const { return values.data() + first; }
 };
 
-enum class start { zero, bias, what_was_there };
+enum class start { zero, bias, what_was_there, other_rows };
 
 // One product by the descriptors beside sums in double; what lies between the rows of c must stay.
 template <class T, class W = T>
@@ -40,16 +40,29 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
     matrix<T> c(m, n, 3 * more, skipped, 3);
     matrix<T> const bias(1, n, 0, skipped, 4);
     auto const before = c;
-    if (from != start::what_was_there)  // which must not be read
+    matrix<T> const plus(m, n, 3 * more, skipped, 5);  // as far apart as those of c
+    if (from != start::what_was_there)                 // which must not be read
         for (index_t i = 0; i < m; ++i)
-            std::fill_n(c.values.data() + c.first + i * c.stride, n, std::numeric_limits<T>::quiet_NaN());
-    bool const done =
-        products.multiply(nullptr, calm::detail::product<T, W, W>{m, n, k, c.values.data() + c.first, c.stride,
-                                                                  a.data(), a.stride, a_transposed, b.data(), b.stride,
-                                                                  b_transposed, from == start::what_was_there,
-                                                                  from == start::bias ? bias.data() : nullptr});
-    check(done, "a product is computed");
-    double const bound = 8 * static_cast<double>(k + 1) * std::numeric_limits<T>::epsilon();
+            std::fill_n(c.values.data() + c.first + i * c.stride, n,
+                        static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+    calm::detail::product<T, W, W> p{m,
+                                     n,
+                                     k,
+                                     c.values.data() + c.first,
+                                     c.stride,
+                                     a.data(),
+                                     a.stride,
+                                     a_transposed,
+                                     b.data(),
+                                     b.stride,
+                                     b_transposed,
+                                     from == start::what_was_there,
+                                     from == start::bias ? bias.data() : nullptr};
+    if (from == start::other_rows) p.plus = plus.data();
+    check(products.multiply(nullptr, p), "a product is computed");
+    using factor = calm::computed_in<T>;
+    double const of_result = std::is_same_v<T, factor> ? 0 : 0x1p-8;  // it is rounded once
+    double const bound = 8 * static_cast<double>(k + 1) * std::numeric_limits<factor>::epsilon() + of_result;
     bool good = true;
     for (index_t i = 0; i < m; ++i)
         for (index_t j = 0; j < c.stride; ++j) {
@@ -57,6 +70,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
             double expected = before.values[at];
             if (j < n) {
                 if (from == start::zero) expected = 0;
+                if (from == start::other_rows) expected = plus.values[at];
                 if (from == start::bias) expected = bias.values[static_cast<std::size_t>(bias.first + j)];
                 for (index_t l = 0; l < k; ++l)
                     expected +=
@@ -77,7 +91,7 @@ template <class T, class W = T> void all_products() {
     for (auto const& [m, n, k] : {std::array<index_t, 3>{1, 1, 1}, {7, 5, 3}, {3, 16, 33}, {20, 4, 8}})
         for (bool const a_transposed : {false, true})
             for (bool const b_transposed : {false, true})
-                for (start const from : {start::zero, start::bias, start::what_was_there})
+                for (start const from : {start::zero, start::bias, start::what_was_there, start::other_rows})
                     for (index_t const more : {0, 3})
                         for (index_t const skipped : {0, 1}) {
                             compare_product<T, W>(products, m, n, k, a_transposed, b_transposed, from, more, skipped);
@@ -122,20 +136,23 @@ void shapes_are_chosen_once() {
     p = one.p;
     p.b_transposed = true;
     ask(p, 6, "so is a transposed factor");
+    p = one.p;
+    p.plus = one.c + 16;
+    ask(p, 7, "so are rows that are added");
     calm::bf16 const rounded[16] = {};
     check(products.multiply(nullptr,
                             calm::detail::product<float, calm::bf16, calm::bf16>{4, 4, 4, one.c, 4, rounded, 4, false,
                                                                                  rounded, 4, false, false}) &&
-              log.choices == 7,
+              log.choices == 8,
           "so is a type of the factors");
-    check(products.shapes() == 7, "they are all known");
+    check(products.shapes() == 8, "they are all known");
 
     // A known shape with another bias takes that one.
     some_product two;
     two.bias[0] = 7;
     p = two.p;
     p.bias = two.bias;
-    ask(p, 7, "another bias is none");
+    ask(p, 8, "another bias is none");
     check(two.c[0] == 7, "another bias of a known shape is read");
 }
 
@@ -179,6 +196,7 @@ int main() {
         all_products<float>();
         all_products<double>();
         all_products<float, calm::bf16>();
+        all_products<calm::bf16, calm::bf16>();
         shapes_are_chosen_once();
         only_what_is_not_supported_is_left_to_others();
     } catch (std::exception const& e) {

@@ -8,12 +8,15 @@
 
 namespace calm::detail {
 
-// A thread turns one of some pairs, first_pair .. first_pair + pairs, of every head of a row, in place.
+// A thread turns one of some pairs, first_pair .. first_pair + pairs, of every head of a row of x, in place, and of the
+// same row of another matrix, whose width may be 0.
 template <class T> struct rotate_kernel {
     static constexpr int threads = 256;
     static constexpr index_t most_pairs = 128;
     struct shared {};
     T* x;
+    T* other;
+    index_t other_width;
     rotation to;
     cached_sequence const* sequences;  // that go on, to.period rows each; null: all rows begin at to.first
     index_t first_pair, pairs;
@@ -29,28 +32,38 @@ template <class T> struct rotate_kernel {
             auto const angle = rotation::at(first + row % to.period, frequencies[i]);
             auto const c = static_cast<computed_in<T>>(angle.cosine);
             auto const s = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
-            for (index_t head = 0; head < to.width; head += to.head_size) {
-                T* const a = x + row * to.width + head + first_pair + i;
-                computed_in<T> const u = a[0];
-                computed_in<T> const w = a[to.head_size / 2];
-                a[0] = static_cast<T>(u * c - w * s);
-                a[to.head_size / 2] = static_cast<T>(w * c + u * s);
-            }
+            auto const turn = [&](T* heads, index_t width) {
+                for (index_t head = 0; head < width; head += to.head_size) {
+                    T* const a = heads + row * width + head + first_pair + i;
+                    computed_in<T> const u = a[0];
+                    computed_in<T> const w = a[to.head_size / 2];
+                    a[0] = static_cast<T>(u * c - w * s);
+                    a[to.head_size / 2] = static_cast<T>(w * c + u * s);
+                }
+            };
+            turn(x, to.width);
+            turn(other, other_width);
         });
     }
 };
 
-// The frequencies go with the kernel: nothing is copied to a device, and nothing waits.
+// x, and the rows beside it of another matrix. The frequencies go with the kernel: nothing is copied to a device, and
+// nothing waits.
 template <block_executor Backend, class T>
-void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
-                on_both_sides<cached_sequence, Backend> sequences = {}) {
+void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rotation const& to,
+                cached_sequence const* sequences = nullptr) {
     using kernel = rotate_kernel<T>;
     index_t const half = to.head_size / 2;
     for (index_t first = 0; first < half; first += kernel::most_pairs) {
-        kernel k{x, to, sequences.there, first, std::min(kernel::most_pairs, half - first), {}};
+        kernel k{x, other, other_width, to, sequences, first, std::min(kernel::most_pairs, half - first), {}};
         for (index_t i = 0; i < k.pairs; ++i) k.frequencies[i] = to.frequency(first + i);
         launch(ctx, blocks_for(to.rows * k.pairs, kernel::threads), k);
     }
+}
+template <block_executor Backend, class T>
+void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
+                on_both_sides<cached_sequence, Backend> sequences = {}) {
+    run_rotate<Backend, T>(ctx, x, nullptr, 0, to, sequences.there);
 }
 
 }  // namespace calm::detail
