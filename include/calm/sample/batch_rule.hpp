@@ -93,7 +93,8 @@ inline patch_counts count_patches(std::span<token_id const> pool, std::size_t K)
 
 // The batch rule of T = 1/n on a pool (N, K): the index, in the pool, of the patch on which `point` of [0, 1) falls.
 // Not inlined: there g++ 12 warns of the memory of its vectors (-Wfree-nonheap-object).
-[[gnu::noinline]] inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n, double point) {
+[[gnu::noinline]] inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
+                                                  double point) {
     auto const distinct = count_patches(pool, K);
     auto const odds = batch_odds(distinct.counts, n);
     return distinct.first[detail::pick(odds, point)];
