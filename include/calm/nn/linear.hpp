@@ -39,12 +39,7 @@ struct linear {
     static auto room(context<Backend>& ctx, index_t rows) { return take_result<Result, T, Out>(ctx, ctx.saved, rows); }
 
     // y (R, Out) from x (R, In), into the caller's memory.
-    void apply(context<Backend>& ctx, output const& y, input const& x) const {
-        if constexpr (Bias == with_bias::yes)
-            matmul(ctx, y, x, transposed(weight.value), bias.read());
-        else
-            matmul(ctx, y, x, transposed(weight.value));
-    }
+    void apply(context<Backend>& ctx, output const& y, input const& x) const { apply_part<0, Out>(ctx, y, x); }
 
     // forward_onto adds its result to rows.
     static constexpr bool goes_onto = Result == result_as::numbers;
@@ -68,43 +63,31 @@ struct linear {
     // dx (R, In) is overwritten or added to, as mode says; weight and bias gradients accumulate.
     void backward(context<Backend>& ctx, saved const& s, slopes const& dy, activations<T, In, Backend> const& dx,
                   into mode = into::overwrite) {
-        arena_scope const scope(ctx.scratch);
-        auto const factor = shared_factor(ctx, dy);
-        matmul(ctx, weight.gradient(), transposed(factor), s.x, into::accumulate);
-        add_bias_gradient(ctx, dy);
-        matmul(ctx, dx, factor, weight.value, mode);
+        backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
     // The same where nobody wants dx.
     void backward_parameters(context<Backend>& ctx, saved const& s, slopes const& dy) {
-        matmul(ctx, weight.gradient(), transposed(dy), s.x, into::accumulate);
-        add_bias_gradient(ctx, dy);
+        add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
 
     // Outputs First .. First + Count alone: y (R, Count) from x (R, In), into the caller's memory.
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, activations<T, Count, Backend> const& y, input const& x) const {
-        static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
-        view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         if constexpr (Bias == with_bias::yes)
-            matmul(ctx, y, x, transposed(w), view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
+            matmul(ctx, y, x, transposed(part<First, Count>()),
+                   view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
         else
-            matmul(ctx, y, x, transposed(w));
+            matmul(ctx, y, x, transposed(part<First, Count>()));
     }
     // From dy (R, Count) of that part: its weight and bias gradients accumulate, dx (R, In) is overwritten or added to,
     // as mode says.
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
                        activations<T, In, Backend> const& dx, into mode) {
-        view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
-        view<typename Space::weights const, extents<Count, In>, Backend> const w(weight.value.data() + First * In, {});
         arena_scope const scope(ctx.scratch);
         auto const factor = shared_factor(ctx, dy);
-        matmul(ctx, dw, transposed(factor), x, into::accumulate);
-        if constexpr (Bias == with_bias::yes) {
-            view<T, extents<Count>, Backend> const db(bias.gradient().data() + First, {});
-            with_numbers([&](auto const& terms) { add_row_sums(ctx, db, terms); }, dy);
-        }
-        matmul(ctx, dx, factor, w, mode);
+        add_gradients<First, Count>(ctx, x, dy, factor);
+        matmul(ctx, dx, factor, part<First, Count>(), mode);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -113,9 +96,23 @@ struct linear {
     }
 
 private:
-    void add_bias_gradient(context<Backend>& ctx, slopes const& dy) {
-        if constexpr (Bias == with_bias::yes)
-            with_numbers([&](auto const& terms) { add_row_sums(ctx, bias.gradient(), terms); }, dy);
+    // Rows First .. First + Count of the weight.
+    template <index_t First, index_t Count>
+    view<typename Space::weights const, extents<Count, In>, Backend> part() const {
+        static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
+        return {weight.value.data() + First * In, {}};
+    }
+
+    // Of that part, from dy (R, Count), which `factor` is too.
+    template <index_t First, index_t Count, class Factor>
+    void add_gradients(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
+                       Factor const& factor) {
+        view<T, extents<Count, In>, Backend> const dw(weight.gradient().data() + First * In, {});
+        matmul(ctx, dw, transposed(factor), x, into::accumulate);
+        if constexpr (Bias == with_bias::yes) {
+            view<T, extents<Count>, Backend> const db(bias.gradient().data() + First, {});
+            with_numbers([&](auto const& terms) { add_row_sums(ctx, db, terms); }, dy);
+        }
     }
 };
 
