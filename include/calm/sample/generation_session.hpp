@@ -92,7 +92,7 @@ public:
         };
         if (each > 1) return go_on();
         cache_.reserve(ctx_, texts, each);
-        by_a_patch_(ctx_, {static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(cache_.room())}, go_on);
+        by_a_patch_(ctx_, {size, cache_.room()}, go_on);
     }
     // The same for the first text.
     void append(std::span<token_id const> patches) {

@@ -3,7 +3,6 @@
 // patches, K tokens a patch, D hidden.
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -164,8 +163,7 @@ private:
     void draw_again(latents const& z) {
         arena_scope const scope(ctx_.scratch);
         auto const room = room_for(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
-        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
-        (*drawing_)(ctx_, {word(count()), word(n_), word(hidden_.data()), word(rule_.noise_scale)}, [&] {
+        (*drawing_)(ctx_, {count(), n_, hidden_.data(), rule_.noise_scale}, [&] {
             arena_scope const scratch(ctx_.scratch);
             arena_scope const saved(ctx_.saved);
             auto const states = bring_states();

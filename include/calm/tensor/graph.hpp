@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
-#include <optional>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,6 +24,22 @@ namespace calm {
 // them; memory, copies to the host and waits cannot: errc::device.
 template <class Backend> class device_graph;
 
+// A number, or an address, by which kinds of work differ.
+class kind_number {
+public:
+    // Of any type of at most eight bytes.
+    template <class T>
+    requires(std::is_arithmetic_v<T> || std::is_pointer_v<T>)
+        kind_number(T x) {  // NOLINT(google-explicit-constructor): a list of them is written as what they are
+        static_assert(sizeof(T) <= sizeof word_);
+        std::memcpy(&word_, &x, sizeof x);
+    }
+    operator std::uint64_t() const { return word_; }  // NOLINT(google-explicit-constructor): to be compared
+
+private:
+    std::uint64_t word_ = 0;
+};
+
 // A piece of work that is done many times. Where the executor is a device it is done as it is until all its memory is
 // there, and recorded then; from there on the host still does its part of it, and the device's is one graph.
 template <class Backend> class repeated_work {
@@ -34,7 +51,7 @@ public:
     // back, and it waits for nothing. Throws what work throws, and errc::device for work that no graph can hold, or
     // that asks for something else than it did.
     template <class Work>
-    void operator()(context<Backend>& ctx, [[maybe_unused]] std::initializer_list<std::uint64_t> of, Work const& work) {
+    void operator()(context<Backend>& ctx, [[maybe_unused]] std::initializer_list<kind_number> of, Work const& work) {
         if constexpr (device_memory<Backend>)
             if (!ctx.rehearsing() && ctx.records()) return ask(ctx, of, work);
         work();
@@ -46,11 +63,11 @@ private:
     struct kind {
         std::vector<std::uint64_t> of;  // and where the arenas stood
         std::size_t room;               // for its copies
-        std::optional<graph> recorded;
+        std::unique_ptr<graph> recorded;
     };
 
-    template <class Work> void ask(context<Backend>& ctx, std::initializer_list<std::uint64_t> of, Work const& work) {
-        std::vector<std::uint64_t> now(of);
+    template <class Work> void ask(context<Backend>& ctx, std::initializer_list<kind_number> of, Work const& work) {
+        std::vector<std::uint64_t> now(of.begin(), of.end());
         for (auto const* memory : {&ctx.saved, &ctx.scratch}) {
             auto const at = memory->here();
             now.insert(now.end(), {at.block, at.used, at.total, memory->allocations()});
@@ -70,7 +87,7 @@ private:
             if (own.recorded)
                 own.recorded->put(ctx, work);
             else
-                own.recorded.emplace(ctx, work, own.room);
+                own.recorded = std::make_unique<graph>(ctx, work, own.room);
         } catch (...) {
             kinds_.pop_back();
             throw;

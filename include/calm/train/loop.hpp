@@ -164,8 +164,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
-        backward(ctx, {static_cast<std::uint64_t>(patch_of(now))},
-                 [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share); });
+        backward(ctx, {patch_of(now)}, [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share); });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     index_t const step = recipe.sequences * P;

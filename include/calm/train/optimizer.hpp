@@ -330,7 +330,7 @@ private:
             detail::update_parameters(ctx, memory_);
             update_hidden(ctx);
         };
-        work_ != nullptr ? work() : void(updating_(ctx, {reinterpret_cast<std::uintptr_t>(loss_there)}, work));
+        work_ != nullptr ? work() : void(updating_(ctx, {loss_there}, work));
         if (!ctx.rehearsing()) ++updates_;
         forget_marks();
     }
