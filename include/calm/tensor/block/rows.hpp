@@ -81,19 +81,19 @@ template <class V, class Term> struct row_sums_kernel {
     }
 };
 
-// y (R, width) = table [ids], which may be stored narrower.
+// y (R, width) = table [ids], which may be stored narrower: a block a row.
 template <class T, class W, class Id> struct gather_kernel {
-    static constexpr int threads = 256;
+    static constexpr int threads = 128;
     struct shared {};
     T* y;
     W const* table;
     Id const* ids;
-    index_t rows;
     index_t width;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i < rows * width) y[i] = table[static_cast<index_t>(ids[i / width]) * width + i % width];
+            W const* const from = table + static_cast<index_t>(ids[row]) * width;
+            for_groups<Block, T>(t, 0, width,
+                                 [&]<class V>(index_t j) { store(y + row * width + j, load<V>(from + j)); });
         });
     }
 };
@@ -202,7 +202,7 @@ void run_add_row_sums(context<Backend>& ctx, T* total, X const* x, index_t rows,
 
 template <block_executor Backend, class T, class W, class Id>
 void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids, index_t rows, index_t width) {
-    launch(ctx, blocks_for(rows * width, 256), gather_kernel<T, W, Id>{y, table, ids, rows, width});
+    launch(ctx, rows, gather_kernel<T, W, Id>{y, table, ids, width});
 }
 
 // The ids are in 0 .. V - 1.
