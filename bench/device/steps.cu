@@ -12,6 +12,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/resident.hpp"
+#include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/graph.hpp"
 #include "calm/train/optimizer.hpp"
 #include "launched.hpp"
@@ -76,15 +77,22 @@ template <class Work, class Backend> struct training {
     Work work;
     calm::adamw<calm::space<Backend>> optimizer{work.lm.model};
     calm::repeated_work<Backend> backward;
+    calm::bf16_copies<Backend> copies;
 
-    training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {}
+    training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {
+        for (auto const& p : parameters_of(work.lm.model))
+            if (p.shape.size() == 2) copies.add(p.value.data(), p.shape[0], p.shape[1]);
+    }
     // Nothing waits on a device.
     void step() {
         calm::arena_scope const saved(ctx.saved);
         calm::arena_scope const scratch(ctx.scratch);
         auto const prepared = work.prepare(ctx);
         auto const losses = work.new_losses(ctx);
-        backward(ctx, {}, [&] { work.loss_and_gradient(ctx, losses, prepared); });
+        {
+            auto const of_weights = copies.use(ctx);
+            backward(ctx, {}, [&] { work.loss_and_gradient(ctx, losses, prepared); });
+        }
         optimizer.step(ctx, 3e-4, work.loss_of(losses));
         ++ctx.step;
     }

@@ -22,6 +22,8 @@
 
 namespace calm {
 
+template <class Backend> class bf16_copies;
+
 namespace detail {
 
 // What the context of every executor has.
@@ -76,7 +78,8 @@ struct put_number_kernel {
 // What the contexts of devices have besides: `Context` is such a one.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
-    bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
+    bool products_in_bf16 = false;                 // of float: multiply_in_bf16 (bf16_products.hpp)
+    bf16_copies<Backend> const* copies = nullptr;  // of factors of these products, or null
 
     // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
     // which they run.

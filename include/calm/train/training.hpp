@@ -15,11 +15,13 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/tensor/bf16_copies.hpp"
 #include "calm/train/gradient_tree.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/parameter_shares.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/shared_work.hpp"
+#include "calm/train/step_losses.hpp"
 #include "calm/train/throughput.hpp"
 #include "calm/train/training_callbacks.hpp"
 
@@ -44,32 +46,6 @@ struct step_size {
     index_t first_phase_tokens = 0;  // where there are two
 };
 
-// Where a micro-batch leaves its losses on the executor, on a device always the same place, so that it can be asked for
-// again; a language model has only the first of them.
-template <class Backend> using losses_view = vector_view<autoencoder_losses, 1, Backend>;
-template <class Backend> total_view<Backend> loss_alone(losses_view<Backend> const& losses) {
-    return {&losses.data()->loss, extents<1>()};
-}
-
-// loss = that of a step, from its micro-batches'.
-struct loss_of_step {
-    double* loss;
-    autoencoder_losses const* losses;
-    index_t count;  // of the micro-batches
-    CALM_HD void operator()(index_t) const {
-        double const share = 1.0 / static_cast<double>(count);
-        *loss = 0;
-        for (index_t i = 0; i < count; ++i) *loss += share * losses[i].loss;
-    }
-};
-
-// *kept = *newest
-struct keep_losses {
-    autoencoder_losses* kept;
-    autoencoder_losses const* newest;
-    CALM_HD void operator()(index_t) const { *kept = *newest; }
-};
-
 // Runs steps of micro-batches. `take(now)` takes the next one from the text, also where another rank does it; it may be
 // empty. `micro(now, losses)` adds the gradients of ctx.micro_batch of the step and leaves its losses; the gradients of
 // several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of a space.
@@ -91,7 +67,11 @@ public:
                             r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
         optimizer_(parameters, r.optimizer, work), tree_(parameters, own_micro_batches_),
         tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
-        losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {}
+        losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
+        if constexpr (std::is_same_v<typename Space::weights, float>)
+            for (auto const& p : parameters)
+                if (p.shape.size() == 2) copies_.add(p.value.data(), p.shape[0], p.shape[1]);
+    }
 
     void run() {
         rehearse();
@@ -157,7 +137,7 @@ private:
     }
 
     [[nodiscard]] memory_plan plan() const {
-        return {{{"values", weights_ + frozen_bytes_},
+        return {{{"values", weights_ + frozen_bytes_ + copies_.bytes()},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
                                    (several() ? work_->buffer_bytes() : 0)},
                  {"moments", several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_},
@@ -196,6 +176,7 @@ private:
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
         index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
+        std::optional copies(copies_.use(ctx_));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
             if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
@@ -209,6 +190,7 @@ private:
             tree_.add(ctx_, number);
         }
         ctx_.micro_batch = 0;
+        copies.reset();  // the weights change
         std::span const of_step(losses, static_cast<std::size_t>(recipe_.accumulation));
         if (several() && !ctx_.rehearsing()) work_->add_up(std::as_writable_bytes(of_step));
         now.rate = rate;
@@ -366,6 +348,7 @@ private:
     std::array<schedule, 2> rates_;  // of the only or second phase, of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
+    bf16_copies<Backend> copies_;  // of the weights, for the products of a step
     training_state state_;
     std::size_t memory_ = 0;       // bytes of the plan
     double used_ = 0;              // seconds, before it went on

@@ -5,6 +5,7 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/activations.hpp"
+#include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/block/matmul.hpp"
 #include "calm/tensor/group.hpp"
@@ -100,8 +101,12 @@ void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
 // The product of the rounded factors; C is rounded, and the bias with it, where it has no memory in fp32.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
     arena_scope const scope(ctx.scratch);
-    rounded_factor const a(ctx.scratch, p.a_rounded, p.a, p.m, p.k, p.lda, p.a_transposed);
-    rounded_factor const b(ctx.scratch, p.b_rounded, p.b, p.k, p.n, p.ldb, p.b_transposed);
+    auto const known = [&](bf16 const* rounded, float const* full, index_t stride) {
+        bool const looks = rounded == nullptr && ctx.copies != nullptr && stride % rounded_matrix::each == 0;
+        return looks ? ctx.copies->of(full) : rounded;
+    };
+    rounded_factor const a(ctx.scratch, known(p.a_rounded, p.a, p.lda), p.a, p.m, p.k, p.lda, p.a_transposed);
+    rounded_factor const b(ctx.scratch, known(p.b_rounded, p.b, p.ldb), p.b, p.k, p.n, p.ldb, p.b_transposed);
     rounded_matrix bias{};
     if (p.c == nullptr && p.bias != nullptr)
         bias = {ctx.scratch.template take<bf16>(extents<dyn>(p.n + rounded_matrix::each)).data(), p.bias, 1, p.n, p.n};

@@ -1,0 +1,36 @@
+#pragma once
+// The losses of a step's micro-batches, on the executor.
+
+#include "calm/model/autoencoder_losses.hpp"
+#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/total.hpp"
+
+namespace calm::detail {
+
+// Where a micro-batch leaves its losses on the executor, on a device always the same place, so that it can be asked for
+// again; a language model has only the first of them.
+template <class Backend> using losses_view = vector_view<autoencoder_losses, 1, Backend>;
+template <class Backend> total_view<Backend> loss_alone(losses_view<Backend> const& losses) {
+    return {&losses.data()->loss, extents<1>()};
+}
+
+// loss = that of a step, from its micro-batches'.
+struct loss_of_step {
+    double* loss;
+    autoencoder_losses const* losses;
+    index_t count;  // of the micro-batches
+    CALM_HD void operator()(index_t) const {
+        double const share = 1.0 / static_cast<double>(count);
+        *loss = 0;
+        for (index_t i = 0; i < count; ++i) *loss += share * losses[i].loss;
+    }
+};
+
+// *kept = *newest
+struct keep_losses {
+    autoencoder_losses* kept;
+    autoencoder_losses const* newest;
+    CALM_HD void operator()(index_t) const { *kept = *newest; }
+};
+
+}  // namespace calm::detail
