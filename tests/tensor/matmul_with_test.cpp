@@ -69,6 +69,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
     auto const other = with.template drawn<5>(2, 4);
     BOOST_CHECK_EXCEPTION(matmul_onto(with.ctx, y, other, a, transposed(w)), error,
                           says(errc::usage, "calm::matmul_onto", "(3, 5)", "(2, 5)"));
+    BOOST_CHECK_EXCEPTION(matmul_onto(with.ctx, y, y, a, transposed(w)), error,
+                          says(errc::usage, "calm::matmul_onto", "overlaps the rows to add"));
 }
 
 // And in bf16, where the sum is in fp32.

@@ -27,6 +27,8 @@ template <class Backend, class C, class A, class B, class T>
 void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B const& b, T const* bias) {
     require(plus.extents() == c.extents(), errc::usage, "calm::matmul_onto: expected rows to add of shape ",
             c.extents(), ", found ", plus.extents());
+    require(!overlap(as_matrix(c), as_matrix(plus)), errc::usage,
+            "calm::matmul_onto: the destination overlaps the rows to add; use into::accumulate");
     auto p = product_of(as_matrix(c), as_matrix(a), as_matrix(b), into::overwrite, bias);
     if constexpr (block_executor<Backend>) {
         p.plus = plus.data();
@@ -39,7 +41,7 @@ void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B
 
 }  // namespace detail
 
-// c (M, N) = plus (M, N) + a (M, K) b (K, N); plus stays as it is, or is c. Operands and what is thrown are matmul's.
+// c (M, N) = plus (M, N) + a (M, K) b (K, N); plus stays as it is. Operands and what is thrown are matmul's.
 template <class T, index_t N, class Backend, class A, class B>
 void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                  std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b) {
