@@ -40,7 +40,8 @@ template <class On> struct both_types {
 
 template <class X> bool same_bits(X const& x, X const& y) {
     auto const here = copied(x), there = copied(y);
-    return here.size() == there.size() && std::memcmp(here.data(), there.data(), here.size() * 4) == 0;
+    bool const is_empty = here.empty();  // and may have no memory
+    return here.size() == there.size() && (is_empty || std::memcmp(here.data(), there.data(), here.size() * 4) == 0);
 }
 
 // To nearest, ties to even.
