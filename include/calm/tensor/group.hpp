@@ -116,7 +116,7 @@ namespace detail {
 // to load or store them nobody looks.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline T* place_of(T* p) {
     if constexpr (is_group<V>) {
-        constexpr std::size_t bytes = sizeof(V::lane) / sizeof(V::lane[0]) * sizeof(T);
+        constexpr std::size_t bytes = std::extent_v<decltype(V::lane)> * sizeof(T);
         return static_cast<T*>(__builtin_assume_aligned(p, bytes < 16 ? bytes : 16));
     }
     return p;
