@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_
     auto const of_four = asked_for_a_patch(own.model, 4, false, rule);
     auto const of_sixteen = asked_for_a_patch(own.model, 16, false, rule);
     BOOST_TEST_MESSAGE(of_four.launches << " and " << of_sixteen.launches << " launches, " << of_four.waits << " and "
-                                       << of_sixteen.waits << " waits");
+                                        << of_sixteen.waits << " waits");
     BOOST_TEST(of_sixteen.launches < 3 * of_four.launches);
     BOOST_TEST(of_sixteen.waits < 3 * of_four.waits);
 }
