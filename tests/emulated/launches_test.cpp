@@ -298,12 +298,12 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
 BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_are_many) {
     auto const own = initialised<calm_model<small, on_device>>(1 << 12);  // of which what is alike is decoded
     auto const rule = sampler::batch(temperature::of(0.5), 100);
-    auto const of_four = asked_for_a_patch(own.model, 4, false, rule);
-    auto const of_sixteen = asked_for_a_patch(own.model, 16, false, rule);
-    BOOST_TEST_MESSAGE(of_four.launches << " and " << of_sixteen.launches << " launches, " << of_four.waits << " and "
-                                        << of_sixteen.waits << " waits");
-    BOOST_TEST(of_sixteen.launches < 3 * of_four.launches);
-    BOOST_TEST(of_sixteen.waits < 3 * of_four.waits);
+    auto const of_few_texts = asked_for_a_patch(own.model, 4, false, rule);
+    auto const of_many_texts = asked_for_a_patch(own.model, 16, false, rule);
+    BOOST_TEST_MESSAGE(of_few_texts.launches << " and " << of_many_texts.launches << " launches, " << of_few_texts.waits
+                                             << " and " << of_many_texts.waits << " waits");
+    BOOST_TEST(of_many_texts.launches < 3 * of_few_texts.launches);
+    BOOST_TEST(of_many_texts.waits < 3 * of_few_texts.waits);
 }
 
 // A cache grows in one launch, however many sequences it has; they keep what they had.
