@@ -80,8 +80,7 @@ template <class Work, class Backend> struct training {
     calm::bf16_copies<Backend> copies;
 
     training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {
-        for (auto const& p : parameters_of(work.lm.model))
-            if (p.shape.size() == 2) copies.add(p.value.data(), p.shape[0], p.shape[1]);
+        add_matrices(copies, parameters_of(work.lm.model));
     }
     // Nothing waits on a device.
     void step() {

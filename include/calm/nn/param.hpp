@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/rows.hpp"
@@ -255,6 +256,14 @@ requires(std::is_same_v<typename To::storage, typename From::storage>) void copy
         with_values(
             to[i], [&](auto const& there) { with_values(from[i], [&](auto const& here) { copy(ctx, there, here); }); });
     }
+}
+
+// Adds the matrices among parameters of float to the copies that products in bf16 may take of them.
+template <class Space>
+void add_matrices(bf16_copies<typename Space::backend>& copies, std::vector<any_parameter<Space>> const& parameters) {
+    if constexpr (std::is_same_v<typename Space::weights, float>)
+        for (auto const& p : parameters)
+            if (p.shape.size() == 2) copies.add(p.value.data(), p.shape[0], p.shape[1]);
 }
 
 // How many numbers the parameters are. Memory is not needed.

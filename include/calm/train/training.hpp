@@ -68,9 +68,7 @@ public:
         optimizer_(parameters, r.optimizer, work), tree_(parameters, own_micro_batches_),
         tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
-        if constexpr (std::is_same_v<typename Space::weights, float>)
-            for (auto const& p : parameters)
-                if (p.shape.size() == 2) copies_.add(p.value.data(), p.shape[0], p.shape[1]);
+        add_matrices(copies_, parameters);
     }
 
     void run() {
