@@ -3,6 +3,7 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/activations.hpp"
+#include "calm/tensor/block/rows.hpp"
 #include "calm/tensor/block/widened_product.hpp"
 #include "calm/tensor/cpu/matmul.hpp"
 #include "calm/tensor/tensor.hpp"
@@ -173,7 +174,7 @@ template <class Backend, class X> auto shared_factor(context<Backend>& ctx, X co
     if constexpr (detail::may_be_rounded<std::remove_cvref_t<decltype(*factor.data)>, Backend>)
         if (factor.rounded == nullptr && factor.stride == factor.columns &&
             detail::rounds_rows(ctx, factor.rows, factor.columns))
-            factor.rounded = detail::rounded_rows(ctx, factor.data, factor.rows, factor.columns);
+            factor.rounded = detail::converted_rows<bf16, Backend>(ctx, factor.rows).of(factor.data, factor.columns);
     return factor;
 }
 

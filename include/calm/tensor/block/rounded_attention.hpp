@@ -3,8 +3,7 @@
 // scratch, and what was written is widened.
 
 #include "calm/tensor/attention_graph.hpp"
-#include "calm/tensor/block/rounded_product.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/block/rows.hpp"
 
 namespace calm::detail {
 
@@ -48,46 +47,30 @@ void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* 
     compute(memory);
 }
 
-// Rows in fp32, rounded, in ctx.scratch.
-template <device_memory Backend> class rounded_copies {
-public:
-    rounded_copies(context<Backend>& ctx, attention_shape const& a) : ctx_(ctx), rows_(a.sequences * a.queries) {}
-
-    bf16 const* of(float const* x, index_t width) { return rounded_rows(ctx_, x, rows_, width); }
-    // Of rows of `width`.
-    bf16* room(index_t width) { return ctx_.scratch.template take<bf16>(extents<dyn>(rows_ * width)).data(); }
-    // to = x, in fp32.
-    void widen(float* to, bf16 const* x, index_t width) { run_copy(ctx_, to, x, rows_ * width); }
-
-private:
-    context<Backend>& ctx_;
-    index_t rows_;
-};
-
 // The same of what is in fp32.
 template <device_memory Backend, class Compute>
 void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
                     float const* k, float const* v, Compute const& compute) {
     arena_scope const scope(ctx.scratch);
-    rounded_copies rows(ctx, a);
+    converted_rows<bf16, Backend> rows(ctx, a.sequences * a.queries);
     bf16* const out = rows.room(a.q_row);
     attend_in_bf16(ctx, a, out, lse, rows.of(q, a.q_row), rows.of(k, a.kv_row), rows.of(v, a.kv_row), compute);
-    rows.widen(o, out, a.q_row);
+    rows.put(o, out, a.q_row);
 }
 template <device_memory Backend, class Compute>
 void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
                          float const* dout, float const* o, float const* lse, float const* q, float const* k,
                          float const* v, Compute const& compute) {
     arena_scope const scope(ctx.scratch);
-    rounded_copies rows(ctx, a);
+    converted_rows<bf16, Backend> rows(ctx, a.sequences * a.queries);
     bf16* const of_q = rows.room(a.q_row);
     bf16* const of_k = rows.room(a.kv_row);
     bf16* const of_v = rows.room(a.kv_row);
     attend_back_in_bf16(ctx, a, of_q, of_k, of_v, rows.of(dout, a.q_row), rows.of(o, a.q_row), lse, rows.of(q, a.q_row),
                         rows.of(k, a.kv_row), rows.of(v, a.kv_row), compute);
-    rows.widen(dq, of_q, a.q_row);
-    rows.widen(dk, of_k, a.kv_row);
-    rows.widen(dv, of_v, a.kv_row);
+    rows.put(dq, of_q, a.q_row);
+    rows.put(dk, of_k, a.kv_row);
+    rows.put(dv, of_v, a.kv_row);
 }
 
 }  // namespace calm::detail

@@ -63,15 +63,6 @@ template <int N> struct round_kernel {
     }
 };
 
-// Rows x (rows, columns) without gaps, of whole groups of 16 bytes in bf16, rounded, in ctx.scratch.
-template <device_memory Backend>
-bf16 const* rounded_rows(context<Backend>& ctx, float const* x, index_t rows, index_t columns) {
-    auto* const y = ctx.scratch.template take<bf16>(extents<dyn, dyn>(rows, columns)).data();
-    round_kernel<1> const kernel{{{y, x, rows, columns, columns}}};
-    launch(ctx, kernel.blocks(), kernel);
-    return y;
-}
-
 // A factor of a product in bf16: as it came, or what is to be rounded, into memory that is taken.
 struct rounded_factor {
     bf16 const* x;
@@ -124,8 +115,8 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
         multiply(p.c_rounded, static_cast<bf16 const*>(bias.y), static_cast<bf16 const*>(nullptr));
 }
 
-// Whether a product has a matrix in bf16 alone.
-inline bool has_rounded(product<float> const& p) {
+// Whether a product has one of its matrices of float in bf16 alone.
+template <class W> bool has_rounded(product<float, W> const& p) {
     return (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr) ||
            (p.c == nullptr && p.c_rounded != nullptr);
 }

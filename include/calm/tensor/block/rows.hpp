@@ -164,6 +164,29 @@ void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
     launch(ctx, element_blocks<T>(n), copy_kernel<T, U>{y, x, n});
 }
 
+// Rows in ctx.scratch that are stored as T, of others that are stored in another type.
+template <class T, block_executor Backend> class converted_rows {
+public:
+    converted_rows(context<Backend>& ctx, index_t rows) : ctx_(ctx), rows_(rows) {}
+
+    // Memory for rows of `width` numbers.
+    T* room(index_t width) { return ctx_.scratch.template take<T>(extents<dyn>(rows_ * width)).data(); }
+    // x, as T.
+    template <class Other> T const* of(Other const* x, index_t width) {
+        T* const there = room(width);
+        run_copy(ctx_, there, x, rows_ * width);
+        return there;
+    }
+    // to = x, as what is stored there.
+    template <class Other> void put(Other* to, T const* x, index_t width) const {
+        run_copy(ctx_, to, x, rows_ * width);
+    }
+
+private:
+    context<Backend>& ctx_;
+    index_t rows_;
+};
+
 template <block_executor Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {
     run_evaluate(ctx, tree::constant<T>{value}, x, n);
 }

@@ -5,34 +5,9 @@
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/block/rounded_product.hpp"
+#include "calm/tensor/block/rows.hpp"
 
 namespace calm::detail {
-
-// y = a matrix x (rows, columns), both of one stride.
-struct widen_kernel {
-    static constexpr int threads = 256;
-    static constexpr int each = 8;  // numbers of a thread
-    struct shared {};
-    float* y;
-    bf16 const* x;
-    index_t rows, columns, stride;
-
-    [[nodiscard]] CALM_HD index_t row_groups() const { return blocks_for(columns, each); }
-    [[nodiscard]] index_t blocks() const { return blocks_for(rows * row_groups(), threads); }
-
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t const i = block * threads + t;
-            if (i >= rows * row_groups()) return;
-            index_t const first = i % row_groups() * each;
-            index_t const at = i / row_groups() * stride;
-            if (first + each <= columns)
-                store(y + at + first, load<group<float, each>>(x + at + first));
-            else
-                for (index_t j = first; j < columns; ++j) y[at + j] = x[at + j];
-        });
-    }
-};
 
 // The same product with another second factor of the same strides.
 template <class U, class T, class W> product<T, U> with_second(product<T, W> const& p, U const* b) {
@@ -61,15 +36,16 @@ template <block_executor Backend> void gemm(context<Backend>& ctx, product<float
     if constexpr (device_memory<Backend>) {
         auto in_bf16 = with_second<float>(p, nullptr);
         in_bf16.b_rounded = p.b;
-        bool const stands_so = (p.a == nullptr && p.a_rounded != nullptr) || (p.c == nullptr && p.c_rounded != nullptr);
-        if (stands_so || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, in_bf16);
+        if (has_rounded(p) || (ctx.products_in_bf16 && p.m > few_rows_of_a_device))
+            return rounded_product(ctx, in_bf16);
     }
     if (goes_by_warps(p)) return product_by_warps(ctx, p);
     arena_scope const scope(ctx.scratch);
     index_t const rows = p.b_transposed ? p.n : p.k;
     auto const b = ctx.scratch.template take<float>(extents<dyn>(rows * p.ldb));
-    widen_kernel const kernel{b.data(), p.b, rows, p.b_transposed ? p.k : p.n, p.ldb};
-    launch(ctx, kernel.blocks(), kernel);
+    index_t const columns = p.b_transposed ? p.k : p.n;
+    bool const is_empty = rows == 0 || columns == 0;
+    run_copy(ctx, b.data(), p.b, is_empty ? 0 : (rows - 1) * p.ldb + columns);  // with what lies between the rows
     gemm(ctx, with_second<float>(p, static_cast<float const*>(b.data())));
 }
 
