@@ -16,6 +16,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/tensor/repeat.hpp"
+#include "support/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
@@ -26,6 +27,7 @@ namespace {
 using device = space<emulated>;
 template <class T, index_t Columns> using rows_of = matrix_view<T, Columns, emulated>;
 using floats = std::vector<float>;
+using calm::test::values_of;
 
 context<emulated> in_bf16(thread_order order = thread_order::ascending) {
     context<emulated> ctx(1, 2);
@@ -34,12 +36,7 @@ context<emulated> in_bf16(thread_order order = thread_order::ascending) {
     return ctx;
 }
 
-template <index_t Columns> rows_of<float, Columns> drawn(context<emulated>& ctx, index_t rows, std::uint64_t seed) {
-    auto const x = ctx.saved.take<float>(extents<dyn, Columns>(rows));
-    fill_normal(ctx, x, key{seed});
-    return x;
-}
-// The same numbers, rounded.
+// The numbers of x, rounded.
 template <index_t Columns> rows_of<bf16, Columns> halved(context<emulated>& ctx, rows_of<float, Columns> const& x) {
     auto const y = ctx.saved.take<bf16>(x.extents());
     copy(ctx, y, x);
@@ -51,11 +48,6 @@ template <index_t Columns> rows_of<float, Columns> widened(context<emulated>& ct
     return y;
 }
 
-template <class E> floats values_of(context<emulated>& ctx, view<float, E, emulated> const& x) {
-    floats room;
-    auto const values = on_host(ctx, x, room);
-    return {values.begin(), values.end()};
-}
 template <index_t Columns> floats values_of(context<emulated>& ctx, rows_of<bf16, Columns> const& x) {
     return values_of(ctx, widened(ctx, x));
 }
@@ -132,7 +124,7 @@ BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
         auto ctx = in_bf16(order);
         for (index_t const rows : {1, 3, 130}) {
             auto const check = [&]<index_t N>() {
-                auto const x = halved(ctx, drawn<N>(ctx, rows, 1)), w = halved(ctx, drawn<N>(ctx, rows, 2));
+                auto const x = halved(ctx, drawn_rows<N>(ctx, rows, 1)), w = halved(ctx, drawn_rows<N>(ctx, rows, 2));
                 auto const wide_x = widened(ctx, x), wide_w = widened(ctx, w);
                 auto const y = ctx.saved.take<bf16>(x.extents());
                 auto const wide_y = ctx.saved.take<float>(x.extents());
@@ -142,7 +134,7 @@ BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
                 evaluate(ctx, y, silu(wide_x) * w);
                 BOOST_TEST(values_of(ctx, y) == rounded(values_of(ctx, wide_y)), boost::test_tools::per_element());
 
-                auto const dy = halved(ctx, drawn<N>(ctx, rows, 3));
+                auto const dy = halved(ctx, drawn_rows<N>(ctx, rows, 3));
                 differentiate(ctx, silu(wrt(wide_x, wide_x)) * wrt(wide_w, wide_w), widened(ctx, dy));
                 differentiate(ctx, silu(wrt(x, x)) * wrt(w, w), dy);
                 BOOST_TEST(values_of(ctx, x) == rounded(values_of(ctx, wide_x)), boost::test_tools::per_element());
@@ -158,11 +150,11 @@ BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
 // Memory that is shared has to be so index by index: numbers of another size at the same address are not.
 BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
     auto ctx = in_bf16();
-    auto const x = drawn<8>(ctx, 4, 1);
+    auto const x = drawn_rows<8>(ctx, 4, 1);
     rows_of<bf16, 8> const same(reinterpret_cast<bf16*>(x.data()), x.extents());
     BOOST_CHECK_EXCEPTION(evaluate(ctx, same, x * 2.0), error, says(errc::usage, "at another index"));
     BOOST_CHECK_EXCEPTION(evaluate(ctx, x, same * 2.0), error, says(errc::usage, "at another index"));
-    auto const w = drawn<8>(ctx, 8, 2);
+    auto const w = drawn_rows<8>(ctx, 8, 2);
     auto const y = activations<float, 8, emulated>(rows_of<bf16, 8>(same));
     BOOST_CHECK_EXCEPTION(matmul(ctx, y, x, w), error, says(errc::usage, "overlaps a factor"));
     BOOST_CHECK_EXCEPTION(matmul(ctx, y, y, w), error, says(errc::usage, "overlaps a factor"));
@@ -173,15 +165,15 @@ BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
 BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     auto ctx = in_bf16();
     constexpr index_t m = 130, k = 48, n = 40;
-    auto const x = drawn<k>(ctx, m, 1);
-    auto const w = drawn<k>(ctx, n, 2);
-    auto const dy = drawn<n>(ctx, m, 3);
+    auto const x = drawn_rows<k>(ctx, m, 1);
+    auto const w = drawn_rows<k>(ctx, n, 2);
+    auto const dy = drawn_rows<n>(ctx, m, 3);
     activations<float, k, emulated> const stored(halved(ctx, x));
     auto const slopes = shared_factor(ctx, dy);
     BOOST_TEST(slopes.rounded != nullptr);
     BOOST_TEST(shared_factor(ctx, rows(dy, 0, 64)).rounded == nullptr);
     auto const compare = [&]<index_t N>(index_t rows, auto const& a, auto const& b, auto const& c, auto const& d) {
-        auto const found = drawn<N>(ctx, rows, 9), wanted = drawn<N>(ctx, rows, 9);
+        auto const found = drawn_rows<N>(ctx, rows, 9), wanted = drawn_rows<N>(ctx, rows, 9);
         for (into const mode : {into::accumulate, into::overwrite}) {
             matmul(ctx, found, a, b, mode);
             matmul(ctx, wanted, c, d, mode);
@@ -192,7 +184,7 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     compare.operator()<k>(m, slopes, w, dy, w);
     compare.operator()<n>(m, columns<16, 24>(stored), transposed(columns<8, 24>(w)), columns<16, 24>(x),
                           transposed(columns<8, 24>(w)));
-    auto const many = drawn<72>(ctx, m, 4);
+    auto const many = drawn_rows<72>(ctx, m, 4);
     compare.operator()<k>(72, transposed(shared_factor(ctx, many)), stored, transposed(many), x);
 }
 
@@ -203,9 +195,9 @@ BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
     constexpr index_t m = 130, k = 16, n = 24;
     auto const values = [&](context<emulated>& by, bool rounds) {
         arena_scope const scope(by.saved);
-        auto const x = drawn<k>(by, m, 1);
+        auto const x = drawn_rows<k>(by, m, 1);
         auto const dw = by.saved.take<float>(extents<n, k>());
-        auto const slopes = shared_factor(by, drawn<n>(by, m, 2));
+        auto const slopes = shared_factor(by, drawn_rows<n>(by, m, 2));
         if (rounds)
             matmul(by, dw, transposed(slopes), activations<float, k, emulated>(halved(by, x)));
         else
@@ -224,8 +216,8 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);
         constexpr index_t m = 70, k = 33, n = 24;
-        auto const x = drawn<k>(ctx, m, 1);
-        auto const w = drawn<k>(ctx, n, 2);
+        auto const x = drawn_rows<k>(ctx, m, 1);
+        auto const w = drawn_rows<k>(ctx, n, 2);
         auto const full = ctx.saved.take<float>(extents<dyn, n>(m));
         auto const y = take_activations<float, n>(ctx, ctx.saved, m);
         BOOST_TEST(y.is_rounded());
@@ -238,7 +230,7 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
         matmul(ctx, y, x, transposed(w), into::accumulate);
         BOOST_TEST(values_of<n>(ctx, y) == rounded(values_of(ctx, full)), boost::test_tools::per_element());
 
-        auto const bias = drawn<n>(ctx, 1, 3);
+        auto const bias = drawn_rows<n>(ctx, 1, 3);
         auto const of_bf16 = widened(ctx, halved(ctx, bias));
         auto const as_row = [](auto const& b) { return vector_view<float const, n, emulated>(b.data(), {}); };
         matmul(ctx, full, x, transposed(w), as_row(of_bf16));
@@ -251,7 +243,7 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
 BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
     auto ctx = in_bf16(thread_order::permuted);
     for (index_t const rows : {3, 70, 300}) {
-        auto const x = drawn<24>(ctx, rows, 1);
+        auto const x = drawn_rows<24>(ctx, rows, 1);
         auto const half = halved(ctx, x);
         auto const wide = widened(ctx, half);
         auto const sums = ctx.saved.take<float>(extents<24>()), want = ctx.saved.take<float>(extents<24>());
@@ -288,7 +280,7 @@ BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
         initialise(ctx, full);
         copy_parameters(ctx, parameters_of(half), parameters_of(full));
         for (index_t const rows : {66, 131}) {
-            auto const x = drawn<40>(ctx, rows, 1);
+            auto const x = drawn_rows<40>(ctx, rows, 1);
             auto const s = half.forward(ctx, x);
             BOOST_TEST(s.y.is_rounded(), what);
             BOOST_TEST((values_of<40>(ctx, s.y) == rounded(values_of(ctx, full.forward(ctx, x).y))), what);
@@ -309,8 +301,8 @@ BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
 BOOST_AUTO_TEST_CASE(attention_takes_and_gives_bf16) {
     auto ctx = in_bf16();
     constexpr index_t width = 32, kv_width = 16, head = 8, positions = 33, rows = 2 * positions;
-    auto const q = halved(ctx, drawn<width>(ctx, rows, 1)), dy = halved(ctx, drawn<width>(ctx, rows, 4));
-    auto const k = halved(ctx, drawn<kv_width>(ctx, rows, 2)), v = halved(ctx, drawn<kv_width>(ctx, rows, 3));
+    auto const q = halved(ctx, drawn_rows<width>(ctx, rows, 1)), dy = halved(ctx, drawn_rows<width>(ctx, rows, 4));
+    auto const k = halved(ctx, drawn_rows<kv_width>(ctx, rows, 2)), v = halved(ctx, drawn_rows<kv_width>(ctx, rows, 3));
     auto const lse = ctx.saved.take<float>(extents<dyn>(rows * width / head));
     auto const y = ctx.saved.take<bf16>(extents<dyn, width>(rows));
     auto const full = ctx.saved.take<float>(extents<dyn, width>(rows));
@@ -334,30 +326,42 @@ BOOST_AUTO_TEST_CASE(attention_takes_and_gives_bf16) {
 
 namespace {
 
-// y, dx and the gradients of a layer (R, 32) with weights that matter, forward and back.
+// A layer with weights that matter, and gradients that are zero.
+template <class Layer> struct weighted {
+    arena<emulated> values{"values"}, gradients{"gradients"};
+    Layer layer;
+    std::vector<any_parameter<device>> all;
+
+    explicit weighted(context<emulated>& ctx) {
+        allocate(layer, values, &gradients);
+        all = parameters_of(layer);
+        std::uint64_t seed = 20;
+        for (auto const& p : all) {
+            fill_normal(ctx, p.value, key{++seed});
+            evaluate(ctx, p.value, p.value * 0.2);
+        }
+    }
+    // Behind `found`, what has arrived at the parameters.
+    std::vector<floats> with_gradients(context<emulated>& ctx, std::vector<floats> found) const {
+        for (auto const& p : all) found.push_back(values_of(ctx, p.grad));
+        return found;
+    }
+};
+
+// y, dx and the gradients of a layer (R, 32), forward and back.
 template <class Layer, class... Given>
 std::vector<floats> worked(context<emulated>& ctx, index_t rows, Given const&... given) {
     arena_scope const scope(ctx.saved);
-    arena<emulated> values("values"), gradients("gradients");
-    Layer layer;
-    allocate(layer, values, &gradients);
-    auto const all = parameters_of(layer);
-    std::uint64_t seed = 20;
-    for (auto const& p : all) {
-        fill_normal(ctx, p.value, key{++seed});
-        evaluate(ctx, p.value, p.value * 0.2);
-    }
-    auto const x = drawn<32>(ctx, rows, 1), dy = drawn<32>(ctx, rows, 2);
+    weighted<Layer> own(ctx);
+    auto const x = drawn_rows<32>(ctx, rows, 1), dy = drawn_rows<32>(ctx, rows, 2);
     auto const dx = ctx.saved.take<float>(x.extents());
-    auto const s = layer.forward(ctx, x, given...);
-    std::vector<floats> found{values_of(ctx, s.y)};
+    auto const s = own.layer.forward(ctx, x, given...);
+    auto const y = values_of(ctx, s.y);
     if constexpr (sizeof...(given) > 0)
-        layer.backward(ctx, s, dy, dx, 100.0);
+        own.layer.backward(ctx, s, dy, dx, 100.0);
     else
-        layer.backward(ctx, s, dy, dx);
-    found.push_back(values_of(ctx, dx));
-    for (auto const& p : all) found.push_back(values_of(ctx, p.grad));
-    return found;
+        own.layer.backward(ctx, s, dy, dx);
+    return own.with_gradients(ctx, {y, values_of(ctx, dx)});
 }
 
 }  // namespace
@@ -375,25 +379,14 @@ BOOST_AUTO_TEST_CASE(an_energy_block_with_activations_in_bf16_computes_as_in_fp3
     compare_with_fp32("energy block", 0.03, [](context<emulated>& ctx) {
         constexpr index_t positions = 66, samples = 2;
         arena_scope const scope(ctx.saved);
-        arena<emulated> values("values"), gradients("gradients");
-        energy_block<32, device> block;
-        allocate(block, values, &gradients);
-        auto const all = parameters_of(block);
-        std::uint64_t seed = 20;
-        for (auto const& p : all) {
-            fill_normal(ctx, p.value, key{++seed});
-            evaluate(ctx, p.value, p.value * 0.2);
-        }
-        auto const x = drawn<32>(ctx, positions * samples, 1), dy = drawn<32>(ctx, positions * samples, 2);
-        auto const part = drawn<32>(ctx, positions, 3);
+        weighted<energy_block<32, device>> own(ctx);
+        auto const x = drawn_rows<32>(ctx, positions * samples, 1), dy = drawn_rows<32>(ctx, positions * samples, 2);
+        auto const part = drawn_rows<32>(ctx, positions, 3);
         auto const dx = ctx.saved.take<float>(x.extents()), dpart = ctx.saved.take<float>(part.extents());
         fill(ctx, dpart, 0.0F);
-        auto const s = block.forward(ctx, x, part);
-        std::vector<floats> found{values_of(ctx, s.y)};
-        block.backward(ctx, s, dy, dx, dpart);
-        found.push_back(values_of(ctx, dx));
-        found.push_back(values_of(ctx, dpart));
-        for (auto const& p : all) found.push_back(values_of(ctx, p.grad));
-        return found;
+        auto const s = own.layer.forward(ctx, x, part);
+        auto const y = values_of(ctx, s.y);
+        own.layer.backward(ctx, s, dy, dx, dpart);
+        return own.with_gradients(ctx, {y, values_of(ctx, dx), values_of(ctx, dpart)});
     });
 }

@@ -8,6 +8,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
 #include "calm/tensor/rows.hpp"
+#include "support/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
@@ -21,22 +22,12 @@ struct device {
     context<emulated> ctx{1, 2};
     device() { multiply_in_bf16(ctx); }
 
-    template <index_t Columns> rows_of<Columns> drawn(index_t rows, std::uint64_t seed) {
-        auto const x = ctx.saved.take<float>(extents<dyn, Columns>(rows));
-        fill_normal(ctx, x, key{seed});
-        return x;
-    }
-    template <class E> std::vector<float> values(view<float, E, emulated> const& x) {
-        std::vector<float> room;
-        auto const here = on_host(ctx, x, room);
-        return {here.begin(), here.end()};
-    }
     // What f multiplies into y, and by how many launches.
     template <class F> std::pair<std::vector<float>, index_t> by(rows_of<40> const& y, F const& f) {
         auto const before = ctx.counts();
         f(y);
         auto const launches = (ctx.counts() - before).launches;
-        return {values(y), launches};
+        return {values_of(ctx, y), launches};
     }
 };
 
@@ -45,11 +36,11 @@ struct device {
 BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
     device on;
     auto const x = activations<float, 48, emulated>(on.ctx.saved.take<bf16>(extents<dyn, 48>(70)));
-    copy(on.ctx, x.rounded(), on.drawn<48>(70, 1));
-    auto const w = on.drawn<48>(40, 2);        // (40, 48)
-    auto const large = on.drawn<48>(1000, 3);  // more than a part, of which rows are read
-    auto const wide = on.drawn<96>(40, 4);     // columns of it are read
-    auto const y = on.drawn<40>(70, 5);
+    copy(on.ctx, x.rounded(), drawn_rows<48>(on.ctx, 70, 1));
+    auto const w = drawn_rows<48>(on.ctx, 40, 2);        // (40, 48)
+    auto const large = drawn_rows<48>(on.ctx, 1000, 3);  // more than a part, of which rows are read
+    auto const wide = drawn_rows<96>(on.ctx, 40, 4);     // columns of it are read
+    auto const y = drawn_rows<40>(on.ctx, 70, 5);
     auto const multiply = [&](auto const& factor) {
         return [&](rows_of<40> const& to) { matmul(on.ctx, to, x, transposed(factor)); };
     };
@@ -102,8 +93,8 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
 // What is not copied: rows that are no whole 16 bytes, what lies beside the matrices, and anything in fp32.
 BOOST_AUTO_TEST_CASE(other_factors_are_left_alone) {
     device on;
-    auto const w = on.drawn<48>(40, 2);
-    auto const odd = on.drawn<45>(40, 3);
+    auto const w = drawn_rows<48>(on.ctx, 40, 2);
+    auto const odd = drawn_rows<45>(on.ctx, 40, 3);
     bf16_copies<emulated> copies;
     copies.add(odd.data(), 40, 45);
     copies.add(w.data(), 40, 48);

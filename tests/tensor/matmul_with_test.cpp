@@ -8,6 +8,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/rotate.hpp"
 #include "calm/tensor/rows.hpp"
+#include "support/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
@@ -18,19 +19,9 @@ namespace {
 template <class T, class Backend> struct on_context {
     using scalar = T;
     using backend = Backend;
-    template <index_t N> using rows = matrix_view<T, N, Backend>;
     context<Backend> ctx{1, 2};
 
-    template <index_t N> rows<N> drawn(index_t count, std::uint64_t seed) {
-        auto const x = ctx.saved.template take<T>(extents<dyn, N>(count));
-        fill_normal(ctx, x, key{seed});
-        return x;
-    }
-    template <class E> std::vector<T> values(view<T, E, Backend> const& x) {
-        std::vector<T> room;
-        auto const here = on_host(ctx, x, room);
-        return {here.begin(), here.end()};
-    }
+    template <index_t N> auto drawn(index_t count, std::uint64_t seed) { return drawn_rows<N, T>(ctx, count, seed); }
 };
 using all = boost::mpl::list<on_context<float, cpu>, on_context<double, cpu>, on_context<float, blocks>,
                              on_context<float, emulated>, on_context<double, emulated>>;
@@ -60,7 +51,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
                 matmul(with.ctx, want, a, transposed(w));
             }
             evaluate(with.ctx, want, want + plus);
-            BOOST_TEST(with.values(found) == with.values(want), boost::test_tools::per_element());
+            BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
         }
     on with;
     auto const a = with.template drawn<4>(3, 1);
@@ -85,7 +76,7 @@ BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     matmul_onto(with.ctx, found, plus, a, transposed(w));
     matmul(with.ctx, want, a, transposed(w));
     evaluate(with.ctx, want, want + plus);
-    BOOST_TEST(with.values(found) == with.values(want), boost::test_tools::per_element());
+    BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all) {
@@ -105,9 +96,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all)
         matmul(with.ctx, want_x, a, transposed(v));
         matmul(with.ctx, want_y, a, transposed(w));
         matmul(with.ctx, want_z, a, transposed(u));
-        BOOST_TEST(with.values(x) == with.values(want_x), boost::test_tools::per_element());
-        BOOST_TEST(with.values(y) == with.values(want_y), boost::test_tools::per_element());
-        BOOST_TEST(with.values(z) == with.values(want_z), boost::test_tools::per_element());
+        BOOST_TEST(values_of(with.ctx, x) == values_of(with.ctx, want_x), boost::test_tools::per_element());
+        BOOST_TEST(values_of(with.ctx, y) == values_of(with.ctx, want_y), boost::test_tools::per_element());
+        BOOST_TEST(values_of(with.ctx, z) == values_of(with.ctx, want_z), boost::test_tools::per_element());
     }
 }
 
@@ -144,8 +135,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(two_matrices_are_turned_as_each_by_itself, on, all
             rotate_both(with.ctx, q, k, 8, 7, 3, 100.0, direction);
             rotate(with.ctx, want_q, 8, 7, 3, 100.0, direction);
             rotate(with.ctx, want_k, 8, 7, 3, 100.0, direction);
-            BOOST_TEST(with.values(q) == with.values(want_q), boost::test_tools::per_element());
-            BOOST_TEST(with.values(k) == with.values(want_k), boost::test_tools::per_element());
+            BOOST_TEST(values_of(with.ctx, q) == values_of(with.ctx, want_q), boost::test_tools::per_element());
+            BOOST_TEST(values_of(with.ctx, k) == values_of(with.ctx, want_k), boost::test_tools::per_element());
         }
     on with;
     auto const q = with.template drawn<24>(6, 1);

@@ -1,0 +1,28 @@
+#pragma once
+// Rows in the memory of an executor, for tests of what devices do.
+
+#include <cstdint>
+#include <vector>
+
+#include "calm/tensor/copy.hpp"
+#include "calm/tensor/fill.hpp"
+
+namespace calm::test {
+
+// Normal numbers (rows, Columns), in ctx.saved.
+template <index_t Columns, class T = float, class Backend>
+matrix_view<T, Columns, Backend> drawn_rows(context<Backend>& ctx, index_t rows, std::uint64_t seed) {
+    auto const x = ctx.saved.template take<T>(extents<dyn, Columns>(rows));
+    fill_normal(ctx, x, key{seed});
+    return x;
+}
+
+// What stands there, on the host.
+template <class T, class E, class Backend>
+std::vector<T> values_of(context<Backend> const& ctx, view<T, E, Backend> const& x) {
+    std::vector<T> room;
+    auto const here = on_host(ctx, x, room);
+    return {here.begin(), here.end()};
+}
+
+}  // namespace calm::test
