@@ -153,8 +153,7 @@ private:
         auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
         matmul_each(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
                     std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
-        rotate_both(ctx, q, k, head_size, sequences, theta);
-        cache.append(ctx, sequences, k, v);
+        cache.append_rotated(ctx, sequences, q, k, v, head_size, theta);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));
         cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);

@@ -10,6 +10,7 @@
 
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/positions.hpp"
+#include "calm/tensor/rotate.hpp"
 #include "calm/tensor/rows.hpp"
 #include "calm/tensor/space.hpp"
 #include "calm/tensor/tensor.hpp"
@@ -78,10 +79,19 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     // The same to some sequences as they are now, named once each: keys and values (S, count, Width).
     void append(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
                 rows_read const& key, rows_read const& value) {
-        index_t const count = key.extent(0) / std::max<index_t>(1, sequences.size());
-        reserve(ctx, sequences.here, count);
+        index_t const count = reserve_rows(ctx, sequences, key.extent(0));
         append_positions(ctx, keys, values, key, value, sequences);
-        for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
+        grow_by(sequences, count);
+    }
+    // The same of keys that are not rotated yet, as are queries (S count, heads * head_size) of the same positions:
+    // both are, the queries in place; `key` is used up. Throws also as rotate.
+    template <index_t Queries>
+    void append_rotated(context<Backend>& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+                        matrix_view<T, Queries, Backend> const& query, matrix_view<T, Width, Backend> const& key,
+                        rows_read const& value, index_t head_size, double theta) {
+        index_t const count = reserve_rows(ctx, sequences, key.extent(0));
+        rotate_and_append(ctx, query, keys, values, key, value, head_size, sequences, theta);
+        grow_by(sequences, count);
     }
 
     // Memory for so many more positions of these sequences; throws as append.
@@ -90,6 +100,17 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     }
 
 private:
+    // Memory for so many rows in all; how many each sequence has of them.
+    index_t reserve_rows(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+                         index_t rows) {
+        index_t const count = rows / std::max<index_t>(1, sequences.size());
+        reserve(ctx, sequences.here, count);
+        return count;
+    }
+    void grow_by(on_both_sides<cached_sequence, Backend> const& sequences, index_t count) {
+        for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
+    }
+
     void make_room(context<Backend> const& ctx, index_t now, index_t count) {
         auto const wanted = static_cast<std::uint64_t>(now) + static_cast<std::uint64_t>(count);
         require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",

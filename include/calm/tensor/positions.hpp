@@ -73,23 +73,30 @@ template <class T> void run_move(context<cpu> const& ctx, move_kernel<T> const& 
 
 }  // namespace detail
 
+namespace detail {
+// Throws errc::usage where a sequence is not there or has no room for the new keys and values, or shapes do not fit.
+template <tensor_like K>
+append_kernel<scalar_of<K>> append_of(char const* verb, K const& keys, positions_like<K> const& values,
+                                      rows_read<K> const& new_keys, rows_read<K> const& new_values,
+                                      on_both_sides<cached_sequence, backend_of<K>> const& sequences) {
+    index_t const count = rows_of_each(verb, new_keys.extent(0), sequences.size());
+    require_shape(verb, "values", values.extents(), keys.extents());
+    require_size(verb, "rows", new_keys.extent(1), keys.extent(2));
+    require_shape(verb, "new values", new_values.extents(), new_keys.extents());
+    require_room(verb, keys.extents(), sequences.here, count);
+    return {keys.data(),     values.data(), new_keys.data(), new_values.data(),
+            sequences.there, count,         keys.extent(1),  keys.extent(2)};
+}
+}  // namespace detail
+
 // Puts new keys and values (S count, Width) behind the positions of S sequences, named once each, in memory
 // (B, room, Width). Throws errc::usage where a sequence is not there or has no room for them, or shapes do not fit.
 template <tensor_like K>
 void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positions_like<K> const& values,
                       detail::rows_read<K> const& new_keys, detail::rows_read<K> const& new_values,
                       on_both_sides<cached_sequence, detail::backend_of<K>> const& sequences) {
-    char const* const verb = "calm::append_positions";
     detail::positions_like<K> const all = detail::as_view(keys);
-    index_t const count = detail::rows_of_each(verb, new_keys.extent(0), sequences.size());
-    detail::require_shape(verb, "values", values.extents(), all.extents());
-    detail::require_size(verb, "rows", new_keys.extent(1), all.extent(2));
-    detail::require_shape(verb, "new values", new_values.extents(), new_keys.extents());
-    detail::require_room(verb, all.extents(), sequences.here, count);
-    detail::run_append(ctx,
-                       detail::append_kernel<detail::scalar_of<K>>{all.data(), values.data(), new_keys.data(),
-                                                                   new_values.data(), sequences.there, count,
-                                                                   all.extent(1), all.extent(2)},
+    detail::run_append(ctx, detail::append_of("calm::append_positions", all, values, new_keys, new_values, sequences),
                        sequences);
 }
 

@@ -86,4 +86,25 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
     }
 }
 
+// Of new rows (S T) of S sequences: queries are turned in place, as `rotate` does it, and keys and values (S T, Width)
+// go behind the positions that their sequences have in memory (B, room, Width), the keys turned: on executors of blocks
+// in one launch. new_keys is used up. Throws as rotate and append_positions do.
+template <tensor_like Q, tensor_like K>
+void rotate_and_append(detail::context_of<Q>& ctx, Q&& queries, K&& keys, detail::positions_like<K> const& values,
+                       detail::rows_like<K> const& new_keys, detail::rows_read<K> const& new_values, index_t head_size,
+                       on_both_sides<cached_sequence, detail::backend_of<Q>> const& sequences, double theta) {
+    char const* const verb = "calm::rotate_and_append";
+    detail::positions_like<K> const all = detail::as_view(keys);
+    auto const appended = detail::append_of(verb, all, values, new_keys, new_values, sequences);
+    if constexpr (block_executor<detail::backend_of<Q>>) {
+        auto const turned = detail::written_rows(queries);
+        auto const to = detail::rotation_of(turned.extents(), head_size, appended.count, 0, theta, 1);
+        detail::rotation_beside(new_keys, to);
+        detail::run_rotate_and_append(ctx, turned.data(), to, appended);
+    } else {
+        rotate_both(ctx, queries, new_keys, head_size, sequences, theta);
+        detail::run_append(ctx, appended, sequences);
+    }
+}
+
 }  // namespace calm

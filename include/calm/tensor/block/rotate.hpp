@@ -5,65 +5,134 @@
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/kernel.hpp"
+#include "calm/tensor/positions.hpp"
 
 namespace calm::detail {
 
-// A thread turns one of some pairs, first_pair .. first_pair + pairs, of every head of a row of x, in place, and of the
-// same row of another matrix, whose width may be 0.
+// Some pairs of every head, first .. first + count. Their frequencies go with the kernel: nothing is copied to a
+// device, and nothing waits.
+struct pairs_of_heads {
+    static constexpr index_t most = 128;
+    index_t first, count;
+    float frequencies[most];
+};
+
+// f(pairs) until all pairs of the heads were given to it.
+template <class F> void for_pairs(rotation const& to, F const& f) {
+    index_t const half = to.head_size / 2;
+    for (index_t first = 0; first < half; first += pairs_of_heads::most) {
+        pairs_of_heads of{first, std::min(pairs_of_heads::most, half - first), {}};
+        for (index_t i = 0; i < of.count; ++i) of.frequencies[i] = to.frequency(first + i);
+        f(of);
+    }
+}
+
+// How a pair of a head is turned at a position.
+template <class T> struct pair_turn {
+    computed_in<T> c, s;
+    index_t half;  // of a head, between the numbers of a pair
+
+    CALM_HD pair_turn(rotation const& to, index_t position, float frequency) : half(to.head_size / 2) {
+        auto const angle = rotation::at(position, frequency);
+        c = static_cast<computed_in<T>>(angle.cosine);
+        s = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
+    }
+    // y, which may be x, becomes the pair that begins at x.
+    CALM_HD void operator()(T* y, T const* x) const {
+        computed_in<T> const u = x[0];
+        computed_in<T> const w = x[half];
+        y[0] = static_cast<T>(u * c - w * s);
+        y[half] = static_cast<T>(w * c + u * s);
+    }
+};
+
+// A thread turns one of the pairs of every head of a row of x, in place, and of the same row of another matrix, whose
+// width may be 0.
 template <class T> struct rotate_kernel {
     static constexpr int threads = 256;
-    static constexpr index_t most_pairs = 128;
     struct shared {};
     T* x;
     T* other;
     index_t other_width;
     rotation to;
     cached_sequence const* sequences;  // that go on, to.period rows each; null: all rows begin at to.first
-    index_t first_pair, pairs;
-    float frequencies[most_pairs];  // of the pairs
+    pairs_of_heads pairs;
 
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         b.phase([&](int t) {
             index_t const place = block * threads + t;
-            if (place >= to.rows * pairs) return;
-            index_t const row = place / pairs;
-            index_t const i = place % pairs;
+            if (place >= to.rows * pairs.count) return;
+            index_t const row = place / pairs.count;
+            index_t const i = place % pairs.count;
             index_t const first = sequences == nullptr ? to.first : sequences[row / to.period].length;
-            auto const angle = rotation::at(first + row % to.period, frequencies[i]);
-            auto const c = static_cast<computed_in<T>>(angle.cosine);
-            auto const s = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
-            auto const turn = [&](T* heads, index_t width) {
+            pair_turn<T> const by(to, first + row % to.period, pairs.frequencies[i]);
+            auto const turn_heads = [&](T* heads, index_t width) {
                 for (index_t head = 0; head < width; head += to.head_size) {
-                    T* const a = heads + row * width + head + first_pair + i;
-                    computed_in<T> const u = a[0];
-                    computed_in<T> const w = a[to.head_size / 2];
-                    a[0] = static_cast<T>(u * c - w * s);
-                    a[to.head_size / 2] = static_cast<T>(w * c + u * s);
+                    T* const pair = heads + row * width + head + pairs.first + i;
+                    by(pair, pair);
                 }
             };
-            turn(x, to.width);
-            turn(other, other_width);
+            turn_heads(x, to.width);
+            turn_heads(other, other_width);
         });
     }
 };
 
-// x, and the rows beside it of another matrix. The frequencies go with the kernel: nothing is copied to a device, and
-// nothing waits.
+// x, and the rows beside it of another matrix.
 template <block_executor Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rotation const& to,
                 cached_sequence const* sequences = nullptr) {
     using kernel = rotate_kernel<T>;
-    index_t const half = to.head_size / 2;
-    for (index_t first = 0; first < half; first += kernel::most_pairs) {
-        kernel k{x, other, other_width, to, sequences, first, std::min(kernel::most_pairs, half - first), {}};
-        for (index_t i = 0; i < k.pairs; ++i) k.frequencies[i] = to.frequency(first + i);
-        launch(ctx, blocks_for(to.rows * k.pairs, kernel::threads), k);
-    }
+    for_pairs(to, [&](pairs_of_heads const& pairs) {
+        launch(ctx, blocks_for(to.rows * pairs.count, kernel::threads),
+               kernel{x, other, other_width, to, sequences, pairs});
+    });
 }
 template <block_executor Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
                 on_both_sides<cached_sequence, Backend> sequences = {}) {
     run_rotate<Backend, T>(ctx, x, nullptr, 0, to, sequences.there);
+}
+
+// A call turns a pair of one head: of the queries, in place; or of new keys, to where they are appended, and there the
+// values go that stand beside the pair.
+template <class T> struct rotate_and_append_kernel {
+    T* queries;
+    rotation to;  // of the queries
+    append_kernel<T> appended;
+    pairs_of_heads pairs;
+
+    // How many calls.
+    [[nodiscard]] index_t calls() const { return to.rows * pairs.count * heads(); }
+    CALM_HD void operator()(index_t i) const {
+        index_t const pair = i % pairs.count;
+        index_t const head = i / pairs.count % heads();
+        index_t const row = i / pairs.count / heads();
+        index_t const position = row % appended.count;
+        cached_sequence const of = appended.sequences[row / appended.count];
+        pair_turn<T> const by(to, of.length + position, pairs.frequencies[pair]);
+        index_t const place = head * to.head_size + pairs.first + pair;  // in a row of queries, and keys behind them
+        if (place < to.width) {
+            T* const query = queries + row * to.width + place;
+            by(query, query);
+            return;
+        }
+        index_t const from = row * appended.width + place - to.width;
+        index_t const at = appended.place(of) + position * appended.width + place - to.width;
+        by(appended.keys + at, appended.new_keys + from);
+        appended.values[at] = appended.new_values[from];
+        appended.values[at + by.half] = appended.new_values[from + by.half];
+    }
+
+private:
+    [[nodiscard]] CALM_HD index_t heads() const { return (to.width + appended.width) / to.head_size; }
+};
+template <block_executor Backend, class T>
+void run_rotate_and_append(context<Backend>& ctx, T* queries, rotation const& to, append_kernel<T> const& appended) {
+    for_pairs(to, [&](pairs_of_heads const& pairs) {
+        rotate_and_append_kernel<T> const kernel{queries, to, appended, pairs};
+        for_each(ctx, kernel.calls(), kernel);
+    });
 }
 
 }  // namespace calm::detail
