@@ -11,6 +11,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/for_each.hpp"
+#include "calm/tensor/gated.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
 #include "calm/tensor/matmul.hpp"

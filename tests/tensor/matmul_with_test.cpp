@@ -8,6 +8,7 @@
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/rotate.hpp"
 #include "calm/tensor/rows.hpp"
+#include "support/normed_product.hpp"
 #include "support/rows.hpp"
 #include "support/typed.hpp"
 
@@ -121,6 +122,105 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
         BOOST_TEST(launches([&] {
                        matmul_each(with.ctx, a, std::pair(x, transposed(w)), std::pair(y, transposed(v)));
                    }) == (m <= 16 ? 1 : 2));
+    }
+}
+
+namespace {
+
+// Rows of K normalised on their way into two products, with tables in W.
+template <class On, class W, index_t K> struct normed_products {
+    using T = typename On::scalar;
+    using Backend = typename On::backend;
+    static constexpr double eps = 1e-6;
+    On with;
+    matrix_view<T, K, Backend> x, gain = with.template drawn<K>(1, 2);
+    view<W, extents<dyn, K>, Backend> v = table(13, 3), w = table(1, 4);
+
+    explicit normed_products(index_t m) : x(with.template drawn<K>(m, 1)) {}
+
+    auto table(index_t n, std::uint64_t seed) {
+        auto const wide = with.template drawn<K>(n, seed);
+        auto const narrow = with.ctx.saved.template take<W>(extents<dyn, K>(n));
+        detail::run_copy(with.ctx, narrow.data(), wide.data(), wide.size());
+        return narrow;
+    }
+    auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
+        return rows_to_norm<T, K, Backend>{rows, {gain.data(), {}}, eps};
+    }
+    // What the products of such a factor come to, one behind the other.
+    template <class A> std::vector<T> of(A const& a) {
+        auto const y = with.template drawn<13>(a.extent(0), 5);
+        auto const z = with.template drawn<1>(a.extent(0), 5);
+        matmul_each(with.ctx, a, std::pair(y, transposed(v)), std::pair(z, transposed(w)));
+        auto both = values_of(with.ctx, y);
+        for (T const each : values_of(with.ctx, z)) both.push_back(each);
+        return both;
+    }
+    // The same where they are normalised before.
+    std::vector<T> one_after_another() {
+        auto const y = with.template drawn<K>(x.extent(0), 6);
+        auto const r = with.ctx.saved.template take<T>(extents<dyn>(x.extent(0)));
+        rms_norm(with.ctx, y, r, x, {gain.data(), {}}, eps);
+        return of(y);
+    }
+    void check_near_truth(std::vector<T> const& found) {
+        auto const in_double = [&](auto const& table) {
+            auto const stored = values_of(with.ctx, table);
+            return normed_product<T>{
+                values_of(with.ctx, x), {stored.begin(), stored.end()}, values_of(with.ctx, gain), K, eps};
+        };
+        auto const by_v = in_double(v), by_w = in_double(w);
+        for (index_t i = 0; i < std::ssize(found); ++i) {
+            bool const first = i < x.extent(0) * 13;
+            auto const want = first ? by_v.at(i / 13, i % 13) : by_w.at(i - x.extent(0) * 13, 0);
+            double const apart = static_cast<double>(found[static_cast<std::size_t>(i)]) - want.value;
+            BOOST_TEST(std::abs(apart) <= by_v.bound() * want.terms, K << ": " << i << " is apart by " << apart);
+        }
+    }
+};
+
+template <class On, class W, index_t K> void check_normed_products() {
+    for (index_t const m : {0, 1, 2, 3, 8, 9, 16, 17}) {
+        normed_products<On, W, K> of(m);
+        auto const found = of.of(of.to_norm(of.x));
+        if (m > 16 || std::is_same_v<typename On::backend, cpu>) {
+            BOOST_TEST(found == of.one_after_another(), boost::test_tools::per_element());
+            continue;
+        }
+        of.check_near_truth(found);
+        of.check_near_truth(of.one_after_another());
+        // A row has its bits whatever is beside it.
+        for (index_t i = 0; i < m; ++i) {
+            auto const alone = of.of(of.to_norm(rows(of.x, i, 1)));
+            BOOST_TEST(std::equal(alone.begin(), alone.end() - 1, found.begin() + i * 13));
+            BOOST_TEST(alone.back() == found[static_cast<std::size_t>(m * 13 + i)]);
+        }
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_normalised_by_their_products, on, all) {
+    using T = typename on::scalar;
+    check_normed_products<on, T, 2>();
+    check_normed_products<on, T, 37>();
+    check_normed_products<on, T, 512>();
+    check_normed_products<on, T, 1301>();
+    if constexpr (std::is_same_v<T, float>) {
+        check_normed_products<on, bf16, 37>();
+        check_normed_products<on, bf16, 1304>();
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_normalise_and_multiply) {
+    for (index_t const m : {1, 16, 17}) {
+        normed_products<on_context<float, emulated>, float, 37> of(m);
+        auto const y = of.with.drawn<13>(m, 5);
+        auto const z = of.with.drawn<1>(m, 5);
+        auto const before = of.with.ctx.counts();
+        matmul_each(of.with.ctx, of.to_norm(of.x), std::pair(y, transposed(of.v)), std::pair(z, transposed(of.w)));
+        BOOST_TEST((of.with.ctx.counts() - before).launches == (m <= 16 ? 1 : 3));
+        BOOST_TEST(of.with.ctx.scratch.used() == 0U);
     }
 }
 

@@ -89,16 +89,18 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         v_proj.backward(ctx, s.v, dv, dx, into::accumulate);
     }
 
-    // x: rows (S, T): T positions each that follow those in the cache of S of its sequences, as they are now; the cache
-    // grows by them. What a sequence gets does not depend on the others, of whatever lengths. Throws errc::usage where
-    // rows are no whole sequences or the cache is full.
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
-                                      double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
+    // x: rows (S, T), as forward's or rows_to_norm: T positions each that follow those in the cache of S of its
+    // sequences, as they are now; the cache grows by them. What a sequence gets does not depend on the others, of
+    // whatever lengths. Throws errc::usage where rows are no whole sequences or the cache is full.
+    template <class X>
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, double theta,
+                                      on_both_sides<cached_sequence, Backend> const& sequences) const {
         return o_proj.forward(ctx, extended(ctx, x, cache, theta, sequences)).y;
     }
     // The same, where what is given is the result and rows `plus` (R, D), which stay.
+    template <class X>
     matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
-                                           input const& x, kv_cache<kv_width, Space>& cache, double theta,
+                                           X const& x, kv_cache<kv_width, Space>& cache, double theta,
                                            on_both_sides<cached_sequence, Backend> const& sequences) const {
         return o_proj.forward_onto(ctx, plus, extended(ctx, x, cache, theta, sequences)).y;
     }
@@ -143,7 +145,8 @@ private:
     }
 
     // The heads' results (R, D), with which the cache has grown.
-    matrix_view<T, D, Backend> extended(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
+    template <class X>
+    matrix_view<T, D, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
                                         double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
         index_t const rows = x.extent(0), count = sequences.size();
         require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",

@@ -2,7 +2,7 @@
 // SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
 
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/gated.hpp"
 
 namespace calm {
 
@@ -42,15 +42,27 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_onto(ctx, plus, act); });
     }
 
+    // What forward gives of rows that are yet to be normalised, and nothing for backward. What a chain gives besides
+    // stays as it is.
+    template <class... More>
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x,
+                                      More const&...) const {
+        return down_proj.forward(ctx, gated_products(ctx, x)).y;
+    }
+    // The same, where what is given is the result and rows `plus` (R, D), which stay.
+    template <class... More>
+    matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
+                                           rows_to_norm<T, D, Backend> const& x, More const&...) const {
+        return down_proj.forward_onto(ctx, plus, gated_products(ctx, x)).y;
+    }
+
     // Consumes what was saved: the gradients of gate and up take their place.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         arena_scope const scope(ctx.scratch);
         auto const dact = take_activations<T, Inner>(ctx, ctx.scratch, dy.extent(0));  // (R, Inner)
         down_proj.backward(ctx, s.down, dy, dact);
-        with_numbers(
-            [&](auto const& d, auto const& g, auto const& u) { differentiate(ctx, silu(wrt(g, g)) * wrt(u, u), d); },
-            dact, s.gate.y, s.up.y);
+        gated_back(ctx, s.gate.y, s.up.y, dact);
         gate_proj.backward(ctx, s.gate, s.gate.y, dx);
         up_proj.backward(ctx, s.up, s.up.y, dx, into::accumulate);
     }
@@ -66,10 +78,16 @@ private:
     template <class Down> saved forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
         auto const [gate, up] = forward_each(ctx, x, gate_proj, up_proj);
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        with_numbers([&](auto const& y, auto const& g, auto const& u) { evaluate(ctx, y, silu(g) * u); }, act, gate.y,
-                     up.y);
+        gated(ctx, act, gate.y, up.y);
         auto const s = down(act);
         return {gate, up, s, s.y};
+    }
+
+    // silu(gate) * up of x, in ctx.saved.
+    auto gated_products(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x) const {
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
+        matmul_gated<T, Inner>(ctx, act, x, transposed(gate_proj.weight.value), transposed(up_proj.weight.value));
+        return act;
     }
 };
 

@@ -3,6 +3,7 @@
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/activations.hpp"
+#include "calm/tensor/matmul_with.hpp"
 #include "calm/tensor/norm.hpp"
 
 namespace calm {
@@ -33,6 +34,13 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
         with_numbers([&](auto const& y) { rms_norm(ctx, y, s.r, x, weight.read(), eps); }, s.y);
         return s;
     }
+
+    // The rows for a layer behind it that extends, on a device: its products normalise them. What a chain gives besides
+    // stays as it is.
+    template <class... More>
+    requires(Result == result_as::activations && device_memory<Backend>)
+        rows_to_norm<T, D, Backend> extend(context<Backend>&, matrix_view<T const, D, Backend> const& x, More const&...)
+    const { return {x, weight.read(), eps}; }
 
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {

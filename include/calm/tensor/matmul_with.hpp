@@ -1,6 +1,6 @@
 #pragma once
-// Products and what stands beside them: a sum with rows, and other products of the same factor. On executors of blocks
-// each is one with its product.
+// Products and what stands beside them: a sum with rows, other products of the same factor, a norm of its rows. On
+// executors of blocks each is one with its product, the last two where rows are few.
 
 #include <algorithm>
 #include <array>
@@ -8,18 +8,54 @@
 
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/matmul.hpp"
+#include "calm/tensor/norm.hpp"
 
 namespace calm {
 
+// Rows x (R, N) that products are to read normalised: what rms_norm makes of them with a gain (N).
+template <class T, index_t N, class Backend> struct rows_to_norm {
+    matrix_view<T const, N, Backend> x;     // (R, N)
+    vector_view<T const, N, Backend> gain;  // (N)
+    double eps;                             // under the root
+
+    [[nodiscard]] index_t extent(std::size_t r) const { return x.extent(r); }  // size r of the shape
+};
+
 namespace detail {
 
-// Of few rows a device is asked once.
-template <class Backend, class T, class W, std::size_t N>
-void gemm_each(context<Backend>& ctx, std::array<product<T, W>, N> const& products) {
-    if constexpr (device_memory<Backend>)
-        if (std::ranges::all_of(products, [](auto const& p) { return goes_by_warps(p); }))
-            return products_by_warps(ctx, products);
-    for (auto const& p : products) gemm(ctx, p);
+// The rows of a first factor, as they are, and what a product of few of them does to them first.
+template <class A> decltype(auto) rows_of_factor(A const& a) {
+    return as_matrix(a);
+}
+template <class T, index_t N, class Backend> auto rows_of_factor(rows_to_norm<T, N, Backend> const& a) {
+    return as_matrix(a.x);
+}
+template <class A> no_norm norm_of_factor(A const&) {
+    return {};
+}
+template <class T, index_t N, class Backend> rms_norm_of_rows<T> norm_of_factor(rows_to_norm<T, N, Backend> const& a) {
+    return {a.gain.data(), static_cast<T>(a.eps)};
+}
+
+// f(a factor as other products read it): normalised, in ctx.scratch.
+template <class Backend, class A, class F> void with_factor(context<Backend>&, A const& a, F const& f) {
+    f(a);
+}
+template <class Backend, class T, index_t N, class F>
+void with_factor(context<Backend>& ctx, rows_to_norm<T, N, Backend> const& a, F const& f) {
+    arena_scope const scope(ctx.scratch);
+    auto const y = take_activations<T, N>(ctx, ctx.scratch, a.extent(0));
+    auto const r = ctx.scratch.template take<T>(extents<dyn>(a.extent(0)));
+    with_numbers([&](auto const& normed) { rms_norm(ctx, normed, r, a.x, a.gain, a.eps); }, y);
+    f(y);
+}
+
+// Products of one factor `a`, in one launch if its rows are few; whether that was so.
+template <products_as As, block_executor Backend, class A, class T, class W, std::size_t N>
+bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products) {
+    bool const all = std::ranges::all_of(products, [](auto const& p) { return goes_by_warps(p); });
+    if (all) products_by_warps<As>(ctx, products, norm_of_factor(a));
+    return all;
 }
 
 // c = plus + the product, bias null or of c's width.
@@ -58,12 +94,20 @@ void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                         bias.data());
 }
 
-// c = a (M, K) b (K, N) for each pair (c, b) of `to`: the bits are those of each by itself. Operands and what is thrown
+// c = a (M, K) b (K, N) for each pair (c, b) of `to`: the bits are those of each by itself. `a` may be rows_to_norm; of
+// few rows on executors of blocks the bits are not those of rms_norm and a product then. Operands and what is thrown
 // are matmul's.
 template <class Backend, class A, class... C, class... B>
 void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to) {
-    detail::gemm_each(ctx, std::array{detail::product_of(detail::as_matrix(to.first), detail::as_matrix(a),
-                                                         detail::as_matrix(to.second), into::overwrite, nullptr)...});
+    auto const products = [&](auto const& x) {
+        return std::array{detail::product_of(detail::as_matrix(to.first), x, detail::as_matrix(to.second),
+                                             into::overwrite, nullptr)...};
+    };
+    if constexpr (block_executor<Backend>)
+        if (detail::go_by_warps<detail::products_as::each>(ctx, a, products(detail::rows_of_factor(a)))) return;
+    detail::with_factor(ctx, a, [&](auto const& x) {
+        for (auto const& p : products(detail::as_matrix(x))) gemm(ctx, p);
+    });
 }
 
 }  // namespace calm

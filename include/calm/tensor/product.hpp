@@ -30,13 +30,17 @@ template <class T, class W = T, class V = T> struct product {
         nullptr;  // rows (m, n), ldc apart, that are added to C: of executors of blocks, not where it accumulates
 };
 
-// Element (row, column) of C becomes what its terms came to, and what else belongs to it.
+// What element (row, column) of C becomes where its terms came to `total`: with what else belongs to it.
 template <class T, class W, class V>
-CALM_HD void finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
-    T& c = p.c[row * p.ldc + column];
+CALM_HD computed_in<T> finished(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
     if (p.bias != nullptr) total = p.bias[column] + total;
     if (p.plus != nullptr) total = total + p.plus[row * p.ldc + column];
-    c = static_cast<T>(p.accumulates ? c + total : total);
+    return p.accumulates ? p.c[row * p.ldc + column] + total : total;
+}
+// It becomes that.
+template <class T, class W, class V>
+CALM_HD void finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
+    p.c[row * p.ldc + column] = static_cast<T>(finished(p, row, column, total));
 }
 
 }  // namespace calm::detail

@@ -5,81 +5,136 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
+#include "calm/tensor/ops.hpp"
 #include "calm/tensor/product.hpp"
 
 namespace calm::detail {
 
+// What a product of few rows makes of its rows first: nothing, or their norm: each by 1 / sqrt(mean square + eps), and
+// times a gain (k).
+struct no_norm {};
+template <class T> struct rms_norm_of_rows {
+    T const* gain;
+    T eps;
+};
+
+// What is written of products: each by itself, or of two, the gate's and the other, silu(gate) times the other, to the
+// gate's C.
+enum class products_as { each, gated };
+
 // A warp computes Rows rows of C by a few of its columns. A lane adds up every 32nd group of neighbours along k, in
 // order, then the lanes add up: an element's sum goes one way, whatever Rows is, how many rows there are, and where
-// they lie. The table may be stored narrower than it is computed with: to the bits of its numbers as T. Products of the
-// same rows are done side by side, each as it is by itself.
-template <class T, class W, int Rows, int Products = 1> struct few_rows_kernel {
+// they lie. A norm's squares go the same way beside it, in every warp: what takes time is to read the table. It may be
+// stored narrower than it is computed with: to the bits of its numbers as T. Products of the same rows are done side by
+// side, each as it is by itself.
+template <class T, class W, int Rows, int Products = 1, products_as As = products_as::each, class Norm = no_norm>
+struct few_rows_kernel {
+    static constexpr bool is_gated = As == products_as::gated;
+    static_assert(!is_gated || Products == 2, "calm::few_rows_kernel: a gate has one product beside it");
+    static constexpr bool has_norm = !std::is_same_v<Norm, no_norm>;
     static constexpr int threads = 128;
-    static constexpr int run = 16 / static_cast<int>(sizeof(T));  // numbers of a group
-    static constexpr int step = run * warp_size;                  // along k, from a group of a lane to its next
-    static constexpr int columns = Rows == 1 ? 1 : 2;             // of C, a warp
-    static constexpr int steps = 8 / columns;                     // of a slice: a lane has eight groups of the table
-    static constexpr int slice = steps * step;                    // of k
-    static constexpr int tile = threads / warp_size * columns;    // columns of C, a block
+    static constexpr int run = 16 / static_cast<int>(sizeof(T));    // numbers of a group
+    static constexpr int step = run * warp_size;                    // along k, from a group of a lane to its next
+    static constexpr int columns = Rows == 1 && !is_gated ? 1 : 2;  // of tables, a warp
+    static constexpr int of_c = is_gated ? 1 : columns;             // columns of C, a warp
+    static constexpr int steps = 8 / columns;                       // of a slice: a lane has eight groups of tables
+    static constexpr int slice = steps * step;                      // of k
+    static constexpr int tile = threads / warp_size * of_c;         // columns of C, a block
     struct shared {
-        alignas(16) T a[2][Rows][slice];
-        alignas(16) W b[2][steps][columns][threads * run];  // where a thread puts its groups, it reads them
+        alignas(16) T a[2][Rows + (has_norm ? 1 : 0)][slice];  // the gain behind the rows
+        alignas(16) W b[2][steps][columns][threads * run];     // where a thread puts its groups, it reads them
     };
-    product<T, W> of[Products];
+    Norm norm;                   // first: behind an array, g++ 12's __builtin_clear_padding (emulated) clears numbers
+    product<T, W> of[Products];  // of the same rows
 
     [[nodiscard]] index_t blocks() const {
         index_t all = 0;
-        for (auto const& p : of) all += blocks_of(p);
+        for (auto const& p : of) {
+            all += blocks_of(p);
+            if (is_gated) break;
+        }
         return all;
     }
 
     template <class Block> CALM_HD void operator()(Block& block, shared& s, index_t number) const {
         product<T, W> p = of[0];
-        for (int i = 1; i < Products && number >= blocks_of(p); ++i) {
-            number -= blocks_of(p);
-            p = of[i];
-        }
+        if constexpr (!is_gated)
+            for (int i = 1; i < Products && number >= blocks_of(p); ++i) {
+                number -= blocks_of(p);
+                p = of[i];
+            }
         multiply(block, s, p, number);
     }
 
 private:
     using sums = group<T, Rows * columns>;
+    using squares = group<T, Rows>;
 
     CALM_HD static index_t chunks(product<T, W> const& p) { return blocks_for(p.m, Rows); }
     CALM_HD static index_t blocks_of(product<T, W> const& p) { return blocks_for(p.n, tile) * chunks(p); }
 
     // What block `number` of a product computes.
     template <class Block>
-    CALM_HD static void multiply(Block& block, shared& s, product<T, W> const& p, index_t number) {
+    CALM_HD void multiply(Block& block, shared& s, product<T, W> const& p, index_t number) const {
         // The same columns of all rows stand side by side: the second block of them finds the table in a cache.
         index_t const row = number % chunks(p) * Rows;
-        auto const column = [&](int t) { return number / chunks(p) * tile + t / warp_size * columns; };
+        auto const column = [&](int t) { return number / chunks(p) * tile + t / warp_size * of_c; };
         typename Block::template per_thread<sums> parts;
-        block.phase([&](int t) { parts[t] = sums(T{}); });
+        typename Block::template per_thread<squares> square_parts;
+        block.phase([&](int t) {
+            parts[t] = sums(T{});
+            square_parts[t] = squares(T{});
+        });
         auto const start = [&](int t, index_t first, int place) {
-            for (int r = 0; r < Rows; ++r)
-                for (int l = t * run; l < slice; l += threads * run)
+            for (int l = t * run; l < slice; l += threads * run) {
+                for (int r = 0; r < Rows; ++r)
                     copy(block, p.k, &s.a[place][r][l], p.a + math::min(row + r, p.m - 1) * p.lda, first + l);
+                if constexpr (has_norm) copy(block, p.k, &s.a[place][Rows][l], norm.gain, first + l);
+            }
             for (int i = 0; i < steps; ++i)
                 for (int c = 0; c < columns; ++c)
-                    copy(block, p.k, &s.b[place][i][c][t * run], p.b + math::min(column(t) + c, p.n - 1) * p.ldb,
+                    copy(block, p.k, &s.b[place][i][c][t * run], row_of_table(p, column(t), c),
                          first + i * step + t % warp_size * run);
         };
         for_slices(block, p.k, slice, start, [&](int t, index_t first, int place) {
             for (int i = 0; i < steps; ++i)
-                if (first + i * step < p.k) add_step(parts[t], s, t, i, place);
+                if (first + i * step < p.k) add_step(parts[t], square_parts[t], s, t, i, place);
         });
-        auto const totals = block.template sums_of_warps<T, Rows * columns>(parts);
-        block.phase([&](int t) {
-            constexpr int each = warp_size / (Rows * columns);  // lanes that have one
-            int const q = t % warp_size / each;
-            index_t const r = row + q / columns;
-            index_t const c = column(t) + q % columns;
-            if (t % each == 0 && r < p.m && c < p.n) finish_element(p, r, c, totals[t]);
-        });
+        auto totals = block.template sums_of_warps<T, Rows * columns>(parts);
+        if constexpr (has_norm) {  // a lane gets the squares of the row whose total it has
+            auto const total_squares = block.template sums_of_warps<T, Rows>(square_parts);
+            block.each(
+                [&](int t) { totals[t] *= T{1} / math::sqrt(total_squares[t] / static_cast<T>(p.k) + norm.eps); });
+        }
+        constexpr int each = warp_size / (Rows * columns);  // lanes that have a total
+        auto const write = [&](auto const& finish) {
+            block.phase([&](int t) {
+                int const q = t % warp_size / each;
+                index_t const r = row + q / columns;
+                if (t % each == 0 && r < p.m) finish(t, r, q % columns);
+            });
+        };
+        if constexpr (is_gated) {
+            auto const others = block.shuffle_xor(totals, each);  // of the same element
+            write([&](int t, index_t r, int c) {
+                if (c != 0 || column(t) >= p.n) return;
+                T const gate = finished(p, r, column(t), totals[t]);
+                p.c[r * p.ldc + column(t)] = op::silu::value(gate) * finished(of[1], r, column(t), others[t]);
+            });
+        } else
+            write([&](int t, index_t r, int c) {
+                if (column(t) + c < p.n) finish_element(p, r, column(t) + c, totals[t]);
+            });
+    }
+
+    // What column c of a warp reads, whose first is `column`: behind the last one that again.
+    CALM_HD W const* row_of_table(product<T, W> const& p, index_t column, int c) const {
+        if constexpr (is_gated) return of[c].b + math::min(column, p.n - 1) * of[c].ldb;
+        return p.b + math::min(column + c, p.n - 1) * p.ldb;
     }
 
     // Begins to copy a group from l on, zeros behind k.
@@ -91,14 +146,21 @@ private:
             copy_first(block, to, row + l, k - l, run);
     }
 
-    // Adds the products of a group of each row of the table with the same of each row of A.
-    CALM_HD static void add_step(sums& total, shared const& s, int t, int i, int place) {
+    // Adds the products of a group of each row of the table with the same of each row of A, and the squares of these.
+    CALM_HD static void add_step(sums& total, squares& of_rows, shared const& s, int t, int i, int place) {
+        int const at = i * step + t % warp_size * run;
         group<T, run> y[columns];
         for (int c = 0; c < columns; ++c) y[c] = load_group<T, run>(&s.b[place][i][c][t * run]);
+        if constexpr (has_norm) {
+            auto const gain = load_group<T, run>(&s.a[place][Rows][at]);
+            for (int c = 0; c < columns; ++c) y[c] = y[c] * gain;
+        }
         for (int r = 0; r < Rows; ++r) {
-            auto const x = load_group<T, run>(&s.a[place][r][i * step + t % warp_size * run]);
+            auto const x = load_group<T, run>(&s.a[place][r][at]);
             for (int c = 0; c < columns; ++c)
                 for (int l = 0; l < run; ++l) total.lane[r * columns + c] += x.lane[l] * y[c].lane[l];
+            if constexpr (has_norm)
+                for (int l = 0; l < run; ++l) of_rows.lane[r] += x.lane[l] * x.lane[l];
         }
     }
 };
@@ -114,10 +176,12 @@ template <class T, class W> bool goes_by_warps(product<T, W> const& p) {
 }
 
 // Products of the same rows, in one launch.
-template <block_executor Backend, class T, class W, std::size_t Products>
-void products_by_warps(context<Backend> const& ctx, std::array<product<T, W>, Products> const& products) {
+template <products_as As = products_as::each, block_executor Backend, class T, class W, std::size_t Products,
+          class Norm = no_norm>
+void products_by_warps(context<Backend> const& ctx, std::array<product<T, W>, Products> const& products,
+                       Norm const& norm = {}) {
     auto const run = [&]<int Rows>() {
-        few_rows_kernel<T, W, Rows, static_cast<int>(Products)> kernel{};
+        few_rows_kernel<T, W, Rows, static_cast<int>(Products), As, Norm> kernel{.norm = norm, .of = {}};
         std::copy(products.begin(), products.end(), kernel.of);
         launch(ctx, kernel.blocks(), kernel);
     };

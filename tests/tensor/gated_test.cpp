@@ -1,0 +1,148 @@
+// silu(gate) * up of two products in one launch, beside the truth in double and beside the verbs one after another.
+#include "calm/emulated.hpp"
+#include "calm/tensor/gated.hpp"
+
+#include <vector>
+
+#include "support/normed_product.hpp"
+#include "support/rows.hpp"
+#include "support/typed.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+template <class T, class W, class Backend> struct on_context {
+    using scalar = T;
+    using weights = W;
+    using backend = Backend;
+};
+using all = boost::mpl::list<on_context<float, float, cpu>, on_context<double, double, cpu>,
+                             on_context<float, float, blocks>, on_context<float, float, emulated>,
+                             on_context<double, double, emulated>, on_context<float, bf16, emulated>>;
+
+// m rows of K, and tables of N rows for the gate and what it is a gate of.
+template <class On, index_t K> struct products {
+    using T = typename On::scalar;
+    using W = typename On::weights;
+    using Backend = typename On::backend;
+    static constexpr index_t N = 13;
+    static constexpr double eps = 1e-6;
+    context<Backend> ctx{1, 2};
+    matrix_view<T, K, Backend> x, weights_of_norm = drawn_rows<K, T>(ctx, 1, 2);
+    view<W, extents<dyn, K>, Backend> gate = table(3), up = table(4);
+
+    explicit products(index_t m) : x(drawn_rows<K, T>(ctx, m, 1)) { evaluate(ctx, x, x * 0.3); }
+
+    auto table(std::uint64_t seed) {
+        auto const wide = drawn_rows<K, T>(ctx, N, seed);
+        evaluate(ctx, wide, wide * 0.3);
+        auto const narrow = ctx.saved.template take<W>(extents<dyn, K>(N));
+        detail::run_copy(ctx, narrow.data(), wide.data(), wide.size());
+        return narrow;
+    }
+    auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
+        return rows_to_norm<T, K, Backend>{rows, {weights_of_norm.data(), {}}, eps};
+    }
+    template <class A> std::vector<T> together(A const& a) {
+        auto const y = drawn_rows<N, T>(ctx, a.extent(0), 5);
+        matmul_gated<T, N>(ctx, y, a, transposed(gate), transposed(up));
+        return values_of(ctx, y);
+    }
+    template <class A> std::vector<T> one_after_another(A const& a) {
+        auto const y = drawn_rows<N, T>(ctx, a.extent(0), 5);
+        auto const g = drawn_rows<N, T>(ctx, a.extent(0), 6);
+        auto const u = drawn_rows<N, T>(ctx, a.extent(0), 7);
+        matmul_each(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+        gated(ctx, y, g, u);
+        return values_of(ctx, y);
+    }
+    void check_near_truth(std::vector<T> const& found, bool is_normed) {
+        auto const in_double = [&](auto const& table) {
+            auto const stored = values_of(ctx, table);
+            return normed_product<T>{values_of(ctx, x),
+                                     {stored.begin(), stored.end()},
+                                     is_normed ? values_of(ctx, weights_of_norm) : std::vector<T>{},
+                                     K,
+                                     eps};
+        };
+        auto const by_gate = in_double(gate), by_up = in_double(up);
+        for (index_t i = 0; i < std::ssize(found); ++i) {
+            auto const g = by_gate.at(i / N, i % N), u = by_up.at(i / N, i % N);
+            double const silu = g.value / (1 + std::exp(-g.value));
+            // The slope of silu is at most 1.1, and silu itself is rounded a few times.
+            double const terms = 1.1 * g.terms * std::abs(u.value) + std::abs(silu) * (u.terms + std::abs(u.value));
+            double const apart = static_cast<double>(found[static_cast<std::size_t>(i)]) - silu * u.value;
+            BOOST_TEST(std::abs(apart) <= by_gate.bound() * terms, K << ": " << i << " is apart by " << apart);
+        }
+    }
+};
+
+// Of rows as they are, or made into factors that are normalised.
+template <class On, index_t K> void check_gated_products(bool is_normed) {
+    for (index_t const m : {0, 1, 2, 3, 8, 9, 16, 17, 70}) {
+        products<On, K> of(m);
+        auto const together = [&](auto const& rows) {
+            return is_normed ? of.together(of.to_norm(rows)) : of.together(rows);
+        };
+        auto const found = together(of.x);
+        auto const want = is_normed ? of.one_after_another(of.to_norm(of.x)) : of.one_after_another(of.x);
+        if (m > 16 || std::is_same_v<typename On::backend, cpu>) {
+            BOOST_TEST(found == want, boost::test_tools::per_element());
+            continue;
+        }
+        of.check_near_truth(found, is_normed);
+        of.check_near_truth(want, is_normed);
+        // A row has its bits whatever is beside it, and in another order of threads.
+        if constexpr (!std::is_same_v<typename On::backend, cpu>) of.ctx.order = thread_order::permuted;
+        for (index_t i = 0; i < m; ++i) {
+            auto const alone = together(rows(of.x, i, 1));
+            BOOST_TEST(std::equal(alone.begin(), alone.end(), found.begin() + i * of.N));
+        }
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_gate_is_one_with_its_products, on, all) {
+    for (bool const is_normed : {false, true}) {
+        check_gated_products<on, 2>(is_normed);
+        check_gated_products<on, 37>(is_normed);
+        check_gated_products<on, 512>(is_normed);
+        check_gated_products<on, 1301>(is_normed);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_is_asked_once_for_a_gate_and_its_products) {
+    for (index_t const m : {1, 16, 17}) {
+        products<on_context<float, float, emulated>, 37> of(m);
+        auto const y = drawn_rows<13>(of.ctx, m, 5);
+        auto const launches = [&](auto const& a) {
+            auto const before = of.ctx.counts();
+            matmul_gated<float, 13>(of.ctx, y, a, transposed(of.gate), transposed(of.up));
+            BOOST_TEST(of.ctx.scratch.used() == 0U);
+            return (of.ctx.counts() - before).launches;
+        };
+        BOOST_TEST(launches(of.x) == (m <= 16 ? 1 : 3));
+        BOOST_TEST(launches(of.to_norm(of.x)) == (m <= 16 ? 1 : 4));
+    }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_take_the_place_of_gate_and_up, on, all) {
+    using T = typename on::scalar;
+    context<typename on::backend> ctx(1, 2);
+    auto const g = drawn_rows<5, T>(ctx, 3, 1), u = drawn_rows<5, T>(ctx, 3, 2), d = drawn_rows<5, T>(ctx, 3, 3);
+    auto const gate = values_of(ctx, g), up = values_of(ctx, u), dy = values_of(ctx, d);
+    gated_back(ctx, g, u, d);
+    auto const dgate = values_of(ctx, g), dup = values_of(ctx, u);
+    for (std::size_t i = 0; i < gate.size(); ++i) {
+        double const x = static_cast<double>(gate[i]), s = 1 / (1 + std::exp(-x)), slope = s + x * s * (1 - s);
+        double const bound = 16 * static_cast<double>(std::numeric_limits<T>::epsilon());
+        double const want = static_cast<double>(dy[i]) * static_cast<double>(up[i]) * slope;
+        BOOST_TEST(std::abs(static_cast<double>(dgate[i]) - want) <=
+                   bound * std::abs(static_cast<double>(dy[i]) * static_cast<double>(up[i])));
+        double const want_up = static_cast<double>(dy[i]) * x * s;
+        BOOST_TEST(std::abs(static_cast<double>(dup[i]) - want_up) <= bound * std::abs(want_up));
+    }
+}
