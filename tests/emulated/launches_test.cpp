@@ -293,6 +293,32 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
     check(initialised<autoregressive_model<small_ar, on_device>>().model, 4, 1);
 }
 
+// A layer of at most sixteen texts that go on: q, k and v of normalised rows; their rotation, into the cache;
+// attention; W_o; the gate and what it is a gate of, of normalised rows; W_down.
+BOOST_AUTO_TEST_CASE(a_layer_of_a_patch_is_six_launches) {
+    using layer_type = transformer_block<32, 40, 4, 2, on_device>;
+    context<emulated> ctx(1, 1);
+    arena<emulated> values("values");
+    layer_type layer;
+    allocate(layer, values, static_cast<arena<emulated>*>(nullptr));
+    initialise(ctx, layer);
+    kv_cache<16, on_device> cache(17, 64);
+    auto const launched = [&](index_t texts) {
+        auto const all = cache.all();
+        auto const now = cache.as_now(std::span(all).first(static_cast<std::size_t>(texts)));
+        auto const x = ctx.saved.take<float>(extents<dyn, 32>(texts));
+        fill_normal(ctx, x, key{1});
+        auto const there = bring(ctx, std::span(now));
+        auto const before = ctx.counts();
+        layer.extend(ctx, matrix_view<float const, 32, emulated>(x), cache, rope_theta, there);
+        return (ctx.counts() - before).launches;
+    };
+    BOOST_TEST(launched(1) == 6);
+    BOOST_TEST(launched(7) == 6);
+    BOOST_TEST(launched(16) == 6);
+    BOOST_TEST(launched(17) == 12);  // two norms, five products apart and the gate in place of two products
+}
+
 // Texts that the batch rule settles at different draws have their rounds together, and what was drawn before is not
 // copied text by text.
 BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_are_many) {
