@@ -74,10 +74,19 @@ struct linear {
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, activations<T, Count, Backend> const& y, input const& x) const {
         if constexpr (Bias == with_bias::yes)
-            matmul(ctx, y, x, transposed(part<First, Count>()),
-                   view<T const, extents<Count>, Backend>(bias.value.data() + First, {}));
+            matmul(ctx, y, x, transposed(part<First, Count>()), bias_part<First, Count>());
         else
             matmul(ctx, y, x, transposed(part<First, Count>()));
+    }
+    // Their rows of the weight.
+    template <index_t First, index_t Count>
+    view<typename Space::weights const, extents<Count, In>, Backend> part() const {
+        static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
+        return {weight.value.data() + First * In, {}};
+    }
+    // Their biases.
+    template <index_t First, index_t Count> view<T const, extents<Count>, Backend> bias_part() const {
+        return {bias.value.data() + First, {}};
     }
     // From dy (R, Count) of that part: its weight and bias gradients accumulate, dx (R, In) is overwritten or added to,
     // as mode says.
@@ -96,13 +105,6 @@ struct linear {
     }
 
 private:
-    // Rows First .. First + Count of the weight.
-    template <index_t First, index_t Count>
-    view<typename Space::weights const, extents<Count, In>, Backend> part() const {
-        static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
-        return {weight.value.data() + First * In, {}};
-    }
-
     // Of that part, from dy (R, Count), which `factor` is too.
     template <index_t First, index_t Count, class Factor>
     void add_gradients(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,

@@ -2,7 +2,7 @@
 // SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
 
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/gated.hpp"
+#include "calm/tensor/silu.hpp"
 
 namespace calm {
 
@@ -17,6 +17,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
 
     using input = activations<T const, D, Backend>;                                     // (R, D)
     using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  // to (R, Inner)
+    using inner_rows = activations<T, Inner, Backend>;                                  // (R, Inner)
 
     inner_type gate_proj;                              // W_gate
     inner_type up_proj;                                // W_up
@@ -47,13 +48,13 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     template <class... More>
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x,
                                       More const&...) const {
-        return down_proj.forward(ctx, gated_products(ctx, x)).y;
+        return down_proj.forward(ctx, gated_rows(ctx, x)).y;
     }
     // The same, where what is given is the result and rows `plus` (R, D), which stay.
     template <class... More>
     matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
                                            rows_to_norm<T, D, Backend> const& x, More const&...) const {
-        return down_proj.forward_onto(ctx, plus, gated_products(ctx, x)).y;
+        return down_proj.forward_onto(ctx, plus, gated_rows(ctx, x)).y;
     }
 
     // Consumes what was saved: the gradients of gate and up take their place.
@@ -76,18 +77,29 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
 private:
     // down(silu(gate) * up) is what W_down makes of it.
     template <class Down> saved forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
-        auto const [gate, up] = forward_each(ctx, x, gate_proj, up_proj);
+        typename inner_type::saved const gate{x, inner_type::room(ctx, x.extent(0))};
+        typename inner_type::saved const up{x, inner_type::room(ctx, x.extent(0))};
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        gated(ctx, act, gate.y, up.y);
+        apply_gated(ctx, act, x, gate.y, up.y);
         auto const s = down(act);
         return {gate, up, s, s.y};
     }
 
-    // silu(gate) * up of x, in ctx.saved.
-    auto gated_products(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x) const {
-        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        matmul_gated<T, Inner>(ctx, act, x, transposed(gate_proj.weight.value), transposed(up_proj.weight.value));
+    // The same of rows that are yet to be normalised, in ctx.saved.
+    inner_rows gated_rows(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x) const {
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
+        arena_scope const scope(ctx.scratch);
+        auto const take = [&] { return take_activations<T, Inner>(ctx, ctx.scratch, x.extent(0)); };
+        apply_gated(ctx, act, x, take(), take());
         return act;
+    }
+
+    // act (R, Inner) = silu(gate) * up of x, which may be rows_to_norm.
+    template <class X>
+    void apply_gated(context<Backend>& ctx, inner_rows const& act, X const& x, inner_rows const& gate,
+                     inner_rows const& up) const {
+        matmul_gated(ctx, act, x, std::pair(gate, transposed(gate_proj.weight.value)),
+                     std::pair(up, transposed(up_proj.weight.value)));
     }
 };
 

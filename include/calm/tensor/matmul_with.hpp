@@ -50,11 +50,13 @@ void with_factor(context<Backend>& ctx, rows_to_norm<T, N, Backend> const& a, F 
     f(y);
 }
 
-// Products of one factor `a`, in one launch if its rows are few; whether that was so.
-template <products_as As, block_executor Backend, class A, class T, class W, std::size_t N>
-bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products) {
+// Products of one factor `a`, and what is written beside them, in one launch if their rows are few; whether that was
+// so.
+template <beside_products Beside, block_executor Backend, class A, class T, class W, std::size_t N>
+bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products,
+                 T* beside = nullptr) {
     bool const all = std::ranges::all_of(products, [](auto const& p) { return goes_by_warps(p); });
-    if (all) products_by_warps<As>(ctx, products, norm_of_factor(a));
+    if (all) products_by_warps<Beside>(ctx, products, beside, norm_of_factor(a));
     return all;
 }
 
@@ -104,7 +106,7 @@ void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to
                                              into::overwrite, nullptr)...};
     };
     if constexpr (block_executor<Backend>)
-        if (detail::go_by_warps<detail::products_as::each>(ctx, a, products(detail::rows_of_factor(a)))) return;
+        if (detail::go_by_warps<detail::beside_products::nothing>(ctx, a, products(detail::rows_of_factor(a)))) return;
     detail::with_factor(ctx, a, [&](auto const& x) {
         for (auto const& p : products(detail::as_matrix(x))) gemm(ctx, p);
     });

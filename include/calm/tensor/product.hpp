@@ -30,17 +30,13 @@ template <class T, class W = T, class V = T> struct product {
         nullptr;  // rows (m, n), ldc apart, that are added to C: of executors of blocks, not where it accumulates
 };
 
-// What element (row, column) of C becomes where its terms came to `total`: with what else belongs to it.
+// Element (row, column) of C becomes what its terms came to, and what else belongs to it: what that is.
 template <class T, class W, class V>
-CALM_HD computed_in<T> finished(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
+CALM_HD T finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
+    T& c = p.c[row * p.ldc + column];
     if (p.bias != nullptr) total = p.bias[column] + total;
     if (p.plus != nullptr) total = total + p.plus[row * p.ldc + column];
-    return p.accumulates ? p.c[row * p.ldc + column] + total : total;
-}
-// It becomes that.
-template <class T, class W, class V>
-CALM_HD void finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
-    p.c[row * p.ldc + column] = static_cast<T>(finished(p, row, column, total));
+    return c = static_cast<T>(p.accumulates ? c + total : total);
 }
 
 }  // namespace calm::detail

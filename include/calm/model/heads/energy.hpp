@@ -20,6 +20,7 @@
 #include "calm/nn/stack.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/repeat.hpp"
+#include "calm/tensor/silu.hpp"
 #include "calm/tensor/total.hpp"
 
 namespace calm {
@@ -80,17 +81,18 @@ template <index_t D, class Space = space<>> struct energy_block {
             matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
             with_numbers([&](auto const& a1) { repeat_rows(ctx, a1, shared); }, s.a1);
         }
-        matmul(ctx, s.a1, s.norm.y, transposed(columns<0, D>(w0.weight.value)), into::accumulate);
-        s.s1 = activation.forward(ctx, s.a1);
-        s.l2 = w2.forward(ctx, s.s1.y);
-        s.s2 = activation.forward(ctx, s.l2.y);
+        s.s1 = {s.a1, take()};
+        s.l2 = {s.s1.y, take()};
+        s.s2 = {s.l2.y, take()};
         s.gate = take();
         s.up = take();
-        w4.template apply_part<0, D>(ctx, s.gate, s.s2.y);
-        w4.template apply_part<D, D>(ctx, s.up, s.s2.y);
         auto const act = take();
-        with_numbers([&](auto const& y, auto const& gate, auto const& up) { evaluate(ctx, y, silu(gate) * up); }, act,
-                     s.gate, s.up);
+        matmul_silu(ctx, s.s1.y, s.norm.y, std::pair(s.a1, transposed(columns<0, D>(w0.weight.value))),
+                    into::accumulate);
+        matmul_silu(ctx, s.s2.y, s.s1.y, std::pair(s.l2.y, transposed(w2.weight.value)), w2.bias.read());
+        matmul_gated(ctx, act, s.s2.y, std::pair(s.gate, transposed(w4.template part<0, D>())),
+                     std::pair(s.up, transposed(w4.template part<D, D>())), w4.template bias_part<0, D>(),
+                     w4.template bias_part<D, D>());
         s.down = down_proj.forward_onto(ctx, x, act);
         s.y = s.down.y;
         return s;
@@ -103,9 +105,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         inner_rows const a = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
         inner_rows const b = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
         down_proj.backward(ctx, s.down, dy, a);
-        with_numbers([&](auto const& d, auto const& gate,
-                         auto const& up) { differentiate(ctx, silu(wrt(gate, gate)) * wrt(up, up), d); },
-                     a, s.gate, s.up);
+        gated_back(ctx, s.gate, s.up, a);
         w4.template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
         w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
         activation.backward(ctx, s.s2, b, b);

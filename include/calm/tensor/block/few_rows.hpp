@@ -22,18 +22,19 @@ template <class T> struct rms_norm_of_rows {
     T eps;
 };
 
-// What is written of products: each by itself, or of two, the gate's and the other, silu(gate) times the other, to the
-// gate's C.
-enum class products_as { each, gated };
+// What is written beside C, like it: nothing; silu(C); or of two products, of a gate and of what it is a gate of,
+// silu(C of the first) * C of the second.
+enum class beside_products { nothing, silu, gated };
 
 // A warp computes Rows rows of C by a few of its columns. A lane adds up every 32nd group of neighbours along k, in
 // order, then the lanes add up: an element's sum goes one way, whatever Rows is, how many rows there are, and where
 // they lie. A norm's squares go the same way beside it, in every warp: what takes time is to read the table. It may be
 // stored narrower than it is computed with: to the bits of its numbers as T. Products of the same rows are done side by
 // side, each as it is by itself.
-template <class T, class W, int Rows, int Products = 1, products_as As = products_as::each, class Norm = no_norm>
+template <class T, class W, int Rows, int Products = 1, beside_products Beside = beside_products::nothing,
+          class Norm = no_norm>
 struct few_rows_kernel {
-    static constexpr bool is_gated = As == products_as::gated;
+    static constexpr bool is_gated = Beside == beside_products::gated;
     static_assert(!is_gated || Products == 2, "calm::few_rows_kernel: a gate has one product beside it");
     static constexpr bool has_norm = !std::is_same_v<Norm, no_norm>;
     static constexpr int threads = 128;
@@ -49,6 +50,7 @@ struct few_rows_kernel {
         alignas(16) W b[2][steps][columns][threads * run];     // where a thread puts its groups, it reads them
     };
     Norm norm;                   // first: behind an array, g++ 12's __builtin_clear_padding (emulated) clears numbers
+    T* beside;                   // (m, n), as far apart as C's rows, or null
     product<T, W> of[Products];  // of the same rows
 
     [[nodiscard]] index_t blocks() const {
@@ -111,24 +113,23 @@ private:
                 [&](int t) { totals[t] *= T{1} / math::sqrt(total_squares[t] / static_cast<T>(p.k) + norm.eps); });
         }
         constexpr int each = warp_size / (Rows * columns);  // lanes that have a total
-        auto const write = [&](auto const& finish) {
+        auto const elements = [&](auto const& f) {          // f(t, row, column of C, column of the warp)
             block.phase([&](int t) {
-                int const q = t % warp_size / each;
-                index_t const r = row + q / columns;
-                if (t % each == 0 && r < p.m) finish(t, r, q % columns);
+                int const q = t % warp_size / each, c = q % columns;
+                index_t const r = row + q / columns, of_all = column(t) + (is_gated ? 0 : c);
+                if (t % each == 0 && r < p.m && of_all < p.n) f(t, r, of_all, c);
             });
         };
+        elements([&](int t, index_t r, index_t j, int c) {
+            totals[t] = finish_element(is_gated && c != 0 ? of[Products - 1] : p, r, j, totals[t]);
+            if constexpr (Beside == beside_products::silu) beside[r * p.ldc + j] = op::silu::value(totals[t]);
+        });
         if constexpr (is_gated) {
             auto const others = block.shuffle_xor(totals, each);  // of the same element
-            write([&](int t, index_t r, int c) {
-                if (c != 0 || column(t) >= p.n) return;
-                T const gate = finished(p, r, column(t), totals[t]);
-                p.c[r * p.ldc + column(t)] = op::silu::value(gate) * finished(of[1], r, column(t), others[t]);
+            elements([&](int t, index_t r, index_t j, int c) {
+                if (c == 0) beside[r * p.ldc + j] = op::silu::value(totals[t]) * others[t];
             });
-        } else
-            write([&](int t, index_t r, int c) {
-                if (column(t) + c < p.n) finish_element(p, r, column(t) + c, totals[t]);
-            });
+        }
     }
 
     // What column c of a warp reads, whose first is `column`: behind the last one that again.
@@ -175,13 +176,14 @@ template <class T, class W> bool goes_by_warps(product<T, W> const& p) {
     return p.b_transposed && !p.a_transposed && p.m <= most_rows_by_warps;
 }
 
-// Products of the same rows, in one launch.
-template <products_as As = products_as::each, block_executor Backend, class T, class W, std::size_t Products,
-          class Norm = no_norm>
+// Products of the same rows, and what is written beside them, in one launch.
+template <beside_products Beside = beside_products::nothing, block_executor Backend, class T, class W,
+          std::size_t Products, class Norm = no_norm>
 void products_by_warps(context<Backend> const& ctx, std::array<product<T, W>, Products> const& products,
-                       Norm const& norm = {}) {
+                       T* beside = nullptr, Norm const& norm = {}) {
     auto const run = [&]<int Rows>() {
-        few_rows_kernel<T, W, Rows, static_cast<int>(Products), As, Norm> kernel{.norm = norm, .of = {}};
+        few_rows_kernel<T, W, Rows, static_cast<int>(Products), Beside, Norm> kernel{
+            .norm = norm, .beside = beside, .of = {}};
         std::copy(products.begin(), products.end(), kernel.of);
         launch(ctx, kernel.blocks(), kernel);
     };

@@ -1,6 +1,6 @@
-// silu(gate) * up of two products in one launch, beside the truth in double and beside the verbs one after another.
+// What a SiLU makes of products in one launch, beside the verbs one after another and beside the truth in double.
 #include "calm/emulated.hpp"
-#include "calm/tensor/gated.hpp"
+#include "calm/tensor/silu.hpp"
 
 #include <vector>
 
@@ -21,6 +21,7 @@ template <class T, class W, class Backend> struct on_context {
 using all = boost::mpl::list<on_context<float, float, cpu>, on_context<double, double, cpu>,
                              on_context<float, float, blocks>, on_context<float, float, emulated>,
                              on_context<double, double, emulated>, on_context<float, bf16, emulated>>;
+using devices = boost::mpl::list<on_context<float, float, blocks>, on_context<float, float, emulated>>;
 
 // m rows of K, and tables of N rows for the gate and what it is a gate of.
 template <class On, index_t K> struct products {
@@ -45,19 +46,27 @@ template <class On, index_t K> struct products {
     auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
         return rows_to_norm<T, K, Backend>{rows, {weights_of_norm.data(), {}}, eps};
     }
+    // y, gate and up, one behind the other.
     template <class A> std::vector<T> together(A const& a) {
-        auto const y = drawn_rows<N, T>(ctx, a.extent(0), 5);
-        matmul_gated<T, N>(ctx, y, a, transposed(gate), transposed(up));
-        return values_of(ctx, y);
+        return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
+            matmul_gated(ctx, y, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+        });
     }
     template <class A> std::vector<T> one_after_another(A const& a) {
-        auto const y = drawn_rows<N, T>(ctx, a.extent(0), 5);
-        auto const g = drawn_rows<N, T>(ctx, a.extent(0), 6);
-        auto const u = drawn_rows<N, T>(ctx, a.extent(0), 7);
-        matmul_each(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
-        gated(ctx, y, g, u);
-        return values_of(ctx, y);
+        return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
+            matmul_each(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+            gated(ctx, y, g, u);
+        });
     }
+    template <class Write> std::vector<T> written(index_t m, Write const& write) {
+        auto const y = drawn_rows<N, T>(ctx, m, 5), g = drawn_rows<N, T>(ctx, m, 6), u = drawn_rows<N, T>(ctx, m, 7);
+        write(y, g, u);
+        auto values = values_of(ctx, y);
+        for (auto const& more : {values_of(ctx, g), values_of(ctx, u)})
+            values.insert(values.end(), more.begin(), more.end());
+        return values;
+    }
+    // Of the first third, y.
     void check_near_truth(std::vector<T> const& found, bool is_normed) {
         auto const in_double = [&](auto const& table) {
             auto const stored = values_of(ctx, table);
@@ -68,7 +77,7 @@ template <class On, index_t K> struct products {
                                      eps};
         };
         auto const by_gate = in_double(gate), by_up = in_double(up);
-        for (index_t i = 0; i < std::ssize(found); ++i) {
+        for (index_t i = 0; i < std::ssize(found) / 3; ++i) {
             auto const g = by_gate.at(i / N, i % N), u = by_up.at(i / N, i % N);
             double const silu = g.value / (1 + std::exp(-g.value));
             // The slope of silu is at most 1.1, and silu itself is rounded a few times.
@@ -88,18 +97,65 @@ template <class On, index_t K> void check_gated_products(bool is_normed) {
         };
         auto const found = together(of.x);
         auto const want = is_normed ? of.one_after_another(of.to_norm(of.x)) : of.one_after_another(of.x);
-        if (m > 16 || std::is_same_v<typename On::backend, cpu>) {
-            BOOST_TEST(found == want, boost::test_tools::per_element());
-            continue;
-        }
+        BOOST_TEST(found == want, boost::test_tools::per_element());
+        if (m > 16) continue;
         of.check_near_truth(found, is_normed);
-        of.check_near_truth(want, is_normed);
+        if constexpr (std::is_same_v<typename On::backend, cpu>) continue;
         // A row has its bits whatever is beside it, and in another order of threads.
         if constexpr (!std::is_same_v<typename On::backend, cpu>) of.ctx.order = thread_order::permuted;
         for (index_t i = 0; i < m; ++i) {
             auto const alone = together(rows(of.x, i, 1));
-            BOOST_TEST(std::equal(alone.begin(), alone.end(), found.begin() + i * of.N));
+            for (index_t part = 0; part < 3; ++part)
+                BOOST_TEST(std::equal(alone.begin() + part * of.N, alone.begin() + (part + 1) * of.N,
+                                      found.begin() + (part * m + i) * of.N));
         }
+    }
+}
+
+// silu(c) beside c, which begins as nothing, as what is there, or as a bias.
+template <class On> void check_silu_of_a_product() {
+    using T = typename On::scalar;
+    constexpr index_t N = 13;
+    for (index_t const m : {0, 1, 2, 3, 8, 9, 16, 17, 70}) {
+        products<On, 37> of(m);
+        auto const row = drawn_rows<N, T>(of.ctx, 1, 8);
+        view<T const, extents<N>, typename On::backend> const bias(row.data(), {});
+        auto const w = transposed(of.gate);
+        auto const check = [&](auto const& together, auto const& alone) {
+            auto const y = drawn_rows<N, T>(of.ctx, m, 5), c = drawn_rows<N, T>(of.ctx, m, 6);
+            auto const want_y = drawn_rows<N, T>(of.ctx, m, 7), want_c = drawn_rows<N, T>(of.ctx, m, 6);
+            together(y, std::pair(c, w));
+            alone(want_c);
+            evaluate(of.ctx, want_y, silu(want_c));
+            BOOST_TEST(values_of(of.ctx, y) == values_of(of.ctx, want_y), boost::test_tools::per_element());
+            BOOST_TEST(values_of(of.ctx, c) == values_of(of.ctx, want_c), boost::test_tools::per_element());
+        };
+        for (auto const mode : {into::overwrite, into::accumulate})
+            check([&](auto const& y, auto const& to) { matmul_silu(of.ctx, y, of.x, to, mode); },
+                  [&](auto const& c) { matmul(of.ctx, c, of.x, w, mode); });
+        check([&](auto const& y, auto const& to) { matmul_silu(of.ctx, y, of.x, to, bias); },
+              [&](auto const& c) { matmul(of.ctx, c, of.x, w, bias); });
+    }
+}
+
+// The gate's products with biases.
+template <class On> void check_gated_products_with_biases() {
+    using T = typename On::scalar;
+    for (index_t const m : {1, 16, 17}) {
+        products<On, 37> of(m);
+        auto const rows = drawn_rows<13, T>(of.ctx, 2, 8);
+        using bias_view = view<T const, extents<13>, typename On::backend>;
+        bias_view const of_gate(rows.data(), {}), of_up(rows.data() + 13, {});
+        auto const found = of.written(m, [&](auto const& y, auto const& g, auto const& u) {
+            matmul_gated(of.ctx, y, of.x, std::pair(g, transposed(of.gate)), std::pair(u, transposed(of.up)), of_gate,
+                         of_up);
+        });
+        auto const want = of.written(m, [&](auto const& y, auto const& g, auto const& u) {
+            matmul(of.ctx, g, of.x, transposed(of.gate), of_gate);
+            matmul(of.ctx, u, of.x, transposed(of.up), of_up);
+            gated(of.ctx, y, g, u);
+        });
+        BOOST_TEST(found == want, boost::test_tools::per_element());
     }
 }
 
@@ -112,20 +168,40 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_gate_is_one_with_its_products, on, all) {
         check_gated_products<on, 512>(is_normed);
         check_gated_products<on, 1301>(is_normed);
     }
+    check_gated_products_with_biases<on>();
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_silu_is_one_with_its_product, on, all) {
+    check_silu_of_a_product<on>();
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_stands_beside_products_fits_them, on, devices) {
+    products<on, 37> of(3);
+    auto const c = drawn_rows<13>(of.ctx, 3, 1), other = drawn_rows<13>(of.ctx, 3, 2),
+               less = drawn_rows<13>(of.ctx, 2, 3);
+    auto const w = transposed(of.gate);
+    BOOST_CHECK_EXCEPTION(matmul_silu(of.ctx, less, of.x, std::pair(c, w)), error,
+                          says(errc::usage, "calm::matmul_silu", "of shape (3, 13), found (2, 13)"));
+    BOOST_CHECK_EXCEPTION(matmul_silu(of.ctx, c, of.x, std::pair(c, w)), error,
+                          says(errc::usage, "calm::matmul_silu", "overlaps the product"));
+    BOOST_CHECK_EXCEPTION(matmul_gated(of.ctx, other, of.x, std::pair(c, w), std::pair(less, w)), error,
+                          says(errc::usage, "calm::matmul", "(2, 13)"));
 }
 
 BOOST_AUTO_TEST_CASE(a_device_is_asked_once_for_a_gate_and_its_products) {
     for (index_t const m : {1, 16, 17}) {
         products<on_context<float, float, emulated>, 37> of(m);
-        auto const y = drawn_rows<13>(of.ctx, m, 5);
-        auto const launches = [&](auto const& a) {
+        auto const y = drawn_rows<13>(of.ctx, m, 5), g = drawn_rows<13>(of.ctx, m, 6), u = drawn_rows<13>(of.ctx, m, 7);
+        std::pair const gate(g, transposed(of.gate)), up(u, transposed(of.up));
+        auto const launches = [&](auto const& work) {
             auto const before = of.ctx.counts();
-            matmul_gated<float, 13>(of.ctx, y, a, transposed(of.gate), transposed(of.up));
+            work();
             BOOST_TEST(of.ctx.scratch.used() == 0U);
             return (of.ctx.counts() - before).launches;
         };
-        BOOST_TEST(launches(of.x) == (m <= 16 ? 1 : 3));
-        BOOST_TEST(launches(of.to_norm(of.x)) == (m <= 16 ? 1 : 4));
+        BOOST_TEST(launches([&] { matmul_gated(of.ctx, y, of.x, gate, up); }) == (m <= 16 ? 1 : 3));
+        BOOST_TEST(launches([&] { matmul_gated(of.ctx, y, of.to_norm(of.x), gate, up); }) == (m <= 16 ? 1 : 4));
+        BOOST_TEST(launches([&] { matmul_silu(of.ctx, y, of.x, gate); }) == (m <= 16 ? 1 : 2));
     }
 }
 
