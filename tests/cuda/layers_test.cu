@@ -1,5 +1,6 @@
 // Products, norms and layers on the device, beside plain loops in double and beside the block kernels on the host: nvcc
 // has none of the cpu's.
+#include "calm/model/llama.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
@@ -139,6 +140,41 @@ using stack = calm::chain<calm::linear<24, 40, calm::with_bias::yes, calm::space
                           calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
                           calm::residual<calm::chain<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
 
+// Three positions of some texts, one after another, by a transformer's layer: on the device in few kernels, which
+// normalise the rows of their products and multiply by the gate, on the host in one for each. A text has the same bits
+// beside others and alone.
+void layer_that_goes_on(index_t texts) {
+    constexpr index_t D = 72;
+    compare<calm::blocks>("a layer that goes on", 1e-4, [&]<class B>(calm::context<B>& ctx) {
+        calm::arena<B> values("values");
+        calm::transformer_block<D, 96, 2, 1, calm::space<B>> model;
+        allocate(model, values, static_cast<calm::arena<B>*>(nullptr));
+        std::uint64_t seed = 100;
+        for (auto const& p : calm::parameters_of(model)) {
+            fill_normal(ctx, p.value, calm::key{seed++, calm::stream::initialise, 0});
+            evaluate(ctx, p.value, p.value * 0.25);
+        }
+        calm::kv_cache<36, calm::space<B>> together(texts, 80), apart(texts, 80);
+        auto const go_on = [&](auto& cache, calm::matrix_view<float const, D, B> const& x, index_t first) {
+            std::vector<calm::cached_sequence> now;
+            for (index_t i = first; i < first + x.extent(0); ++i) now.push_back({i, cache.length(i)});
+            auto const there = bring(ctx, std::span<calm::cached_sequence const>(now));
+            return taken_back(ctx, model.extend(ctx, x, cache, calm::rope_theta, there));
+        };
+        std::vector<float> all;
+        for (std::uint64_t position = 0; position < 3; ++position) {
+            auto const x = given(ctx, draws(texts * D, position), extents<dyn, D>(texts));
+            auto const got = go_on(together, x, 0);
+            std::vector<float> alone;
+            for (index_t i = 0; i < texts; ++i)
+                for (float const v : go_on(apart, rows(x, i, 1), i)) alone.push_back(v);
+            check(got == alone, "the same bits text by text");
+            all.insert(all.end(), got.begin(), got.end());
+        }
+        return all;
+    });
+}
+
 void embedding(index_t rows) {
     std::vector<calm::token_id> ids;
     for (index_t i = 0; i < rows; ++i) ids.push_back(static_cast<calm::token_id>(i * i % 11));
@@ -170,6 +206,7 @@ int main() {
         products(13, 70, 1301);
         for (index_t const m : {1, 2, 3, 8, 16, 17, 70}) products_by_bf16(m, 70, 1304);
         products_by_bf16(5, 33, 1031);
+        for (index_t const texts : {1, 2, 3, 8, 16}) layer_that_goes_on(texts);
         for (index_t const rows : {1, 70, 600}) {
             layer<rms>("rms_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_rms_norm(x, p, 130); });
             layer<layered>("layer_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_layer_norm(x, p, 130); });

@@ -1,5 +1,10 @@
 #include "calm/nn/mlp.hpp"
+
+#include "calm/emulated.hpp"
+#include "calm/nn/chain.hpp"
+#include "calm/nn/norm.hpp"
 #include "support/gradient_check.hpp"
+#include "support/rows.hpp"
 
 using namespace calm;
 using namespace calm::test;
@@ -44,4 +49,42 @@ BOOST_AUTO_TEST_CASE(what_forward_takes_and_backward_borrows) {
                      {dx.data(), extents<dyn, 5>(4)});
     BOOST_TEST(p.ctx.saved.used() == taken);
     BOOST_TEST(p.ctx.scratch.used() == 0U);
+}
+
+namespace {
+
+// Of rows that extend, beside those that go forward: their bits where rows are many or the cpu's, or else as near as
+// sums of 40 and 96 terms in another order are.
+template <class T, class Backend> void check_that_it_extends_as_forward() {
+    using layer = residual<
+        chain<rms_norm_layer<40, space<Backend, T>, result_as::activations>, swiglu<40, 96, space<Backend, T>>>>;
+    for (index_t const rows : {0, 1, 3, 9, 16, 17, 70}) {
+        context<Backend> ctx(1, 2);
+        arena<Backend> values("values");
+        layer model;
+        allocate(model, values, static_cast<arena<Backend>*>(nullptr));
+        std::uint64_t seed = 100;
+        for (auto const& p : parameters_of(model)) fill_normal(ctx, p.value, key{seed++});
+        matrix_view<T const, 40, Backend> const x = drawn_rows<40, T>(ctx, rows, 1);
+        auto const found = values_of(ctx, model.extend(ctx, x)), want = values_of(ctx, model.forward(ctx, x).y);
+        if (rows > 16 || std::is_same_v<Backend, cpu>) {
+            BOOST_TEST(found == want, boost::test_tools::per_element());
+            continue;
+        }
+        BOOST_TEST((rows == 0 || found != want));
+        double most = 0, worst = 0;
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            most = std::max(most, std::abs(static_cast<double>(want[i])));
+            worst = std::max(worst, std::abs(static_cast<double>(found[i]) - static_cast<double>(want[i])));
+        }
+        BOOST_TEST(worst <= 32 * static_cast<double>(std::numeric_limits<T>::epsilon()) * most);
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(normalised_rows_extend_as_they_go_forward) {
+    check_that_it_extends_as_forward<float, cpu>();
+    check_that_it_extends_as_forward<float, emulated>();
+    check_that_it_extends_as_forward<double, emulated>();
 }
