@@ -121,7 +121,10 @@ private:
             });
         };
         elements([&](int t, index_t r, index_t j, int c) {
-            totals[t] = finish_element(is_gated && c != 0 ? of[Products - 1] : p, r, j, totals[t]);
+            if (is_gated && c != 0)
+                totals[t] = finish_element(of[Products - 1], r, j, totals[t]);
+            else
+                totals[t] = finish_element(p, r, j, totals[t]);
             if constexpr (Beside == beside_products::silu) beside[r * p.ldc + j] = op::silu::value(totals[t]);
         });
         if constexpr (is_gated) {
