@@ -319,6 +319,35 @@ BOOST_AUTO_TEST_CASE(a_layer_of_a_patch_is_six_launches) {
     BOOST_TEST(launched(17) == 12);  // two norms, five products apart and the gate in place of two products
 }
 
+// What the networks of the smallest published model launch for a patch: six for each of sixteen layers, seven for each
+// of the head's four blocks, three for each of the decoder's two layers, and what stands around them.
+BOOST_AUTO_TEST_CASE(a_patch_of_the_smallest_published_model_is_few_launches) {
+    with_addresses<published> own(published_m.autoencoder.vocab_size);
+    context<emulated> ctx(3, 1);
+    auto cache = own.model.make_cache(1, 64);
+    index_t const text = 0;
+    std::vector<token_id> const patch(static_cast<std::size_t>(published::K), 1);
+    auto const hidden = ctx.saved.take<float>(extents<dyn, published::D>(1));
+    auto const z = ctx.saved.take<float>(extents<dyn, published::L>(1));
+    auto const tokens = ctx.saved.take<token_id>(extents<dyn>(published::K));
+    noise_place const place[] = {{{1, stream::generation, 0}, 0}};
+    auto const rehearsed_by = [&](auto const& work) {
+        arena_scope const saved(ctx.saved);
+        arena_scope const scratch(ctx.scratch);
+        index_t const before = ctx.rehearsed();
+        ctx.rehearse(true);
+        work();
+        ctx.rehearse(false);
+        return ctx.rehearsed() - before;
+    };
+    index_t const read =
+        rehearsed_by([&] { own.model.extend(ctx, std::span<token_id const>(patch), cache, std::span(&text, 1)); });
+    index_t const drawn = rehearsed_by([&] { own.model.generator.sample(ctx, z, hidden, place); });
+    index_t const decoded = rehearsed_by([&] { own.model.ae_model.decode_tokens(ctx, tokens, z); });
+    BOOST_TEST_MESSAGE(read << " launches to read, " << drawn << " to draw, " << decoded << " to decode");
+    BOOST_TEST((read == 16 * 6 + 6 && drawn == 4 * 7 + 10 && decoded == 2 * 3 + 6));
+}
+
 // Texts that the batch rule settles at different draws have their rounds together, and what was drawn before is not
 // copied text by text.
 BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_are_many) {

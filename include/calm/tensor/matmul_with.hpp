@@ -1,6 +1,6 @@
 #pragma once
-// Products and what stands beside them: a sum with rows, other products of the same factor, a norm of its rows. On
-// executors of blocks each is one with its product, the last two where rows are few.
+// Products and what stands beside them: a sum with rows, other products of the same factor, a norm of its rows. A sum
+// is one with its product on executors of blocks, the others are on devices where rows are few.
 
 #include <algorithm>
 #include <array>
@@ -52,7 +52,7 @@ void with_factor(context<Backend>& ctx, rows_to_norm<T, N, Backend> const& a, F 
 
 // Products of one factor `a`, and what is written beside them, in one launch if their rows are few; whether that was
 // so.
-template <beside_products Beside, block_executor Backend, class A, class T, class W, std::size_t N>
+template <beside_products Beside, device_memory Backend, class A, class T, class W, std::size_t N>
 bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products,
                  T* beside = nullptr) {
     bool const all = std::ranges::all_of(products, [](auto const& p) { return goes_by_warps(p); });
@@ -97,7 +97,7 @@ void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
 }
 
 // c = a (M, K) b (K, N) for each pair (c, b) of `to`: the bits are those of each by itself. `a` may be rows_to_norm; of
-// few rows on executors of blocks the bits are not those of rms_norm and a product then. Operands and what is thrown
+// few rows on a device the bits are not those of rms_norm and a product then. Operands and what is thrown
 // are matmul's.
 template <class Backend, class A, class... C, class... B>
 void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to) {
@@ -105,7 +105,7 @@ void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to
         return std::array{detail::product_of(detail::as_matrix(to.first), x, detail::as_matrix(to.second),
                                              into::overwrite, nullptr)...};
     };
-    if constexpr (block_executor<Backend>)
+    if constexpr (device_memory<Backend>)
         if (detail::go_by_warps<detail::beside_products::nothing>(ctx, a, products(detail::rows_of_factor(a)))) return;
     detail::with_factor(ctx, a, [&](auto const& x) {
         for (auto const& p : products(detail::as_matrix(x))) gemm(ctx, p);

@@ -1,6 +1,6 @@
 #pragma once
 // What a SiLU makes of products: silu(c) and, of a gate, silu(gate) * up, of which SwiGLU is made (Shazeer 2020). On
-// executors of blocks it is one with its products where rows are few.
+// a device it is one with its products where rows are few.
 
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/matmul_with.hpp"
@@ -33,7 +33,7 @@ template <class Y, class T, class W> T* beside_product(char const* verb, Y const
 
 template <class Backend, class Y, class C, class A, class T, class W>
 void matmul_silu(context<Backend>& ctx, Y const& y, C const& c, A const& a, product<T, W> const& p) {
-    if constexpr (block_executor<Backend>)
+    if constexpr (device_memory<Backend>)
         if (go_by_warps<beside_products::silu>(ctx, a, std::array{p}, beside_product("calm::matmul_silu", y, p)))
             return;
     gemm(ctx, p);
@@ -47,7 +47,7 @@ void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B>
         return std::array{product_of(as_matrix(gate.first), x, as_matrix(gate.second), into::overwrite, gate_bias),
                           product_of(as_matrix(up.first), x, as_matrix(up.second), into::overwrite, up_bias)};
     };
-    if constexpr (block_executor<Backend>) {
+    if constexpr (device_memory<Backend>) {
         auto const both = products(rows_of_factor(a));
         T* const beside = beside_product("calm::matmul_gated", y, both[0]);
         if (go_by_warps<beside_products::gated>(ctx, a, both, beside)) return;
