@@ -185,6 +185,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_stands_beside_products_fits_them, on, devices
                           says(errc::usage, "calm::matmul_silu", "of shape (3, 13), found (2, 13)"));
     BOOST_CHECK_EXCEPTION(matmul_silu(of.ctx, c, of.x, std::pair(c, w)), error,
                           says(errc::usage, "calm::matmul_silu", "overlaps the product"));
+    using rows_view = matrix_view<T, dyn, typename on::backend>;
+    rows_view const y(c), gate(other), narrow(drawn_rows<12, T>(of.ctx, 3, 4));
+    auto const columns_of = [&](index_t n) { return transposed(rows(of.gate, 0, n)); };
+    BOOST_CHECK_EXCEPTION(
+        matmul_gated(of.ctx, y, of.x, std::pair(gate, columns_of(13)), std::pair(narrow, columns_of(12))), error,
+        says(errc::usage, "calm::matmul_gated", "of shape (3, 12), found (3, 13)"));
     BOOST_CHECK_EXCEPTION(matmul_gated(of.ctx, other, of.x, std::pair(c, w), std::pair(less, w)), error,
                           says(errc::usage, "calm::matmul", "(2, 13)"));
 }

@@ -49,7 +49,8 @@ void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B>
     };
     if constexpr (device_memory<Backend>) {
         auto const both = products(rows_of_factor(a));
-        T* const beside = beside_product("calm::matmul_gated", y, both[0]);
+        T* beside = nullptr;
+        for (auto const& p : both) beside = beside_product("calm::matmul_gated", y, p);
         if (go_by_warps<beside_products::gated>(ctx, a, both, beside)) return;
     }
     with_factor(ctx, a, [&](auto const& x) {
