@@ -3,9 +3,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -91,6 +94,58 @@ struct kept_state {
 
 // Whether devices of ranks exchange by NCCL from now on.
 bool by_nccl = false;
+
+// Parameters add up in small groups, by small messages; and
+// how many groups went on their way before backward had ended.
+struct in_small_groups {
+    collective* ranks;
+    std::atomic<int>* early;
+    operator collective*() const { return ranks; }  // NOLINT(google-explicit-constructor): it is one of them
+};
+
+template <class Space> class noted_work final : public shared_work {
+public:
+    noted_work(context<typename Space::backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
+               in_small_groups const& how) :
+        shares_(ctx, parameters, *how.ranks, 300, 1000),
+        ctx_(ctx), early_(*how.early) {}
+    [[nodiscard]] int rank() const override { return shares_.rank(); }
+    [[nodiscard]] int count() const override { return shares_.count(); }
+    [[nodiscard]] index_t micro_batches(index_t n) const override { return shares_.micro_batches(n); }
+    void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
+                        index_t tokens) override {
+        shares_.begin_together(seed, state, recipe, tokens);
+    }
+    double agree_on_time(index_t steps_done) override { return shares_.agree_on_time(steps_done); }
+    [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return shares_.group_begins(); }
+    void begin_adding_up(std::size_t group) override {
+        if (ctx_.behind_a_layer) ++early_;
+        shares_.begin_adding_up(group);
+    }
+    void add_up(std::span<std::byte> losses) override { shares_.add_up(losses); }
+    void gather_values() override { shares_.gather_values(); }
+    void gather_gradients(std::vector<bool> const& marked) override { shares_.gather_gradients(marked); }
+    [[nodiscard]] std::size_t buffer_bytes() const override { return shares_.buffer_bytes(); }
+    [[nodiscard]] part own(std::size_t i) const override { return shares_.own(i); }
+    [[nodiscard]] index_t ranges() const override { return shares_.ranges(); }
+    std::span<double const> squares_of_all(std::span<double const> own) override { return shares_.squares_of_all(own); }
+    [[nodiscard]] std::size_t first_bad() const override { return shares_.first_bad(); }
+    void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
+        shares_.gather_to_first(from, to);
+    }
+
+private:
+    parameter_shares<Space> shares_;
+    context<typename Space::backend> const& ctx_;
+    std::atomic<int>& early_;
+};
+// What training finds for such ranks.
+template <class Space>
+std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
+                                     std::vector<any_parameter<Space>> const& parameters, adding,
+                                     in_small_groups const& how) {
+    return std::make_unique<noted_work<Space>>(ctx, parameters, how);
+}
 
 // What a run of a model on so many ranks comes to. `train` is its loop, `from` a state to go on from, and `kept` gets
 // the last one.
@@ -198,6 +253,36 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
     }
     BOOST_TEST((calm_on(3, 5, 6) == calm_on(1, 5, 6)));
     BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
+}
+
+// Also where gradients of the layers behind go to other ranks while those of the layers before are computed.
+BOOST_AUTO_TEST_CASE(gradients_that_go_during_backward_change_no_bit) {
+    auto r = steps_of<calm_recipe<energy_objective>>(4, 4);
+    r.objective = {.samples = 3, .targets = 4};
+    std::atomic<int> early = 0;
+    auto const lm = run_of<model_type>(1, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective*) {
+        train_calm(ctx, model, source, r, tell);
+    });
+    auto const of_autoencoder = steps_of<autoencoder_recipe>(4, 4);
+    auto const ae =
+        run_of<autoencoder_type>(1, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective*) {
+            train_autoencoder(ctx, model, source, of_autoencoder, tell);
+        });
+    for (int const R : {2, 4}) {
+        early = 0;
+        BOOST_TEST((run_of<model_type>(R,
+                                       [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                                           train_calm(ctx, model, source, r, tell, in_small_groups{ranks, &early});
+                                       }) == lm),
+                   R << " ranks");
+        BOOST_TEST(early >= R * 4 * 2);  // two groups a step
+        BOOST_TEST((run_of<autoencoder_type>(
+                        R,
+                        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                            train_autoencoder(ctx, model, source, of_autoencoder, tell, in_small_groups{ranks, &early});
+                        }) == ae),
+                   R << " ranks");
+    }
 }
 
 // What ranks send each other of a device's memory goes by the host's, or by NCCL.

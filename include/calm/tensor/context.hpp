@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -37,6 +38,9 @@ public:
     arena<Backend> saved{"saved activations"};  // what backward needs of forward
     arena<Backend> scratch{"scratch"};          // what a verb or layer needs while it runs
     arena<> staging{"staging"};                 // of the host: what is on its way to a device
+    // Called in backward behind each layer of a stack: the gradients of its parameters have got what they get from it.
+    // Empty where nobody wants to know.
+    std::function<void()> behind_a_layer;
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // Where draws begin of which each micro-batch of a step has so many.
