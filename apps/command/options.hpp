@@ -73,6 +73,7 @@ struct train_options : execution_options {
     index_t skip_nonfinite = 0;  // steps that may be left out
     index_t timeout = 120;       // seconds that a rank of several waits for another
     bool in_bf16 = false;        // products round both of their factors
+    weight_rounding rounding = weight_rounding::nearest;  // of those that are weights
     bool fresh = false;          // start over where a run is
     bool take_changes = false;   // go on with other settings than the run was started with
     bool dry_run = false;        // plan only

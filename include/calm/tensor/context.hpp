@@ -37,6 +37,7 @@ public:
     arena<Backend> saved{"saved activations"};  // what backward needs of forward
     arena<Backend> scratch{"scratch"};          // what a verb or layer needs while it runs
     arena<> staging{"staging"};                 // of the host: what is on its way to a device
+    bf16_copies<Backend> const* copies = nullptr;  // of factors of products in bf16, or null
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // Where draws begin of which each micro-batch of a step has so many.
@@ -78,8 +79,7 @@ struct put_number_kernel {
 // What the contexts of devices have besides: `Context` is such a one.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
-    bool products_in_bf16 = false;                 // of float: multiply_in_bf16 (bf16_products.hpp)
-    bf16_copies<Backend> const* copies = nullptr;  // of factors of these products, or null
+    bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
 
     // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
     // which they run.
