@@ -48,8 +48,7 @@ template <class Backend> context<Backend> in_bf16(std::uint32_t step = 0, int th
 
 // The copy of a matrix, as numbers of float in ctx.saved.
 template <class Backend, index_t Columns>
-auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies,
-             matrix_view<float, Columns, Backend> const& x) {
+auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies, matrix_view<float, Columns, Backend> const& x) {
     auto const wide = ctx.saved.template take<float>(x.extents());
     calm::detail::run_copy(ctx, wide.data(), copies.of(x.data()), x.size());
     return wide;
@@ -224,8 +223,8 @@ BOOST_AUTO_TEST_CASE(copies_at_random_are_a_function_of_seed_step_and_place) {
     BOOST_TEST((want(1, 7) != want(1, 8) && want(1, 7) != want(9, 7)));
 }
 
-// Over many steps: each copy is a neighbour of its number, and their mean the number, within 5 standard errors, and what
-// so few draws say of what is rare; of all of them together within 5.
+// Over many steps: each copy is a neighbour of its number, and their mean the number, within 5 standard errors, and
+// what so few draws say of what is rare; of all of them together within 5.
 BOOST_AUTO_TEST_CASE(the_mean_of_copies_over_the_steps_is_the_weight) {
     constexpr int steps = 1000;
     auto ctx = in_bf16<cpu>();
@@ -240,7 +239,8 @@ BOOST_AUTO_TEST_CASE(the_mean_of_copies_over_the_steps_is_the_weight) {
         auto const scope = copies.use(ctx, weight_rounding::stochastic);
         float const* const copy = copies.of(w.data());
         for (std::size_t i = 0; i < n; ++i) {
-            auto const apart = std::bit_cast<std::uint32_t>(copy[i]) - (std::bit_cast<std::uint32_t>(w.data()[i]) & ~0xFFFFU);
+            auto const apart =
+                std::bit_cast<std::uint32_t>(copy[i]) - (std::bit_cast<std::uint32_t>(w.data()[i]) & ~0xFFFFU);
             BOOST_REQUIRE((apart == 0 || apart == 0x10000U));
             farther[i] += apart == 0 ? 0 : 1;
         }

@@ -106,8 +106,10 @@ public:
     // While it lives, products of a context look here.
     class scope {
     public:
-        scope(context<Backend>& ctx, bf16_copies const* copies) : ctx_(&ctx) { ctx.copies = copies; }  // none where null
-        scope(scope&& other) noexcept : ctx_(std::exchange(other.ctx_, nullptr)) {}                    // ends later
+        scope(context<Backend>& ctx, bf16_copies const* copies) : ctx_(&ctx) {
+            ctx.copies = copies;
+        }                                                                            // none where null
+        scope(scope&& other) noexcept : ctx_(std::exchange(other.ctx_, nullptr)) {}  // ends later
         scope& operator=(scope&&) = delete;
         ~scope() {
             if (ctx_ != nullptr) ctx_->copies = nullptr;

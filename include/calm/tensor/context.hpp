@@ -31,12 +31,12 @@ template <class Backend> class context_base {
 public:
     using backend = Backend;
 
-    std::uint64_t seed;                         // of every random key
-    std::uint32_t step = 0;                     // of the run: part of every random key
-    index_t micro_batch = 0;                    // of the step, whose micro-batches are equal parts of it
-    arena<Backend> saved{"saved activations"};  // what backward needs of forward
-    arena<Backend> scratch{"scratch"};          // what a verb or layer needs while it runs
-    arena<> staging{"staging"};                 // of the host: what is on its way to a device
+    std::uint64_t seed;                            // of every random key
+    std::uint32_t step = 0;                        // of the run: part of every random key
+    index_t micro_batch = 0;                       // of the step, whose micro-batches are equal parts of it
+    arena<Backend> saved{"saved activations"};     // what backward needs of forward
+    arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs
+    arena<> staging{"staging"};                    // of the host: what is on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of products in bf16, or null
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step

@@ -33,8 +33,8 @@ struct training_recipe {
     // Of a context that multiplies in bf16: how a step's products round weights. At random, all of them read the copies
     // of that step (bf16_copies); the cpu then has memory for them, 4 bytes a number.
     weight_rounding rounding = weight_rounding::nearest;
-    index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
-    index_t save_every = 0;                            // steps; 0: every tenth of the run
+    index_t evaluate_every = 0;  // steps; 0: every tenth of the run
+    index_t save_every = 0;      // steps; 0: every tenth of the run
     // A device is asked for at most so many steps, and then waited for, where each of them is told; also where an
     // evaluation or saving is due, and at the end. The host's memory needs no waiting: there each is told at once.
     index_t tell_every = 1;
