@@ -12,12 +12,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "calm/emulated.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/ranks/thread_ranks.hpp"
+#include "calm/tensor/bf16_products.hpp"
 #include "calm/train/loop.hpp"
 
 #include "support/fake_nccl.hpp"
@@ -33,6 +35,7 @@ namespace {
 using model_type = calm_model<small>;
 using autoencoder_type = model_type::autoencoder_type;
 using device_model = calm_model<small, space<emulated>>;
+using of_autoencoders = std::tuple<autoencoder_type, device_model::autoencoder_type>;
 
 // Its matrices are of several ranges, which several ranks share out.
 constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 128,
@@ -229,6 +232,21 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
         },
         from, kept);
 }
+// The same in bf16, by products of more rows than stay in fp32.
+template <class Model>
+outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state const* from = nullptr,
+                   kept_state* kept = nullptr) {
+    auto r = steps_of<autoencoder_recipe>(steps, 4);
+    r.batch_tokens = 1024;
+    r.rounding = rounding;
+    return run_of<Model>(
+        R,
+        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+            multiply_in_bf16(ctx);
+            train_autoencoder(ctx, model, source, r, tell, ranks);
+        },
+        from, kept);
+}
 outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoregressive_recipe>(steps, accumulation);
     r.level = {2, 0.5};  // two phases, of which the first takes more text
@@ -317,6 +335,20 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
             BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), before << " to " << after);
             BOOST_TEST((rest.steps == std::vector(whole.steps.begin() + 3, whole.steps.end())));
         }
+    }
+}
+
+// A step's copies follow from the weights, the seed and the step: not from who makes them, nor from when a run goes on.
+BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_alike_on_all_ranks, model, of_autoencoders) {
+    auto const whole = rounded_on<model>(1, 4, weight_rounding::stochastic);
+    BOOST_TEST((rounded_on<model>(2, 4, weight_rounding::stochastic) == whole));
+    BOOST_TEST(!(rounded_on<model>(1, 4, weight_rounding::nearest) == whole));
+    kept_state kept;
+    rounded_on<model>(1, 2, weight_rounding::stochastic, nullptr, &kept);
+    BOOST_TEST(kept.numbers.step == 2);
+    for (int const after : {1, 2}) {
+        auto const rest = rounded_on<model>(after, 4, weight_rounding::stochastic, &kept);
+        BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), "1 to " << after);
     }
 }
 

@@ -101,7 +101,7 @@ public:
         auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
         require_alike({seed, word(state.step), word(state.updates), word(state.skipped), word(state.first_phase_steps),
                        word(r.steps), word(r.accumulation), word(r.seconds), word(r.rate), word(r.warmup),
-                       word(r.optimizer.muon), word(tokens)});
+                       word(r.optimizer.muon), static_cast<std::uint64_t>(r.rounding), word(tokens)});
         ranks_.at_work = true;
     }
     double agree_on_time(index_t steps_done) override {

@@ -70,6 +70,9 @@ public:
         tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
         add_matrices(copies_, parameters);
+        require(r.rounding == weight_rounding::nearest || multiplies_in_bf16(ctx), errc::usage,
+                "training: expected a context that multiplies in bf16 where weights are rounded at random; call "
+                "multiply_in_bf16 for it, or leave the recipe's rounding to nearest");
         if (several() && host_memory<Backend>) watch_.emplace(parameters, work->group_begins());
     }
 
@@ -176,7 +179,7 @@ private:
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
         index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
-        std::optional copies(copies_.use(ctx_));
+        std::optional copies(copies_.use(ctx_, recipe_.rounding));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
             if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
