@@ -122,9 +122,10 @@ public:
     double agree_on_time(index_t steps_done) override { return shares_.agree_on_time(steps_done); }
     [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return shares_.group_begins(); }
     void begin_adding_up(std::size_t group) override {
-        if (ctx_.behind_a_layer) ++early_;
+        if (ctx_.after_gradients) ++early_;
         shares_.begin_adding_up(group);
     }
+    void bring_on() override { shares_.bring_on(); }
     void add_up(std::span<std::byte> losses) override { shares_.add_up(losses); }
     void gather_values() override { shares_.gather_values(); }
     void gather_gradients(std::vector<bool> const& marked) override { shares_.gather_gradients(marked); }

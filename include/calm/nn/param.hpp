@@ -40,7 +40,8 @@ template <class Extents, class Space = space<>> struct param {
     role starts = role::weight;  // for `initialise`
     int received_gradients = 0;  // how often, since the last update
 
-    // Where backward adds the gradient; asking for it counts as receiving it.
+    // Where backward adds the gradient; asking for it counts as receiving it, so it is added at once, before the next
+    // layer's turn.
     auto gradient() {
         ++received_gradients;
         return grad;

@@ -43,19 +43,15 @@ template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
     }
 
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate. Consumes what was
-    // saved. Behind each layer whoever asked for it hears of it (ctx.behind_a_layer).
+    // saved.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
-        auto const backward_of = [&](std::size_t i, auto const& gradient, DX const& to) {
-            layers[i].backward(ctx, s.layers[i], gradient, to, more...);
-            if (ctx.behind_a_layer) ctx.behind_a_layer();
-        };
-        if constexpr (N == 1) return backward_of(0, dy, dx);
+        if constexpr (N == 1) return layers[0].backward(ctx, s.layers[0], dy, dx, more...);
         arena_scope const scope(ctx.scratch);
         DX const other = ctx.scratch.template take<scalar>(dx.extents());
         auto const of = [&](std::size_t i) { return i % 2 == 0 ? dx : other; };  // what layer i was given
-        backward_of(N - 1, dy, of(N - 1));
-        for (std::size_t i = N - 1; i-- > 0;) backward_of(i, of(i + 1), of(i));
+        layers[N - 1].backward(ctx, s.layers[N - 1], dy, of(N - 1), more...);
+        for (std::size_t i = N - 1; i-- > 0;) layers[i].backward(ctx, s.layers[i], of(i + 1), of(i), more...);
     }
 
     // The same as forward for rows that follow those in the caches, one a layer.

@@ -39,9 +39,9 @@ public:
     arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs
     arena<> staging{"staging"};                    // of the host: what is on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of products in bf16, or null
-    // Called in backward behind each layer of a stack: the gradients of its parameters have got what they get from it.
-    // Empty where nobody wants to know.
-    std::function<void()> behind_a_layer;
+    // Called in backward when a product has added to its gradients, as all that were asked for before it have been
+    // added to. Empty where nobody wants to know.
+    std::function<void()> after_gradients;
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // Where draws begin of which each micro-batch of a step has so many.

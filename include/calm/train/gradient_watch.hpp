@@ -11,8 +11,8 @@
 namespace calm::detail {
 
 // Parameters in groups of neighbours. How often backward asks for the gradient of each is learned from one that was
-// rehearsed, of each kind that there is; a group whose parameters were asked for as often is whole as soon as a layer
-// has ended. It keeps the addresses of the parameters, as the optimizer does.
+// rehearsed, of each kind that there is; a group whose parameters were asked for as often is whole when the next
+// product says so (ctx.after_gradients). It keeps the addresses of the parameters, as the optimizer does.
 template <class Space> class gradient_watch {
     using Backend = typename Space::backend;
 
@@ -30,21 +30,24 @@ public:
         asked_[kind].clear();
         for (std::size_t i = 0; i < parameters_.size(); ++i) asked_[kind].push_back(asked(i));
     }
-    // Runs one, and hands over each group once, in the same order each time: as soon as it is whole, or behind it.
-    // Throws errc::usage where backward asked for a gradient again that was whole.
+    // Runs one, and hands over each group once, in the same order each time: as soon as it is whole, or behind it;
+    // after each product `meanwhile` is called. Throws errc::usage where backward asked for a gradient again that was
+    // whole.
     template <class Backward>
-    void run(context<Backend>& ctx, std::size_t kind, Backward const& backward, taker const& take) {
+    void run(context<Backend>& ctx, std::size_t kind, Backward const& backward, taker const& take,
+             std::function<void()> const& meanwhile) {
         note();
         std::vector<std::size_t> waiting;  // the last first: backward begins with what forward ends with
         for (std::size_t g = group_begins_.size() - 1; g-- > 0;) waiting.push_back(g);
         {
             hearing const scope{ctx};
-            ctx.behind_a_layer = [&] {
+            ctx.after_gradients = [&] {
                 std::erase_if(waiting, [&](std::size_t g) {
                     bool const whole = is_whole(kind, g);
                     if (whole) take(g);
                     return whole;
                 });
+                meanwhile();
             };
             backward();
         }
@@ -61,7 +64,7 @@ private:
         explicit hearing(context<Backend>& of) : ctx(of) {}
         hearing(hearing const&) = delete;
         hearing& operator=(hearing const&) = delete;
-        ~hearing() { ctx.behind_a_layer = nullptr; }
+        ~hearing() { ctx.after_gradients = nullptr; }
     };
 
     void note() {

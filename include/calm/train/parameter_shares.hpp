@@ -71,12 +71,11 @@ public:
     // several ranges.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
                      collective& ranks, adding when = adding::during_backward) :
-        parameter_shares(
-            ctx, parameters, ranks,
-            std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain),
-            when == adding::during_backward && host_memory<Backend>
-                ? std::max<index_t>(index_t{1} << 20, 4 * detail::range_grain * ranks.ranks())
-                : std::numeric_limits<index_t>::max()) {}
+        parameter_shares(ctx, parameters, ranks,
+                         std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain),
+                         when == adding::during_backward && host_memory<Backend>
+                             ? std::max<index_t>(index_t{1} << 20, 4 * detail::range_grain * ranks.ranks())
+                             : std::numeric_limits<index_t>::max()) {}
     // What is on its way arrives before its memory goes.
     ~parameter_shares() override {
         try {
@@ -126,6 +125,9 @@ public:
         auto const& ends = whole_.all.group_ends;
         for (auto round = group == 0 ? 0 : ends[group - 1]; round < ends[group]; ++round) to_add_.push_back(round);
         begun_[group] = true;
+        bring_on();
+    }
+    void bring_on() override {
         while (!on_way_.empty() && ranks_.is_exchanged()) take_gradients();
         send_gradients();
     }

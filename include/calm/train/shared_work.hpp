@@ -50,6 +50,8 @@ public:
     // The gradients of a group have what this rank's micro-batches give them, and are on their way to others from here
     // on, while those of other groups are still computed. All ranks have the groups in the same order.
     virtual void begin_adding_up(std::size_t group) = 0;
+    // Brings on what is on its way, as far as that goes without waiting.
+    virtual void bring_on() = 0;
     // Each rank has gradients of its own micro-batches, and in `losses`, of the executor's memory, which has R equal
     // parts, theirs. Then its share has the sums of all gradients, also of groups that have begun before, in the tree
     // of the ranks' numbers; elsewhere they are zero; and it has all losses.

@@ -184,13 +184,15 @@ private:
             if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
-            if constexpr (device_memory<Backend>) {
-                micro_(now, {newest_.data(), extents<1>()});
-                for_each(ctx_, 1, keep_losses{losses + ctx_.micro_batch, newest_.data()});
-                tree_.add(ctx_, number);
-            } else {
-                add_gradients(number, first_phase, [&] { micro_(now, {losses + ctx_.micro_batch, extents<1>()}); });
-            }
+            add_gradients(number, first_phase, [&] {
+                auto* const loss = losses + ctx_.micro_batch;
+                if constexpr (device_memory<Backend>) {
+                    micro_(now, {newest_.data(), extents<1>()});
+                    for_each(ctx_, 1, keep_losses{loss, newest_.data()});
+                } else {
+                    micro_(now, {loss, extents<1>()});
+                }
+            });
         }
         ctx_.micro_batch = 0;
         copies.reset();  // the weights change
@@ -216,10 +218,11 @@ private:
             watch_->learn(first_phase, micro);
         } else {
             auto const& begins = work_->group_begins();
-            watch_->run(ctx_, first_phase, micro, [&](std::size_t group) {
+            auto const begin = [&](std::size_t group) {
                 tree_.add(ctx_, number, begins[group], begins[group + 1]);
                 work_->begin_adding_up(group);
-            });
+            };
+            watch_->run(ctx_, first_phase, micro, begin, [&] { work_->bring_on(); });
         }
     }
     // Of all micro-batches of a step.
