@@ -242,6 +242,17 @@ void add_upkeep(command& c, train_options& o) {
              "activations; sums, weights and their gradients are f32 (f32)",
              [&o](std::string const& name) { o.in_bf16 = name == "bf16"; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
+    c.choice("--rounding", {"nearest", "stochastic"},
+             "of --dtype bf16: how a step rounds weights, nearest, or stochastic, up or down so that the mean is the "
+             "weight (nearest)",
+             [&o](std::string const& name) {
+                 o.rounding = name == "stochastic" ? weight_rounding::stochastic : weight_rounding::nearest;
+             });
+    c.otherwise("--rounding", [] { return std::string("nearest"); });
+    c.check_whole([&c, &o] {
+        if (o.rounding == weight_rounding::stochastic && !o.in_bf16)
+            c.problem("--rounding stochastic: expected --dtype bf16, products of f32 round no weights");
+    });
     c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");
     c.only_as_flag("--fresh");
     c.flag("--override", o.take_changes, "go on with other settings than the run was started with");

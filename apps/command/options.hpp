@@ -69,16 +69,17 @@ struct train_options : execution_options {
     std::optional<patch_level> level;
     std::optional<index_t> evaluate_every;
     std::optional<index_t> save_every;
-    index_t keep = 2;            // checkpoints, besides the best
-    index_t skip_nonfinite = 0;  // steps that may be left out
-    index_t timeout = 120;       // seconds that a rank of several waits for another
-    bool in_bf16 = false;        // products round both of their factors
-    bool fresh = false;          // start over where a run is
-    bool take_changes = false;   // go on with other settings than the run was started with
-    bool dry_run = false;        // plan only
-    bool plot = false;           // the training curve at the end
-    std::string sample_prompt;   // of the texts that a language model writes as it learns
-    std::string beside;          // the run of an autoregressive model to compare a language model with, or empty
+    index_t keep = 2;                                     // checkpoints, besides the best
+    index_t skip_nonfinite = 0;                           // steps that may be left out
+    index_t timeout = 120;                                // seconds that a rank of several waits for another
+    bool in_bf16 = false;                                 // products round both of their factors
+    weight_rounding rounding = weight_rounding::nearest;  // of those that are weights
+    bool fresh = false;                                   // start over where a run is
+    bool take_changes = false;                            // go on with other settings than the run was started with
+    bool dry_run = false;                                 // plan only
+    bool plot = false;                                    // the training curve at the end
+    std::string sample_prompt;                            // of the texts that a language model writes as it learns
+    std::string beside;  // the run of an autoregressive model to compare a language model with, or empty
     run_record record;
 };
 

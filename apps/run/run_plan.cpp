@@ -72,7 +72,10 @@ std::string to_text(run_plan const& p, train_options const& o) {
         line("muon",
              formatted("matrices between hidden states go along their orthogonalised momentum, %g times the rate",
                        muon));
-    if (o.in_bf16) line("products", "in bf16, their sums and all else in fp32");
+    if (o.in_bf16)
+        line("products", std::string("in bf16, ") +
+                             (o.rounding == weight_rounding::stochastic ? "weights rounded at random, " : "") +
+                             "their sums and all else in fp32");
     line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
                             p.flops_per_token * static_cast<double>(p.tokens_per_step), p.flops_per_token));
     line("memory", bytes_text(p.memory.total()));

@@ -44,6 +44,7 @@ recipe_record given_record(text_options const& o, text_choices const& given) {
                       {"seed", std::to_string(o.seed)}};
     if (!o.data.mode.empty()) all.push_back({"mode", o.data.mode});
     if (o.in_bf16) all.push_back({"dtype", "bf16"});
+    if (o.rounding == weight_rounding::stochastic) all.push_back({"rounding", "stochastic"});
     auto const choices = record_of(given);
     all.insert(all.end(), choices.begin(), choices.end());
     return all;

@@ -30,6 +30,7 @@ void take_common(training_recipe& r, train_options const& o) {
     }
     r.rate = o.rate.value_or(r.rate);
     r.optimizer.muon = o.muon.value_or(r.optimizer.muon);
+    r.rounding = o.rounding;
     // Warming up takes no more than a tenth of a run whose steps are known.
     if (r.steps > 0) r.warmup = std::min(r.warmup, std::max<index_t>(1, r.steps / 10));
     r.warmup = o.warmup.value_or(r.warmup);

@@ -68,6 +68,28 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(!o.batch.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(weights_are_rounded_at_random_in_bf16) {
+    temporary_folder const folder;
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"text", "--data", "stories:100", "--out", folder.path("out"), "--minutes", "1"});
+        return words;
+    };
+    auto const rounding = [&](std::vector<std::string> const& words) {
+        auto const o = std::get<text_options>(*read(read_train, with(words)));
+        auto const recipe = recipe_for(configuration_named("tiny").defaults.calm, o);
+        BOOST_CHECK(recipe.rounding == o.rounding);
+        return recipe.rounding;
+    };
+    BOOST_CHECK(rounding({"--dtype", "bf16"}) == weight_rounding::nearest);
+    BOOST_CHECK(rounding({"--dtype", "bf16", "--rounding", "stochastic"}) == weight_rounding::stochastic);
+    BOOST_CHECK(rounding({"--dtype", "bf16", "--rounding", "nearest"}) == weight_rounding::nearest);
+    BOOST_CHECK(rounding({"--rounding", "nearest"}) == weight_rounding::nearest);
+    BOOST_TEST(
+        has(refusal(read_train, with({"--rounding", "stochastic"})), "--rounding stochastic: expected --dtype bf16"));
+    BOOST_TEST(has(refusal(read_train, with({"--dtype", "bf16", "--rounding", "random"})),
+                   "expected one of nearest and stochastic"));
+}
+
 BOOST_AUTO_TEST_CASE(a_device_has_a_name_and_a_gpu_a_number) {
     auto const text_of = [](std::string const& device) { return device_choice::parse(device).text(); };
     for (auto const* const whole : {"cpu", "emulated", "cuda", "cuda:0", "cuda:3", "auto"})

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     same("parts", "whole", "step-00000016");
     BOOST_TEST(std::filesystem::exists(shop.folder().path("parts/best/model.safetensors")));
 
-    auto const longer = calm_of_file + "--steps 12 --save-every 4 --muon 2 --dtype bf16 ";
+    auto const longer = calm_of_file + "--steps 12 --save-every 4 --muon 2 --dtype bf16 --rounding stochastic ";
     auto const straight = shop.shell("train " + longer + "--out calm");
     BOOST_REQUIRE_MESSAGE(straight.status == 0, straight.err);
     auto const stopped =
@@ -106,10 +106,10 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     auto const differs = shop.shell("train " + calm_of_file +
                                     "--steps 12 --save-every 4 --muon 2 --rate 5e-4 --head-beta 1.5 --out calm");
     BOOST_TEST(differs.status == 2);
-    BOOST_TEST(
-        has(differs.err,
-            "  option     was    now\n  dtype      bf16   -\n  head-beta  1      1.5\n  rate       0.002  5e-04\n"),
-        differs.err);
+    BOOST_TEST(has(differs.err,
+                   "  option     was         now\n  dtype      bf16        -\n  head-beta  1           1.5\n"
+                   "  rate       0.002       5e-04\n  rounding   stochastic  -\n"),
+               differs.err);
     auto const held = shop.shell("flock calm/run.lock train " + longer + "--out calm");
     BOOST_TEST(held.status == 10);
     BOOST_TEST(has(held.err, "another process is training in it"));

@@ -55,3 +55,39 @@ BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
             BOOST_REQUIRE(bf16(x).bits == bf16(double{x}).bits);
         }
 }
+
+// By each of the 2^16 random numbers once: one of both neighbours, the farther from zero as often as the bits between
+// them say, and so the number as the mean, exactly. Infinity stands for 2^128.
+BOOST_AUTO_TEST_CASE(a_number_is_the_mean_of_what_it_is_rounded_to_at_random) {
+    for (float const x : {1.3F, -0.7F, 0.1F, -0x1.FFFFFEp-1F, 0x1.000002p0F, -0x1.FFFFFEp9F, 0x1.2345p-126F,
+                          0x1.2346p-130F, -0x1p-149F, 0x1.FFFFFEp127F, -0x1.FE0002p127F}) {
+        auto const below = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U);
+        std::uint32_t farther = 0;
+        double sum = 0;
+        for (std::uint32_t random = 0; random < 65536; ++random) {
+            auto const rounded = bf16::at_random(x, random);
+            BOOST_REQUIRE((rounded.bits == below || rounded.bits == below + 1));
+            BOOST_REQUIRE(rounded.bits == bf16::at_random(x, random | 0xABCD0000U).bits);
+            farther += rounded.bits == below ? 0 : 1;
+            float const number = rounded;
+            sum += std::isinf(number) ? std::copysign(0x1p128, number) : number;
+        }
+        BOOST_TEST(farther == (std::bit_cast<std::uint32_t>(x) & 0xFFFFU), x);
+        BOOST_TEST(sum / 65536 == double{x}, x);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_exact_or_no_number_stays_at_random) {
+    for (std::uint32_t bits = 0; bits < 65536; ++bits)
+        for (std::uint32_t const random : {0U, 1U, 0x8000U, 0xFFFFU}) {
+            float const number = bf16::of(static_cast<std::uint16_t>(bits));
+            auto const rounded = bf16::at_random(number, random);
+            if (std::isnan(number))
+                BOOST_REQUIRE(std::isnan(static_cast<float>(rounded)));
+            else
+                BOOST_REQUIRE(rounded.bits == bits);
+        }
+    for (std::uint32_t const nan : {0x7F800001U, 0x7FFFFFFFU, 0xFF800001U, 0xFFFFFFFFU})
+        for (std::uint32_t const random : {0U, 0xFFFFU})
+            BOOST_TEST(std::isnan(static_cast<float>(bf16::at_random(std::bit_cast<float>(nan), random))));
+}

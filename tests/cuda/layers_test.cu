@@ -6,6 +6,8 @@
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/tensor/bf16_copies.hpp"
+#include "calm/tensor/bf16_products.hpp"
 #include "on_device.hpp"
 #include "plain.hpp"
 
@@ -194,6 +196,29 @@ void embedding(index_t rows) {
     });
 }
 
+// Copies of a weight that are rounded at random: the bits of the host, step by step.
+void copies_at_random() {
+    auto const x = draws(1000 * 48, 1);
+    calm::context<calm::test::device_backend> ctx(5);
+    calm::multiply_in_bf16(ctx);
+    auto const w = given(ctx, x, matrix(1000, 48));
+    calm::bf16_copies<calm::test::device_backend> copies;
+    copies.add(w.data(), 1000, 48);
+    static_cast<void>(copies.use(ctx, calm::weight_rounding::stochastic));
+    static_cast<void>(copies.of(w.data()));
+    for (ctx.step = 3; ctx.step < 6; ++ctx.step) {
+        auto const scope = copies.use(ctx, calm::weight_rounding::stochastic);
+        auto const wide = ctx.saved.take<float>(matrix(1000, 48));
+        calm::detail::run_copy(ctx, wide.data(), copies.of(w.data()), w.size());
+        std::vector<float> want;
+        calm::detail::round_at_random const rounded{calm::key{5, calm::stream::rounding, ctx.step}};
+        for (std::size_t i = 0; i < x.size(); i += 8)
+            for (float const v : rounded(calm::detail::load_group<float, 8>(x.data() + i), i / 8).lane)
+                want.push_back(v);
+        check(taken_back(ctx, wide) == want, "copies at random are the host's");
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -207,6 +232,7 @@ int main() {
         for (index_t const m : {1, 2, 3, 8, 16, 17, 70}) products_by_bf16(m, 70, 1304);
         products_by_bf16(5, 33, 1031);
         for (index_t const texts : {1, 2, 3, 8, 16}) layer_that_goes_on(texts);
+        copies_at_random();
         for (index_t const rows : {1, 70, 600}) {
             layer<rms>("rms_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_rms_norm(x, p, 130); });
             layer<layered>("layer_norm", rows, 1e-4, [](auto& x, auto* p) { return plain_layer_norm(x, p, 130); });

@@ -337,7 +337,7 @@ template <class Backend> std::vector<float> after_micro_batches(added how) {
             else
                 copy(ctx, p.grad, here);
         }
-        *p.received_gradient = true;
+        *p.received_gradients = 1;
         first += p.value.size();
     }
     optimizer.step(ctx, r.rate);

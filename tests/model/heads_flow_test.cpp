@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_flow_head) {
     std::vector<token_id> const tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     double const loss = own.model.loss_and_gradient(ctx, as_vector(tokens), 3, {.samples = 4});
     BOOST_TEST(std::isfinite(loss));
-    for (auto const& p : parameters_of(own.model)) BOOST_TEST(*p.received_gradient, p.name);
+    for (auto const& p : parameters_of(own.model)) BOOST_TEST(*p.received_gradients > 0, p.name);
     std::vector<token_id> drawn(6);
     auto const hidden = draws<float>(12, 1);
     own.model.sample_patches(ctx, {drawn.data(), extents<dyn>(6)}, in_rows<cpu, 12>(hidden), 3,

@@ -138,6 +138,53 @@ BOOST_AUTO_TEST_CASE(sums_of_all_are_the_same_on_all) {
     }
 }
 
+// Several under way at once, whoever is ahead; nothing else is exchanged meanwhile.
+BOOST_AUTO_TEST_CASE(exchanges_that_are_begun_end_in_their_order) {
+    constexpr int many = 5;
+    for (int const R : {1, 2, 3}) {
+        std::atomic<int> good = 0;
+        on_ranks(R, [&](collective& ranks) {
+            auto const count = static_cast<std::size_t>(R);
+            int const r = ranks.rank();
+            // sent[n][d]: of exchange n to rank d; places[n][s]: of rank s.
+            std::vector<std::vector<int>> sent(many, std::vector<int>(count)),
+                places(many, std::vector<int>(count, -1));
+            bool fine = ranks.is_exchanged();
+            for (int n = 0; n < many; ++n) {
+                auto const at = static_cast<std::size_t>(n);
+                std::vector<collective::sent> to;
+                std::vector<collective::received> from;
+                for (std::size_t d = 0; d < count; ++d) {
+                    sent[at][d] = 100 * n + 10 * r + static_cast<int>(d);
+                    to.push_back(std::as_bytes(std::span(sent[at]).subspan(d, 1)));
+                    from.push_back(std::as_writable_bytes(std::span(places[at]).subspan(d, 1)));
+                }
+                if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                ranks.begin_exchange(to, from);
+                fine &= ranks.under_way() == n + 1;
+            }
+            try {
+                ranks.barrier();
+                fine = false;
+            } catch (error const& why) {
+                fine &=
+                    has(why.what(), "expected nothing but finish_exchange() while exchanges are under way, found 5");
+            }
+            for (int n = 0; n < many; ++n) {
+                while (n % 2 == 0 && !ranks.is_exchanged()) std::this_thread::yield();
+                ranks.finish_exchange();
+                for (std::size_t s = 0; s < count; ++s)
+                    fine &= static_cast<int>(s) == r ||
+                            places[static_cast<std::size_t>(n)][s] == 100 * n + 10 * static_cast<int>(s) + r;
+            }
+            fine &= ranks.broadcast(r) == 0;
+            good += fine ? 1 : 0;
+        });
+        BOOST_TEST(good == R, R << " ranks");
+    }
+    BOOST_TEST(has(what_comes_of(1, [](collective& ranks) { ranks.finish_exchange(); }), "found none"));
+}
+
 BOOST_AUTO_TEST_CASE(the_failure_of_one_ends_all_by_its_name) {
     for (int const R : {2, 4}) {
         std::atomic<int> heard = 0;

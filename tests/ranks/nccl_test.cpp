@@ -253,7 +253,8 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                     std::optional<engine> devices;
                     if (by_nccl) devices.emplace(ranks, fake_nccl(fabric, r));
                     device_parts own;
-                    parameter_shares<space<emulated>> shares(ctx, own.all, ranks, piece);
+                    parameter_shares<space<emulated>> shares(ctx, own.all, ranks, piece,
+                                                             piece == 16384 ? 30000 : 1000000);
                     // Bytes that a bulk of messages took: what they say of sizes is not counted.
                     auto const bytes_of = [&](auto const& bulk) {
                         auto const sent = ranks.bytes_sent();

@@ -3,18 +3,23 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "calm/emulated.hpp"
 #include "calm/model/resident.hpp"
 #include "calm/ranks/thread_ranks.hpp"
+#include "calm/tensor/bf16_products.hpp"
 #include "calm/train/loop.hpp"
 
 #include "support/fake_nccl.hpp"
@@ -30,6 +35,7 @@ namespace {
 using model_type = calm_model<small>;
 using autoencoder_type = model_type::autoencoder_type;
 using device_model = calm_model<small, space<emulated>>;
+using of_autoencoders = std::tuple<autoencoder_type, device_model::autoencoder_type>;
 
 // Its matrices are of several ranges, which several ranks share out.
 constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 128,
@@ -91,6 +97,59 @@ struct kept_state {
 
 // Whether devices of ranks exchange by NCCL from now on.
 bool by_nccl = false;
+
+// Parameters add up in small groups, by small messages; and
+// how many groups went on their way before backward had ended.
+struct in_small_groups {
+    collective* ranks;
+    std::atomic<int>* early;
+    operator collective*() const { return ranks; }  // NOLINT(google-explicit-constructor): it is one of them
+};
+
+template <class Space> class noted_work final : public shared_work {
+public:
+    noted_work(context<typename Space::backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
+               in_small_groups const& how) :
+        shares_(ctx, parameters, *how.ranks, 300, 1000),
+        ctx_(ctx), early_(*how.early) {}
+    [[nodiscard]] int rank() const override { return shares_.rank(); }
+    [[nodiscard]] int count() const override { return shares_.count(); }
+    [[nodiscard]] index_t micro_batches(index_t n) const override { return shares_.micro_batches(n); }
+    void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
+                        index_t tokens) override {
+        shares_.begin_together(seed, state, recipe, tokens);
+    }
+    double agree_on_time(index_t steps_done) override { return shares_.agree_on_time(steps_done); }
+    [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return shares_.group_begins(); }
+    void begin_adding_up(std::size_t group) override {
+        if (ctx_.after_gradients) ++early_;
+        shares_.begin_adding_up(group);
+    }
+    void bring_on() override { shares_.bring_on(); }
+    void add_up(std::span<std::byte> losses) override { shares_.add_up(losses); }
+    void gather_values() override { shares_.gather_values(); }
+    void gather_gradients(std::vector<bool> const& marked) override { shares_.gather_gradients(marked); }
+    [[nodiscard]] std::size_t buffer_bytes() const override { return shares_.buffer_bytes(); }
+    [[nodiscard]] part own(std::size_t i) const override { return shares_.own(i); }
+    [[nodiscard]] index_t ranges() const override { return shares_.ranges(); }
+    std::span<double const> squares_of_all(std::span<double const> own) override { return shares_.squares_of_all(own); }
+    [[nodiscard]] std::size_t first_bad() const override { return shares_.first_bad(); }
+    void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
+        shares_.gather_to_first(from, to);
+    }
+
+private:
+    parameter_shares<Space> shares_;
+    context<typename Space::backend> const& ctx_;
+    std::atomic<int>& early_;
+};
+// What training finds for such ranks.
+template <class Space>
+std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
+                                     std::vector<any_parameter<Space>> const& parameters, adding,
+                                     in_small_groups const& how) {
+    return std::make_unique<noted_work<Space>>(ctx, parameters, how);
+}
 
 // What a run of a model on so many ranks comes to. `train` is its loop, `from` a state to go on from, and `kept` gets
 // the last one.
@@ -174,6 +233,21 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
         },
         from, kept);
 }
+// The same in bf16, by products of more rows than stay in fp32.
+template <class Model>
+outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state const* from = nullptr,
+                   kept_state* kept = nullptr) {
+    auto r = steps_of<autoencoder_recipe>(steps, 4);
+    r.batch_tokens = 1024;
+    r.rounding = rounding;
+    return run_of<Model>(
+        R,
+        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+            multiply_in_bf16(ctx);
+            train_autoencoder(ctx, model, source, r, tell, ranks);
+        },
+        from, kept);
+}
 outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoregressive_recipe>(steps, accumulation);
     r.level = {2, 0.5};  // two phases, of which the first takes more text
@@ -198,6 +272,36 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
     }
     BOOST_TEST((calm_on(3, 5, 6) == calm_on(1, 5, 6)));
     BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
+}
+
+// Also where gradients of the layers behind go to other ranks while those of the layers before are computed.
+BOOST_AUTO_TEST_CASE(gradients_that_go_during_backward_change_no_bit) {
+    auto r = steps_of<calm_recipe<energy_objective>>(4, 4);
+    r.objective = {.samples = 3, .targets = 4};
+    std::atomic<int> early = 0;
+    auto const lm = run_of<model_type>(1, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective*) {
+        train_calm(ctx, model, source, r, tell);
+    });
+    auto const of_autoencoder = steps_of<autoencoder_recipe>(4, 4);
+    auto const ae =
+        run_of<autoencoder_type>(1, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective*) {
+            train_autoencoder(ctx, model, source, of_autoencoder, tell);
+        });
+    for (int const R : {2, 4}) {
+        early = 0;
+        BOOST_TEST((run_of<model_type>(R,
+                                       [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                                           train_calm(ctx, model, source, r, tell, in_small_groups{ranks, &early});
+                                       }) == lm),
+                   R << " ranks");
+        BOOST_TEST(early >= R * 4 * 2);  // two groups a step
+        BOOST_TEST((run_of<autoencoder_type>(
+                        R,
+                        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                            train_autoencoder(ctx, model, source, of_autoencoder, tell, in_small_groups{ranks, &early});
+                        }) == ae),
+                   R << " ranks");
+    }
 }
 
 // What ranks send each other of a device's memory goes by the host's, or by NCCL.
@@ -232,6 +336,20 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
             BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), before << " to " << after);
             BOOST_TEST((rest.steps == std::vector(whole.steps.begin() + 3, whole.steps.end())));
         }
+    }
+}
+
+// A step's copies follow from the weights, the seed and the step: not from who makes them, nor from when a run goes on.
+BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_alike_on_all_ranks, model, of_autoencoders) {
+    auto const whole = rounded_on<model>(1, 4, weight_rounding::stochastic);
+    BOOST_TEST((rounded_on<model>(2, 4, weight_rounding::stochastic) == whole));
+    BOOST_TEST(!(rounded_on<model>(1, 4, weight_rounding::nearest) == whole));
+    kept_state kept;
+    rounded_on<model>(1, 2, weight_rounding::stochastic, nullptr, &kept);
+    BOOST_TEST(kept.numbers.step == 2);
+    for (int const after : {1, 2}) {
+        auto const rest = rounded_on<model>(after, 4, weight_rounding::stochastic, &kept);
+        BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), "1 to " << after);
     }
 }
 

@@ -8,9 +8,11 @@
 #include "calm/text/stories.hpp"
 #include "calm/train/session.hpp"
 
+#include "support/sentences.hpp"
 #include "support/small.hpp"
 
 using namespace calm;
+using calm::test::has;
 using calm::test::small;
 
 namespace {
@@ -28,10 +30,14 @@ corpus letters() {
 struct trained {
     std::vector<double> losses;
     std::vector<float> weights;
+    std::size_t value_bytes = 0;  // planned
 };
 
+constexpr auto nearest = weight_rounding::nearest, stochastic = weight_rounding::stochastic;
+
 // An autoencoder's steps of 512 tokens, by one seed.
-template <class Backend = cpu> trained steps_of(corpus const& text, int threads, bool in_bf16) {
+template <class Backend = cpu>
+trained steps_of(corpus const& text, int threads, bool in_bf16, weight_rounding rounding = nearest) {
     constexpr index_t K = small.autoencoder.patch_size;
     context<Backend> ctx(3, threads);
     if (in_bf16) multiply_in_bf16(ctx);
@@ -42,7 +48,9 @@ template <class Backend = cpu> trained steps_of(corpus const& text, int threads,
     recipe.rate = 3e-3;
     recipe.warmup = 10;
     recipe.batch_tokens = 512;
-    auto const tell = every_steps(1, [&](progress const& now) { result.losses.push_back(now.loss); });
+    recipe.rounding = rounding;
+    auto tell = every_steps(1, [&](progress const& now) { result.losses.push_back(now.loss); });
+    tell.start = [&](memory_plan const& plan) { result.value_bytes = plan.parts.front().bytes; };
     train_autoencoder(ctx, own.model, text_blocks(text, K, K), recipe, tell);
     std::vector<float> room;
     for (auto const& p : parameters_of(own.model)) {
@@ -92,4 +100,32 @@ BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
     BOOST_TEST(std::abs(half.losses[0] / cpu_half.losses[0] - 1) < 1e-3);
     BOOST_TEST(std::abs(mean_of_last(half.losses, 20) / mean_of_last(whole.losses, 20) - 1) < 0.01);
     BOOST_TEST(std::abs(mean_of_last(half.losses, 20) / mean_of_last(cpu_half.losses, 20) - 1) < 0.01);
+}
+
+// Rounded at random the weights learn the same too, by copies of which the plan knows; bits are those of any number of
+// threads.
+BOOST_AUTO_TEST_CASE(training_with_weights_rounded_at_random_loses_as_in_fp32) {
+    auto const text = letters();
+    auto const whole = steps_of(text, 2, false);
+    auto const rounded = steps_of(text, 2, true);
+    auto const random = steps_of(text, 1, true, stochastic);
+    BOOST_REQUIRE(random.losses.size() == 120U);
+    BOOST_TEST(random.losses[0] != rounded.losses[0]);
+    BOOST_TEST(std::abs(random.losses[0] / whole.losses[0] - 1) < 1e-3);
+    BOOST_TEST(std::abs(mean_of_last(random.losses, 20) / mean_of_last(whole.losses, 20) - 1) < 0.01);
+    BOOST_TEST(rounded.value_bytes == whole.value_bytes);
+    BOOST_TEST(random.value_bytes > whole.value_bytes);
+    BOOST_TEST(random.value_bytes <= 2 * whole.value_bytes);
+    auto const threads = steps_of(text, 3, true, stochastic);
+    BOOST_TEST((threads.losses == random.losses));
+    BOOST_TEST((threads.weights == random.weights));
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_products_in_fp32_are_not_rounded_at_random) {
+    auto const text = letters();
+    auto const is_usage = [](error const& e) {
+        return e.code() == errc::usage && has(e.what(), "call multiply_in_bf16 for it");
+    };
+    BOOST_CHECK_EXCEPTION(steps_of(text, 1, false, stochastic), error, is_usage);
+    BOOST_CHECK_EXCEPTION(steps_of<emulated>(text, 1, false, stochastic), error, is_usage);
 }

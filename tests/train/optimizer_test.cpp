@@ -282,7 +282,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, executors) {
     BOOST_TEST(optimizer.gradient_norm(ctx) == 0);
     BOOST_TEST(stepped(optimizer, ctx, 1e-3) == 0);
     BOOST_TEST((model.weights() == weights && model.gradient_numbers() == gradients));
-    BOOST_TEST(!model.matrix.received_gradient);
+    BOOST_TEST(model.matrix.received_gradients == 0);
     BOOST_TEST(optimizer.updates() == 0);
 }
 

@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(gradients_add_up_in_the_tree_and_values_are_gathered) {
                 int const r = ranks.rank();
                 context<> const ctx(0, 1);
                 parts all(sizes);
-                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece);
+                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece, piece == 16384 ? 30000 : 1000000);
                 index_t owned = 0;
                 for (std::size_t i = 0; i < sizes.size(); ++i) {
                     owned += shares.own(i).end - shares.own(i).begin;
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) 
             on_ranks(R, [&](collective& ranks) {
                 context<> const ctx(0, 1);
                 parts all(sizes);
-                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece);
+                parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece, piece == 16384 ? 30000 : 1000000);
                 std::uint64_t owned = 0;  // of the marked ones
                 for (std::size_t i = 0; i < sizes.size(); ++i)
                     for (index_t j = shares.own(i).begin; j < shares.own(i).end; ++j) {

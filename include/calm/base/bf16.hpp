@@ -35,10 +35,14 @@ template <int exponent_bits> constexpr std::uint16_t to_16_bits(double x) {
     return static_cast<std::uint16_t>(sign | std::min(value, infinity));
 }
 
-// The upper half of a float of such bits, rounded so.
-constexpr std::uint16_t upper_half(std::uint32_t bits) {
+// The upper half of a float of such bits, after something of the size of the lower half is added; a NaN stays one.
+constexpr std::uint16_t upper_half(std::uint32_t bits, std::uint32_t added) {
     bool const is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-    return static_cast<std::uint16_t>((is_nan ? bits | 0x400000U : bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U);
+    return static_cast<std::uint16_t>((is_nan ? bits | 0x400000U : bits + added) >> 16U);
+}
+// The same, rounded to nearest with ties to even.
+constexpr std::uint16_t nearest_upper_half(std::uint32_t bits) {
+    return upper_half(bits, 0x7FFFU + (bits >> 16U & 1U));
 }
 
 }  // namespace detail
@@ -51,17 +55,28 @@ struct bf16 {
     // x rounded to nearest with ties to even; too large a number becomes infinity, a NaN stays one.
     constexpr explicit bf16(double x) : bits(detail::to_16_bits<8>(x)) {}
     // The same of a float, in few operations: it has the exponents of a bfloat16.
-    constexpr explicit bf16(float x) : bits(detail::upper_half(std::bit_cast<std::uint32_t>(x))) {}
+    constexpr explicit bf16(float x) : bits(detail::nearest_upper_half(std::bit_cast<std::uint32_t>(x))) {}
     // Of such bits.
     static constexpr bf16 of(std::uint16_t bits) {
         bf16 x;  // NOLINT(cppcoreguidelines-pro-type-member-init): the next line does it
         x.bits = bits;
         return x;
     }
+    // x rounded at random, by 16 bits that are: to the bf16 below or above it, above with probability (x - below) /
+    // (above - below), infinity standing for 2^128. So the mean is x; what is exact, or no number, stays.
+    static constexpr bf16 at_random(float x, std::uint32_t random) {
+        return of(detail::upper_half(std::bit_cast<std::uint32_t>(x), random & 0xFFFFU));
+    }
     // Exact.
     constexpr operator float() const {  // NOLINT(google-explicit-constructor): nothing is lost
         return std::bit_cast<float>(std::uint32_t{bits} << 16U);
     }
+};
+
+// How weights become the bf16 that products multiply.
+enum class weight_rounding {
+    nearest,     // ties to even
+    stochastic,  // to either neighbour, so that the mean is the weight: bf16::at_random
 };
 
 namespace detail {

@@ -30,6 +30,7 @@ enum class stream : std::uint32_t {
     markov_text = 15,     // its symbols
     positions = 16,       // which positions an evaluation scores
     head_time = 17,       // how far along its path a sample of the generative head is trained
+    rounding = 18,        // of weights that are copied in bf16
 };
 
 // A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.

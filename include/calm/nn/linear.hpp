@@ -115,6 +115,7 @@ private:
             view<T, extents<Count>, Backend> const db(bias.gradient().data() + First, {});
             with_numbers([&](auto const& terms) { add_row_sums(ctx, db, terms); }, dy);
         }
+        if (ctx.after_gradients) ctx.after_gradients();
     }
 };
 

@@ -37,12 +37,13 @@ template <class Extents, class Space = space<>> struct param {
     view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until it has memory
     // Accumulates; null where nothing is trained.
     view<typename Space::compute, Extents, typename Space::backend> grad{nullptr, Extents()};
-    role starts = role::weight;      // for `initialise`
-    bool received_gradient = false;  // since the last update
+    role starts = role::weight;  // for `initialise`
+    int received_gradients = 0;  // how often, since the last update
 
-    // Where backward adds the gradient; asking for it marks it as received.
+    // Where backward adds the gradient; asking for it counts as receiving it, so it is added at once, before the next
+    // layer's turn.
     auto gradient() {
-        received_gradient = true;
+        ++received_gradients;
         return grad;
     }
     // The value, not to be written.
@@ -56,7 +57,7 @@ template <class Extents, class Space = space<>> struct param {
 // A parameter of that shape without memory, as members of layers are initialised.
 template <class Extents, class Space = space<>>
 param<Extents, Space> make_param(role starts, Extents const& shape = Extents()) {
-    return {{nullptr, shape}, {nullptr, shape}, starts, false};
+    return {{nullptr, shape}, {nullptr, shape}, starts, 0};
 }
 
 // Calls visitor("prefix.name", p) where a layer says visitor("name", p). One type whatever the depth: a layer's visit
@@ -99,7 +100,7 @@ template <class Space = space<>> struct any_parameter {
     role starts;                                                  // how `initialise` fills it
     bool decays;                                                  // whether weight decay acts on it
     bool is_hidden;                                               // whether it is a matrix between hidden states
-    bool* received_gradient;                                      // the parameter's own mark
+    int* received_gradients;                                      // the parameter's own count
     void* owner;                                                  // the parameter itself, for bind
     void (*bind)(void* owner, void* value, gradient_type* grad);  // gives the parameter its memory
 
@@ -143,7 +144,7 @@ template <class Space> struct parameter_list {
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
         add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, param<E, Space>::is_hidden,
-            &p.received_gradient, &p, [](void* owner, void* value, G* grad) {
+            &p.received_gradients, &p, [](void* owner, void* value, G* grad) {
                 using own = param<E, Space>;
                 auto& self = *static_cast<own*>(owner);
                 self.value = {static_cast<typename own::value_type*>(value), self.value.extents()};
@@ -154,7 +155,7 @@ template <class Space> struct parameter_list {
 private:
     template <class T>
     [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, G* grad, role starts,
-                               bool decays, bool is_hidden, bool* received, void* owner,
+                               bool decays, bool is_hidden, int* received, void* owner,
                                void (*bind)(void*, void*, G*)) {
         auto const bytes = bytes_of_sizes(sizes, sizeof(T));
         require(bytes.has_value(), errc::memory, "expected a size of ", name,

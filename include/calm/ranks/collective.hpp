@@ -97,11 +97,33 @@ public:
     // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
     // this rank are left alone. What comes must have the size of its place.
     void exchange(std::span<sent const> to, std::span<received const> from) {
+        require(under_way_ == 0, errc::usage,
+                "calm::collective: expected nothing but finish_exchange() while exchanges are under way, found ",
+                under_way_);
+        begin_exchange(to, from);
+        finish_exchange();
+    }
+    // The same, begun: it goes on while this rank does something else, and makes progress when is_exchanged() is asked.
+    // The bytes at both ends are left alone until it is finished. Several are finished in the order in which they were
+    // begun, before anything else is exchanged.
+    void begin_exchange(std::span<sent const> to, std::span<received const> from) {
         require_each(to, from);
         for (std::size_t r = 0; r < to.size(); ++r)
             if (std::cmp_not_equal(r, rank_)) bytes_sent_ += to[r].size();
-        if (ranks_ > 1) swap(to, from);
+        if (ranks_ > 1) begin_swap(to, from);
+        ++under_way_;
     }
+    // Whether finish_exchange() need not wait.
+    [[nodiscard]] bool is_exchanged() { return under_way_ == 0 || ranks_ == 1 || is_swapped(); }
+    // Returns when the first of those under way has filled its places.
+    void finish_exchange() {
+        require(under_way_ > 0, errc::usage,
+                "calm::collective: expected an exchange that was begun and is not finished, found none");
+        --under_way_;
+        if (ranks_ > 1) finish_swap();
+    }
+    // That were begun and are not finished.
+    [[nodiscard]] int under_way() const { return under_way_; }
     // The same of devices' memory, by `devices`, in the order in which the device is asked for other things; done when
     // finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all are
     // there, and nothing that does not fit its place is on its way.
@@ -223,8 +245,11 @@ protected:
                 "calm::collective: expected a rank below the number of ranks, found ", rank, " of ", ranks);
     }
 
-    // exchange() for at least two ranks.
-    virtual void swap(std::span<sent const> to, std::span<received const> from) = 0;
+    // What an engine does of these verbs, of at least two ranks. The lists of spans are gone after begin_swap().
+    virtual void begin_swap(std::span<sent const> to, std::span<received const> from) = 0;
+    // Also true where finish_swap() has something to throw.
+    virtual bool is_swapped() = 0;
+    virtual void finish_swap() = 0;
 
     // Seconds that the others are waited for now.
     [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
@@ -270,6 +295,7 @@ private:
 
     int rank_;
     int ranks_;
+    int under_way_ = 0;
     std::uint64_t bytes_sent_ = 0;
 };
 

@@ -95,6 +95,13 @@ private:
         bool is_received;
         std::size_t bytes;
     };
+    // Of an exchange.
+    struct messages {
+        std::vector<MPI_Request> requests;
+        std::vector<MPI_Status> statuses;  // of the same numbers
+        std::vector<piece> pieces;         // the same
+        bool are_done = false;
+    };
     static constexpr int failure_tag = 32767;                         // the greatest that every MPI has
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
 
@@ -111,44 +118,48 @@ private:
         return here;
     }
 
-    void swap(std::span<sent const> to, std::span<received const> from) override {
-        requests_.clear();
-        pieces_.clear();
+    void begin_swap(std::span<sent const> to, std::span<received const> from) override {
+        auto& all = begun_.emplace_back();
         tag_ = (tag_ + 1) % failure_tag;
         for (int r = 0; r < ranks(); ++r)
             if (r != rank())
-                post(r, from[static_cast<std::size_t>(r)].data(), from[static_cast<std::size_t>(r)].size(), true);
+                post(all, r, from[static_cast<std::size_t>(r)].data(), from[static_cast<std::size_t>(r)].size(), true);
         for (int r = 0; r < ranks(); ++r)
             if (r != rank())
-                post(r, const_cast<std::byte*>(to[static_cast<std::size_t>(r)].data()),
+                post(all, r, const_cast<std::byte*>(to[static_cast<std::size_t>(r)].data()),
                      to[static_cast<std::size_t>(r)].size(), false);
-        wait();
     }
     // Begins to send or receive so many bytes; nothing is a message too.
-    void post(int r, std::byte* data, std::size_t bytes, bool receives) {
+    void post(messages& all, int r, std::byte* data, std::size_t bytes, bool receives) {
         std::size_t done = 0;
         do {
             auto const part = std::min(piece_bytes, bytes - done);
             auto const count = static_cast<int>(part);
-            auto& request = requests_.emplace_back(MPI_REQUEST_NULL);
-            pieces_.push_back({r, receives, part});
+            auto& request = all.requests.emplace_back(MPI_REQUEST_NULL);
+            all.pieces.push_back({r, receives, part});
             int const code = receives ? MPI_Irecv(data + done, count, MPI_BYTE, r, tag_, MPI_COMM_WORLD, &request)
                                       : MPI_Isend(data + done, count, MPI_BYTE, r, tag_, MPI_COMM_WORLD, &request);
             if (code != MPI_SUCCESS) fail_at(r, code);
             done += part;
         } while (done < bytes);
     }
-    // For everything that was posted.
-    void wait() {
-        statuses_.resize(requests_.size());
-        auto const begun = clock::now();
-        auto const seconds = [&] { return std::chrono::duration<double>(clock::now() - begun).count(); };
+    // Of the first that were begun; all make progress.
+    bool is_swapped() override {
+        auto& all = begun_.front();
+        if (all.are_done) return true;
+        int done = 0;
+        all.statuses.resize(all.requests.size());
+        int const code =
+            MPI_Testall(static_cast<int>(all.requests.size()), all.requests.data(), &done, all.statuses.data());
+        if (code != MPI_SUCCESS) fail_by_status(code);
+        all.are_done = done != 0;
+        return all.are_done;
+    }
+    void finish_swap() override {
+        auto const since = clock::now();
         bool told = false;
-        for (int done = 0;;) {
-            int const code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
-            if (code != MPI_SUCCESS) fail_by_status(code);
-            if (done != 0) break;
-            double const waited = seconds();
+        while (!is_swapped()) {
+            double const waited = std::chrono::duration<double>(clock::now() - since).count();
             if (waited < 1e-3) {
                 std::this_thread::yield();
                 continue;
@@ -165,11 +176,13 @@ private:
             }
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
         }
-        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        auto const all = std::move(begun_.front());
+        begun_.pop_front();
+        for (std::size_t i = 0; i < all.pieces.size(); ++i) {
             int count = 0;
-            MPI_Get_count(&statuses_[i], MPI_BYTE, &count);
-            if (pieces_[i].is_received && static_cast<std::size_t>(count) != pieces_[i].bytes)
-                fail_unequal(pieces_[i].rank, pieces_[i].bytes, static_cast<std::size_t>(count));
+            MPI_Get_count(&all.statuses[i], MPI_BYTE, &count);
+            if (all.pieces[i].is_received && static_cast<std::size_t>(count) != all.pieces[i].bytes)
+                fail_unequal(all.pieces[i].rank, all.pieces[i].bytes, static_cast<std::size_t>(count));
         }
     }
     // Of whom something is still to come, or else who has not taken what it is sent.
@@ -177,13 +190,16 @@ private:
         auto const senders = unfinished(true);
         return senders.empty() ? unfinished(false) : senders;
     }
+    // Of the first messages that are under way.
     std::vector<int> unfinished(bool receives) {
+        auto const& first = begun_.front();
         std::vector<int> all;
-        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        for (std::size_t i = 0; i < first.pieces.size(); ++i) {
             int done = 1;
-            if (pieces_[i].is_received == receives && requests_[i] != MPI_REQUEST_NULL)
-                MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
-            if (done == 0 && (all.empty() || all.back() != pieces_[i].rank)) all.push_back(pieces_[i].rank);
+            auto const& message = first.pieces[i];
+            if (message.is_received == receives && first.requests[i] != MPI_REQUEST_NULL)
+                MPI_Request_get_status(first.requests[i], &done, MPI_STATUS_IGNORE);
+            if (done == 0 && (all.empty() || all.back() != message.rank)) all.push_back(message.rank);
         }
         return all;
     }
@@ -191,14 +207,16 @@ private:
     // and of whom has stopped in the middle of one it cannot be waited for.
     void give_up() {
         failed_ = true;
-        for (std::size_t i = 0; i < pieces_.size(); ++i)
-            if (pieces_[i].is_received && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+        for (auto& all : begun_)
+            for (std::size_t i = 0; i < all.pieces.size(); ++i)
+                if (all.pieces[i].is_received && all.requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&all.requests[i]);
     }
     // A request failed: what came was too long, or the rank is gone.
     [[noreturn]] void fail_by_status(int code) {
-        for (std::size_t i = 0; code == MPI_ERR_IN_STATUS && i < pieces_.size(); ++i)
-            if (statuses_[i].MPI_ERROR != MPI_SUCCESS && statuses_[i].MPI_ERROR != MPI_ERR_PENDING)
-                fail_at(pieces_[i].rank, statuses_[i].MPI_ERROR);
+        auto const& all = begun_.front();
+        for (std::size_t i = 0; code == MPI_ERR_IN_STATUS && i < all.pieces.size(); ++i)
+            if (all.statuses[i].MPI_ERROR != MPI_SUCCESS && all.statuses[i].MPI_ERROR != MPI_ERR_PENDING)
+                fail_at(all.pieces[i].rank, all.statuses[i].MPI_ERROR);
         fail_at(rank(), code);
     }
     [[noreturn]] void fail_at(int r, int code) {
@@ -211,10 +229,8 @@ private:
     }
 
     int tag_ = 0;
-    std::vector<MPI_Request> requests_;
-    std::vector<MPI_Status> statuses_;
-    std::vector<piece> pieces_;  // of the same numbers
-    std::string told_;           // to others, of this rank's failure
+    std::deque<messages> begun_;  // of exchanges, in their order
+    std::string told_;            // to others, of this rank's failure
     bool failed_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -35,44 +36,56 @@ public:
     using sent = collective::sent;
     using received = collective::received;
 
-    // What came of an exchange: who did not come in time, a peer's failure in place of an answer, or a rank that sends
-    // another size than its place has, and that size. Nothing of it: each has what the others offered it.
+    // A rank that sends another size than its place has.
+    struct mismatch {
+        int rank;
+        std::size_t expected;
+        std::size_t found;
+    };
+    // What came of an exchange: who did not come in time, a peer's failure in place of an answer, or another size.
+    // Nothing of it: each has what the others offered it.
     struct outcome {
         std::vector<int> missing;
         std::optional<failure> failed;
-        std::optional<std::pair<int, std::size_t>> unequal;
+        std::optional<mismatch> unequal;
     };
-    outcome swap(int rank, std::span<sent const> to, std::span<received const> from, double patience) {
-        auto& self = members_[static_cast<std::size_t>(rank)];
-        std::unique_lock lock(mutex_);
-        self.offered = to;
-        auto const number = ++self.came;
+    // A rank comes to its next exchange.
+    void begin(int rank, std::span<sent const> to, std::span<received const> from) {
+        std::scoped_lock const lock(mutex_);
+        auto& self = of(rank);
+        self.offered.emplace_back(to.begin(), to.end());
+        self.places.emplace_back(from.begin(), from.end());
+        ++self.came;
         changed_.notify_all();
-        auto const all_came = [&] {
-            return failed_ || std::ranges::all_of(members_, [&](auto const& m) { return m.came >= number; });
-        };
+    }
+    // Whether the first of its exchanges that it has not left is done, or will not be.
+    [[nodiscard]] bool is_done(int rank) {
+        std::unique_lock lock(mutex_);
+        if (failed_) return true;
+        if (all_came(of(rank).done + 1)) take(rank, lock);
+        return all_took(of(rank).done + 1);
+    }
+    // Leaves that one.
+    outcome finish(int rank, double patience) {
+        std::unique_lock lock(mutex_);
+        auto& self = of(rank);
+        auto const number = self.done + 1;
+        auto const is_over = [&] { return failed_ || all_came(number); };
         if (patience == std::numeric_limits<double>::infinity())
-            changed_.wait(lock, all_came);
+            changed_.wait(lock, is_over);
         else
-            changed_.wait_for(lock, std::chrono::duration<double>(patience), all_came);
+            changed_.wait_for(lock, std::chrono::duration<double>(patience), is_over);
         outcome result{missing(number), failed_, std::nullopt};
         if (!failed_ && !result.missing.empty())  // who comes later finds nobody
             failed_ = failure{rank, error(errc::distributed, ranks_text(result.missing) + " gave no answer")};
         if (!result.missing.empty() || result.failed) return result;
-        lock.unlock();  // all came: nobody fails, and what is offered stays where it is, until all have left
-        for (std::size_t r = 0; r < from.size(); ++r) {
-            if (std::cmp_equal(r, rank)) continue;
-            auto const offered = members_[r].offered[static_cast<std::size_t>(rank)];
-            if (offered.size() != from[r].size())
-                result.unequal.emplace(static_cast<int>(r), offered.size());
-            else if (!offered.empty())
-                std::memcpy(from[r].data(), offered.data(), offered.size());
-        }
-        lock.lock();
-        self.left = number;
-        changed_.notify_all();
-        changed_.wait(lock,
-                      [&] { return std::ranges::all_of(members_, [&](auto const& m) { return m.left >= number; }); });
+        // All came: nobody fails, and what is offered stays where it is, until all have taken it.
+        take(rank, lock);
+        changed_.wait(lock, [&] { return all_took(number); });
+        result.unequal = std::exchange(self.unequal, std::nullopt);
+        self.offered.pop_front();
+        self.places.pop_front();
+        ++self.done;
         return result;
     }
     void fail(int rank, error const& why) {
@@ -93,10 +106,39 @@ public:
 
 private:
     struct member {
-        std::uint64_t came = 0;  // exchanges that it came to
-        std::uint64_t left = 0;
-        std::span<sent const> offered{};
+        std::uint64_t came = 0;                      // exchanges that it came to
+        std::uint64_t took = 0;                      // and of which it has what the others offered
+        std::uint64_t done = 0;                      // and that it has left
+        std::deque<std::vector<sent>> offered{};     // of those behind
+        std::deque<std::vector<received>> places{};  // the same
+        std::optional<mismatch> unequal{};
     };
+    member& of(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+    [[nodiscard]] bool all_came(std::uint64_t number) const {
+        return std::ranges::all_of(members_, [&](auto const& m) { return m.came >= number; });
+    }
+    [[nodiscard]] bool all_took(std::uint64_t number) const {
+        return std::ranges::all_of(members_, [&](auto const& m) { return m.took >= number; });
+    }
+    // Takes what is offered to a rank in the first exchange that it has not left, to which all came.
+    void take(int rank, std::unique_lock<std::mutex>& lock) {
+        auto& self = of(rank);
+        if (self.took > self.done) return;
+        auto const& places = self.places.front();
+        std::vector<sent> offers;
+        for (auto const& m : members_) offers.push_back(m.offered[self.done - m.done][static_cast<std::size_t>(rank)]);
+        lock.unlock();
+        for (std::size_t r = 0; r < places.size(); ++r) {
+            if (std::cmp_equal(r, rank)) continue;
+            if (offers[r].size() != places[r].size())
+                self.unequal = mismatch{static_cast<int>(r), places[r].size(), offers[r].size()};
+            else if (!offers[r].empty())
+                std::memcpy(places[r].data(), offers[r].data(), offers[r].size());
+        }
+        lock.lock();
+        ++self.took;
+        changed_.notify_all();
+    }
     [[nodiscard]] std::vector<int> missing(std::uint64_t number) const {
         std::vector<int> all;
         for (std::size_t r = 0; r < members_.size(); ++r)
@@ -122,13 +164,15 @@ private:
     void throw_unless_own(std::optional<meeting::failure> const& failed) const {
         if (failed && failed->rank != rank()) fail_with(failed->rank, failed->why.code(), failed->why.what());
     }
-    void swap(std::span<sent const> to, std::span<received const> from) override {
-        auto const came = where_.swap(rank(), to, from, patience());
+    void begin_swap(std::span<sent const> to, std::span<received const> from) override {
+        where_.begin(rank(), to, from);
+    }
+    bool is_swapped() override { return where_.is_done(rank()); }
+    void finish_swap() override {
+        auto const came = where_.finish(rank(), patience());
         throw_unless_own(came.failed);
         if (!came.missing.empty()) fail_waiting(came.missing);
-        if (came.unequal)
-            fail_unequal(came.unequal->first, from[static_cast<std::size_t>(came.unequal->first)].size(),
-                         came.unequal->second);
+        if (came.unequal) fail_unequal(came.unequal->rank, came.unequal->expected, came.unequal->found);
     }
 
     meeting& where_;

@@ -51,6 +51,7 @@ inline void record(recipe_record& to, training_recipe const& r) {
     to.push_back({"weight-decay", shortest(a.weight_decay)});
     to.push_back({"clip", shortest(a.clip)});
     if (a.muon != 0) to.push_back({"muon", shortest(a.muon)});
+    if (r.rounding == weight_rounding::stochastic) to.push_back({"rounding", "stochastic"});
 }
 
 // The settings of a recipe and of a seed.

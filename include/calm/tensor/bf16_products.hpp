@@ -69,7 +69,8 @@ inline constexpr bool has_bf16_products = false;
 // From here on `matmul` of float by this context may round both factors to bf16, to nearest with ties to even, and adds
 // up in fp32, all of a product's threads to the same bits. Of an element's sum of |a b| it is off by at most 2^-8 and
 // what fp32 rounds. Nothing is stored otherwise than before. Products of few rows, at most 64, may stay as they are:
-// reading their factors is what takes time; so do those inside attention.
+// reading their factors is what takes time; so do those inside attention. Of a factor that ctx.copies has a copy of,
+// that is multiplied, which may be rounded otherwise.
 inline void multiply_in_bf16(context<cpu>& ctx) {
     ctx.products = &detail::products_in_bf16;
 }

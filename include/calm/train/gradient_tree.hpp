@@ -4,7 +4,9 @@
 // - a: g0 + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "calm/nn/param.hpp"
@@ -45,6 +47,10 @@ public:
             elements_ += (p.grad.size() + aligned - 1) / aligned * aligned;
         }
         ranges_ = detail::ranges_of(slots_);
+        for (std::size_t i = 0, r = 0; i < slots_.size(); ++i) {
+            while (r < ranges_.size() && std::cmp_equal(ranges_[r].slot, i)) ++r;
+            first_range_.push_back(static_cast<index_t>(r));
+        }
         memory_ = {table_of(arena_, slots_), table_of(arena_, ranges_), static_cast<index_t>(ranges_.size())};
         waiting_ = arena_.template take<T>(extents<dyn, dyn>(most_waiting(micro_batches), elements_)).data();
     }
@@ -53,13 +59,19 @@ public:
 
     // The parameters have the gradients of micro-batch `number`, and nothing else; the micro-batches of a step come in
     // order. After the last they have the sum of all; after the others they are zero, for the next.
-    void add(context<Backend> const& ctx, index_t number) const {
+    void add(context<Backend> const& ctx, index_t number) const { add(ctx, number, 0, first_range_.size() - 1); }
+    // The same of parameters begin .. end - 1.
+    void add(context<Backend> const& ctx, index_t number, std::size_t begin, std::size_t end) const {
+        if (micro_batches_ == 1) return;
+        auto some = memory_;
+        some.ranges += first_range_[begin];
+        some.count = first_range_[end] - first_range_[begin];
         bool const last = number + 1 == micro_batches_;
         auto const ones = static_cast<std::uint64_t>(number);
         int waiting = std::popcount(ones);
         for (int sums = last ? waiting : std::countr_one(ones); sums > 0; --sums)
-            detail::run_tree<detail::add_waiting>(ctx, memory_, sum(--waiting));
-        if (!last) detail::run_tree<detail::set_aside>(ctx, memory_, sum(waiting));
+            detail::run_tree<detail::add_waiting>(ctx, some, sum(--waiting));
+        if (!last) detail::run_tree<detail::set_aside>(ctx, some, sum(waiting));
     }
 
     // Sums that wait at once: log2 of the micro-batches, rounded down.
@@ -75,6 +87,7 @@ private:
     arena<Backend> arena_{"gradients that wait"};
     std::vector<detail::tree_slot<T>> slots_;
     std::vector<detail::parameter_range> ranges_;
+    std::vector<index_t> first_range_{0};  // of each parameter, and the number of all
     detail::tree_memory<T> memory_{};
     index_t elements_ = 0;  // of a sum
     T* waiting_ = nullptr;  // the sums

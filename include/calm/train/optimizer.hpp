@@ -83,7 +83,7 @@ public:
             if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back(
                 {p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays, leads});
-            marks_.push_back({p.name, p.received_gradient, p.grad.data(), p.value.size()});
+            marks_.push_back({p.name, p.received_gradients, p.grad.data(), p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
         auto const count = static_cast<index_t>(ranges_.size());
@@ -264,12 +264,12 @@ private:
 
     void require_gradients(context<Backend> const& ctx) const {
         for (auto const& mark : marks_)
-            require(*mark.received, errc::usage, "calm::adamw: step ", ctx.step,
+            require(*mark.received > 0, errc::usage, "calm::adamw: step ", ctx.step,
                     ": expected a gradient for every parameter, found none for ", mark.name,
                     "; run a backward pass through it before each update, or leave it out of the model's visit");
     }
     void forget_marks() {
-        for (auto const& mark : marks_) *mark.received = false;
+        for (auto const& mark : marks_) *mark.received = 0;
     }
     [[noreturn]] static void fail(index_t step, std::string const& what) {
         throw error(errc::non_finite, sentence("step ", step, ": ", what,
@@ -363,9 +363,9 @@ private:
     // Of a parameter, beside its slot, which of several ranks is that of a share.
     struct own_mark {
         std::string name;
-        bool* received;  // a gradient since the last update
-        T* gradient;     // all of it
-        index_t size;    // the same
+        int* received;  // gradients since the last update
+        T* gradient;    // all of it
+        index_t size;   // the same
     };
 
     adamw_settings settings_;

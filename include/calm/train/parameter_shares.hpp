@@ -4,11 +4,14 @@
 // ranges has the same bits for any number of ranks.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -26,6 +29,9 @@
 
 namespace calm {
 
+// When ranks add up gradients: in groups, while others are still computed, or all together behind backward.
+enum class adding { during_backward, after_backward };
+
 // Shares of all parameters (share_layout.hpp). It keeps the addresses of the parameters, as the optimizer does. What
 // goes to others is packed where it is, a piece of a share at a time; what a device packs goes straight to the others
 // where the ranks have an engine for that (collective::devices), and otherwise by the host's memory.
@@ -36,29 +42,48 @@ template <class Space> class parameter_shares final : public shared_work {
                   "calm::parameter_shares: expected weights, gradients and moments of one type");
 
 public:
-    // Context and ranks outlive it. So many elements of each share are on their way at once.
+    // Context and ranks outlive it. So many elements of each share are on their way at once, of each of most_under_way
+    // exchanges; parameters add up in groups of at least `group` elements.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
-                     collective& ranks, index_t piece) :
+                     collective& ranks, index_t piece, index_t group) :
         ctx_(ctx),
-        ranks_(ranks), layout_(sizes_of(parameters), ranks.rank(), ranks.ranks(), piece),
+        ranks_(ranks), layout_(sizes_of(parameters), ranks.rank(), ranks.ranks(), piece, group),
         sums_(layout_.ranges().size()) {
         for (auto const& p : parameters) {
             value_slots_.push_back({p.value.data(), 0});
             gradient_slots_.push_back({p.grad.data(), 0});
         }
+        for (int r = 0; r < ranks.ranks(); ++r) {
+            auto const own = layout_.ranges_of_rank(static_cast<std::size_t>(r));
+            range_numbers_.insert(range_numbers_.end(), own.begin(), own.end());
+            range_starts_.push_back(range_numbers_.size());
+        }
         extents<dyn> const room(index_t{ranks.ranks()} * layout_.piece());
-        sent_ = memory_.template take<T>(room).data();
-        received_ = memory_.template take<T>(room).data();
+        for (auto& one : buffers_) one = {memory_.template take<T>(room).data(), memory_.template take<T>(room).data()};
         values_ = table_of(memory_, value_slots_);
         gradients_ = table_of(memory_, gradient_slots_);
         set_pieces(whole_, std::vector<bool>(parameters.size(), true));
+        begun_.resize(whole_.all.group_ends.size());
     }
-    // As many as fill some MB, or, of many ranks, make messages that are worth sending.
+    // Exchanges that are under way at once: of a device one, which is waited for.
+    static constexpr std::size_t most_under_way = host_memory<Backend> ? 4 : 1;
+    // Messages that fill some MB together, or, of many ranks, that are worth sending; and groups of which each rank has
+    // several ranges.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
-                     collective& ranks) :
+                     collective& ranks, adding when = adding::during_backward) :
         parameter_shares(ctx, parameters, ranks,
-                         std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain)) {}
-    ~parameter_shares() override { ranks_.at_work = false; }
+                         std::max<index_t>((index_t{1} << 20) / ranks.ranks(), detail::range_grain),
+                         when == adding::during_backward && host_memory<Backend>
+                             ? std::max<index_t>(index_t{1} << 20, 4 * detail::range_grain * ranks.ranks())
+                             : std::numeric_limits<index_t>::max()) {}
+    // What is on its way arrives before its memory goes.
+    ~parameter_shares() override {
+        try {
+            while (ranks_.under_way() > 0) ranks_.finish_exchange();
+        } catch (error const&) {  // whoever ends here says more of why
+        }
+        ranks_.at_work = false;
+    }
 
     [[nodiscard]] int rank() const override { return ranks_.rank(); }
     [[nodiscard]] int count() const override { return ranks_.ranks(); }
@@ -75,7 +100,7 @@ public:
         auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
         require_alike({seed, word(state.step), word(state.updates), word(state.skipped), word(state.first_phase_steps),
                        word(r.steps), word(r.accumulation), word(r.seconds), word(r.rate), word(r.warmup),
-                       word(r.optimizer.muon), word(tokens)});
+                       word(r.optimizer.muon), static_cast<std::uint64_t>(r.rounding), word(tokens)});
         ranks_.at_work = true;
     }
     double agree_on_time(index_t steps_done) override {
@@ -83,6 +108,7 @@ public:
         return ranks_.broadcast(steady_seconds());
     }
     void add_up(std::span<std::byte> losses) override {
+        sum_gradients();
         auto const size = losses.size() / static_cast<std::size_t>(count());
         auto const first = static_cast<std::size_t>(rank()) * size;
         std::vector<std::byte> all(losses.size());
@@ -90,28 +116,32 @@ public:
         fetch(ctx_, own, losses.data() + first);
         ranks_.all_gather(std::span<std::byte const>(own), std::span(all));
         put(ctx_, losses.data(), std::span<std::byte const>(all));
-        sum_gradients();
     }
     [[nodiscard]] part own(std::size_t i) const override { return layout_.own(i); }
     [[nodiscard]] std::size_t buffer_bytes() const override { return memory_.peak(); }
 
+    [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return layout_.group_begins(); }
+    void begin_adding_up(std::size_t group) override {
+        auto const& ends = whole_.all.group_ends;
+        for (auto round = group == 0 ? 0 : ends[group - 1]; round < ends[group]; ++round) to_add_.push_back(round);
+        begun_[group] = true;
+        bring_on();
+    }
+    void bring_on() override {
+        while (!on_way_.empty() && ranks_.is_exchanged()) take_gradients();
+        send_gradients();
+    }
+
     // add_up() of the gradients.
     void sum_gradients() {
-        auto const self = static_cast<std::size_t>(ranks_.rank());
         begin_exchanges();
-        for (auto const& round : whole_.all.rounds) {
-            run(whole_, round.begin, round.end, gradients_, detail::pack_away<T>{sent_});
-            auto const size = round.pieces[self].end;  // of a piece of this share, of which each rank has a part
-            auto to = round.pieces;
-            std::vector<part> from(to.size());
-            index_t place = 0;
-            for (std::size_t r = 0; r < from.size(); ++r)
-                if (r != self) from[r] = {place, place + size}, place += size;
-            to[self] = {};
-            exchange(to, from);
-            run(whole_, round.begin, round.own_end, gradients_,
-                detail::sum_of_ranks<T>{sent_, received_, size, ranks_.rank(), ranks_.ranks()});
+        for (std::size_t group = 0; group < begun_.size(); ++group)
+            if (!begun_[group]) begin_adding_up(group);
+        while (!on_way_.empty()) {
+            take_gradients();
+            send_gradients();
         }
+        std::fill(begun_.begin(), begun_.end(), false);
         end_exchanges();
     }
     void gather_values() override { gather(whole_, values_); }
@@ -121,7 +151,9 @@ public:
     }
     [[nodiscard]] index_t ranges() const override { return std::ssize(layout_.ranges()); }
     std::span<double const> squares_of_all(std::span<double const> own_ranges) override {
-        ranks_.all_gather(own_ranges, std::span(sums_), layout_.first_range());
+        std::vector<double> by_rank(sums_.size());
+        ranks_.all_gather(own_ranges, std::span(by_rank), range_starts_);
+        for (std::size_t i = 0; i < sums_.size(); ++i) sums_[range_numbers_[i]] = by_rank[i];
         return sums_;
     }
     [[nodiscard]] std::size_t first_bad() const override {
@@ -137,10 +169,10 @@ public:
         arena_scope const scope(memory_);
         auto const* const own_slots = table_of(memory_, slots);
         for (auto const& round : whole_.all.rounds) {
-            run(whole_, round.begin, round.own_end, own_slots, detail::pack<T>{sent_});
+            run(whole_, round.begin, round.own_end, own_slots, detail::pack<T>{buffers_[0].sent});
             auto const own_piece = round.pieces[self];
             std::vector<T> here(static_cast<std::size_t>(self == 0 ? round.size : own_piece.end));
-            fetch(ctx_, among(here.data(), own_piece), sent_);
+            fetch(ctx_, among(here.data(), own_piece), buffers_[0].sent);
             std::vector<part> sent(round.pieces.size()), received(sent);
             if (self != 0) sent[0] = own_piece;
             if (self == 0) received = round.pieces;
@@ -182,6 +214,16 @@ private:
         for (auto const& p : parameters) sizes.push_back(p.value.size());
         return sizes;
     }
+    // Of an exchange, in the executor's memory.
+    struct buffers {
+        T* sent;  // (R, piece)
+        T* received;
+    };
+    // A round that is under way.
+    struct on_way {
+        std::size_t round;
+        buffers in;
+    };
     // What there is to send of some parameters, also where the executor reads it.
     struct pieces {
         std::vector<bool> marked;
@@ -198,17 +240,54 @@ private:
     void run(pieces const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots, Do const& what) const {
         detail::for_packed(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
     }
+    // The next rounds of gradients go on their way, as far as there is room.
+    void send_gradients() {
+        auto const self = static_cast<std::size_t>(ranks_.rank());
+        while (!to_add_.empty() && on_way_.size() < most_under_way) {
+            auto const& round = whole_.all.rounds[to_add_.front()];
+            auto const& in = buffers_[sent_rounds_++ % most_under_way];
+            run(whole_, round.begin, round.end, gradients_, detail::pack_away<T>{in.sent});
+            auto const size = round.pieces[self].end;  // of a piece of this share, of which each rank has a part
+            auto to = round.pieces;
+            std::vector<part> from(to.size());
+            index_t place = 0;
+            for (std::size_t r = 0; r < from.size(); ++r)
+                if (r != self) from[r] = {place, place + size}, place += size;
+            to[self] = {};
+            begin_exchange(in, to, from);
+            on_way_.push_back({to_add_.front(), in});
+            to_add_.pop_front();
+        }
+    }
+    // The first round on its way arrives, and is added up.
+    void take_gradients() {
+        auto const [number, in] = on_way_.front();
+        finish_exchange();
+        auto const& round = whole_.all.rounds[number];
+        auto const size = round.pieces[static_cast<std::size_t>(ranks_.rank())].end;
+        run(whole_, round.begin, round.own_end, gradients_,
+            detail::sum_of_ranks<T>{in.sent, in.received, size, ranks_.rank(), ranks_.ranks()});
+        on_way_.pop_front();
+    }
     // What each rank has of its share of the tensors in `slots`, to all.
     void gather(pieces const& of, detail::packed_slot<T> const* slots) {
         auto const self = static_cast<std::size_t>(ranks_.rank());
+        auto const& rounds = of.all.rounds;
+        auto const in = [&](std::size_t round) -> auto const& {
+            return buffers_[round % most_under_way];
+        };
         begin_exchanges();
-        for (auto const& round : of.all.rounds) {
-            run(of, round.begin, round.own_end, slots, detail::pack<T>{sent_});
-            std::vector<part> to(round.pieces.size(), round.pieces[self]);
-            auto from = round.pieces;
-            to[self] = from[self] = {};
-            exchange(to, from);
-            run(of, round.own_end, round.end, slots, detail::unpack<T>{received_});
+        for (std::size_t next = 0, taken = 0; taken < rounds.size(); ++taken) {
+            for (; next < rounds.size() && next - taken < most_under_way; ++next) {
+                auto const& round = rounds[next];
+                run(of, round.begin, round.own_end, slots, detail::pack<T>{in(next).sent});
+                std::vector<part> to(round.pieces.size(), round.pieces[self]);
+                auto from = round.pieces;
+                to[self] = from[self] = {};
+                begin_exchange(in(next), to, from);
+            }
+            finish_exchange();
+            run(of, rounds[taken].own_end, rounds[taken].end, slots, detail::unpack<T>{in(taken).received});
         }
         end_exchanges();
     }
@@ -226,20 +305,24 @@ private:
         for (auto const& one : from) bytes.push_back(std::as_writable_bytes(among(all, one)));
         return bytes;
     }
-    // Some of what is at sent_ goes to each rank, and some of what is at received_ comes from each.
-    void exchange(std::vector<part> const& to, std::vector<part> const& from) {
+    // Some of what is there to be sent goes to each rank, and some of what is received comes from each; of a device it
+    // has gone at once, or is on its stream.
+    void begin_exchange(buffers const& in, std::vector<part> const& to, std::vector<part> const& from) {
         if constexpr (host_memory<Backend>) {
-            ranks_.exchange(sends(sent_, to), places(received_, from));
+            ranks_.begin_exchange(sends(in.sent, to), places(in.received, from));
         } else if (ranks_.devices != nullptr) {
-            ranks_.exchange_on_devices(sends(sent_, to), places(received_, from));
+            ranks_.exchange_on_devices(sends(in.sent, to), places(in.received, from));
         } else {
             auto const sent = all_of(to), received = all_of(from);
             sent_here_.resize(std::max(sent_here_.size(), static_cast<std::size_t>(sent.end)));
             received_here_.resize(std::max(received_here_.size(), static_cast<std::size_t>(received.end)));
-            fetch(ctx_, among(sent_here_.data(), sent), sent_ + sent.begin);
+            fetch(ctx_, among(sent_here_.data(), sent), in.sent + sent.begin);
             ranks_.exchange(sends(sent_here_.data(), to), places(received_here_.data(), from));
-            put(ctx_, received_ + received.begin, std::span<T const>(among(received_here_.data(), received)));
+            put(ctx_, in.received + received.begin, std::span<T const>(among(received_here_.data(), received)));
         }
+    }
+    void finish_exchange() {
+        if constexpr (host_memory<Backend>) ranks_.finish_exchange();
     }
     // What parts that lie side by side cover.
     static part all_of(std::vector<part> const& parts) {
@@ -266,9 +349,14 @@ private:
     std::vector<detail::packed_slot<T>> value_slots_, gradient_slots_;  // of the parameters
     detail::packed_slot<T> const* values_ = nullptr;                    // the same in the executor's memory
     detail::packed_slot<T> const* gradients_ = nullptr;
-    T* sent_ = nullptr;  // (R, piece)
-    T* received_ = nullptr;
+    std::array<buffers, most_under_way> buffers_{};
     pieces whole_, some_;
+    std::vector<std::size_t> range_numbers_;    // of each rank's ranges, rank by rank
+    std::vector<std::size_t> range_starts_{0};  // (R + 1) in them
+    std::vector<bool> begun_;                   // the groups, of this step
+    std::deque<std::size_t> to_add_;            // rounds of these that are not on their way yet
+    std::deque<on_way> on_way_;
+    std::size_t sent_rounds_ = 0;
     std::vector<T> sent_here_, received_here_;  // the same on the host, of a device that has no other way
 };
 
@@ -277,14 +365,15 @@ namespace detail {
 // This rank's part of a run, or null: there is one rank.
 template <class Space>
 std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
-                                     std::vector<any_parameter<Space>> const& parameters, collective* ranks) {
+                                     std::vector<any_parameter<Space>> const& parameters, adding when,
+                                     collective* ranks) {
     if (ranks == nullptr || ranks->ranks() == 1) return nullptr;
-    return std::make_unique<parameter_shares<Space>>(ctx, parameters, *ranks);
+    return std::make_unique<parameter_shares<Space>>(ctx, parameters, *ranks, when);
 }
 // Of whoever has no ranks: nothing of the above is compiled.
 template <class Space>
 std::unique_ptr<shared_work> part_of(context<typename Space::backend> const&, std::vector<any_parameter<Space>> const&,
-                                     std::nullptr_t) {
+                                     adding, std::nullptr_t) {
     return nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "calm/base/bf16.hpp"
 #include "calm/base/number_text.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/head.hpp"
@@ -29,8 +30,11 @@ struct training_recipe {
     index_t warmup = 100;      // steps until the peak
     rate_schedule schedule = rate_schedule::constant;  // after the warm-up
     adamw_settings optimizer;                          // moments, decay and clipping
-    index_t evaluate_every = 0;                        // steps; 0: every tenth of the run
-    index_t save_every = 0;                            // steps; 0: every tenth of the run
+    // Of a context that multiplies in bf16: how a step's products round weights. At random, all of them read the copies
+    // of that step (bf16_copies); the cpu then has memory for them, 4 bytes a number.
+    weight_rounding rounding = weight_rounding::nearest;
+    index_t evaluate_every = 0;  // steps; 0: every tenth of the run
+    index_t save_every = 0;      // steps; 0: every tenth of the run
     // A device is asked for at most so many steps, and then waited for, where each of them is told; also where an
     // evaluation or saving is due, and at the end. The host's memory needs no waiting: there each is told at once.
     index_t tell_every = 1;

@@ -25,49 +25,67 @@ struct round_of_pieces {
 struct all_pieces {
     std::vector<packed_part> parts;
     std::vector<round_of_pieces> rounds;
+    std::vector<std::size_t> group_ends;  // one past the last round of each group of parameters
 };
 
-// All parameters as one row of elements, in their order, cut into a share for each rank: whole ranges
-// (block/ranges.hpp).
+// All parameters in groups of neighbours, each of which is one row of elements, in their order, cut into a share for
+// each rank: whole ranges (block/ranges.hpp). Groups come one after another, as backward ends with them.
 class share_layout {
 public:
     using part = shared_work::part;
 
-    // Of parameters of these sizes, for a rank of so many; a share goes in pieces of at most `piece` elements.
-    share_layout(std::vector<index_t> const& sizes, int rank, int ranks, index_t piece) :
-        rank_(static_cast<std::size_t>(rank)), piece_(piece) {
+    // Of parameters of these sizes, for a rank of so many; a share goes in pieces of at most `piece` elements. A group
+    // ends with the parameter by which it has `group` elements.
+    share_layout(std::vector<index_t> const& sizes, int rank, int ranks, index_t piece, index_t group) :
+        rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), group_begins_{0} {
         for (auto const size : sizes) {
-            tensors_.push_back({size, elements_});
+            tensors_.push_back({size, elements_, groups()});
             elements_ += size;
+            if (elements_ - place_of(group_begins_.back()) >= group) group_begins_.push_back(tensors_.size());
         }
+        if (group_begins_.back() < tensors_.size() || tensors_.empty()) group_begins_.push_back(tensors_.size());
         ranges_ = ranges_of(tensors_);
-        cut(ranks);
+        index_t most = 0;
+        for (std::size_t g = 0; g + 1 < group_begins_.size(); ++g) most = std::max(most, cut(g));
+        piece_ = std::min(piece, most);
     }
 
     [[nodiscard]] index_t elements() const { return elements_; }                  // of all
     [[nodiscard]] index_t size(std::size_t i) const { return tensors_[i].size; }  // of parameter i
     [[nodiscard]] index_t piece() const { return piece_; }                        // the most of a share that go at once
+    // (G + 1) the first parameter of each group.
+    [[nodiscard]] std::vector<std::size_t> const& group_begins() const { return group_begins_; }
     [[nodiscard]] std::vector<parameter_range> const& ranges() const { return ranges_; }
-    // (R + 1) the first range of each share.
-    [[nodiscard]] std::vector<std::size_t> const& first_range() const { return first_range_; }
+    // The numbers of a rank's ranges, in order.
+    [[nodiscard]] std::vector<std::size_t> ranges_of_rank(std::size_t r) const {
+        std::vector<std::size_t> all;
+        for (auto const& row : rows_)
+            for (std::size_t i = row.first_range[r]; i < row.first_range[r + 1]; ++i) all.push_back(i);
+        return all;
+    }
     // What this rank's share has of parameter i.
     [[nodiscard]] part own(std::size_t i) const {
         auto const& one = tensors_[i];
+        auto const& cuts = rows_[one.group].cuts;
         auto const within = [&](index_t at) { return std::clamp<index_t>(at - one.place, 0, one.size); };
-        return {within(cuts_[rank_]), within(cuts_[rank_ + 1])};
+        return {within(cuts[rank_]), within(cuts[rank_ + 1])};
     }
-    // What there is to send of the parameters that are marked.
+    // What there is to send of the parameters that are marked, group by group.
     [[nodiscard]] all_pieces pieces_of(std::vector<bool> const& marked) const {
         all_pieces all;
-        for (index_t number = 0; number < rounds_; ++number) {
-            auto& round = all.rounds.emplace_back();
-            round.pieces.resize(cuts_.size() - 1);
-            round.begin = std::ssize(all.parts);
-            add_piece(all, number, rank_, marked);
-            round.own_end = std::ssize(all.parts);
-            for (std::size_t r = 0; r < round.pieces.size(); ++r)
-                if (r != rank_) add_piece(all, number, r, marked);
-            round.end = std::ssize(all.parts);
+        for (auto const& row : rows_) {
+            for (index_t at = 0; at < row.most; at += piece_) {
+                auto& round = all.rounds.emplace_back();
+                round.pieces.resize(ranks_);
+                round.begin = std::ssize(all.parts);
+                add_piece(all, row, at, rank_, marked);
+                round.own_end = std::ssize(all.parts);
+                for (std::size_t r = 0; r < ranks_; ++r)
+                    if (r != rank_) add_piece(all, row, at, r, marked);
+                round.end = std::ssize(all.parts);
+                if (round.size == 0) all.rounds.pop_back();
+            }
+            all.group_ends.push_back(all.rounds.size());
         }
         return all;
     }
@@ -75,32 +93,47 @@ public:
 private:
     struct tensor_place {
         index_t size;
-        index_t place;  // of its first element in the row
+        index_t place;  // of its first element among those of all
+        std::size_t group;
+    };
+    struct group_row {
+        std::vector<index_t> cuts;             // (R + 1) where shares begin among the elements of all
+        std::vector<std::size_t> first_range;  // (R + 1) of each share
+        index_t most;                          // elements of a share
     };
 
-    // Shares of about the same size: a range belongs to the rank whose equal part it begins in.
-    void cut(index_t ranks) {
-        auto const begin_of = [&](parameter_range const& range) {
-            return tensors_[static_cast<std::size_t>(range.slot)].place + range.begin;
+    [[nodiscard]] std::size_t groups() const { return group_begins_.size() - 1; }
+    [[nodiscard]] index_t place_of(std::size_t i) const { return i < tensors_.size() ? tensors_[i].place : elements_; }
+
+    // Shares of about the same size: a range belongs to the rank whose equal part of the group it begins in. The most
+    // elements of one.
+    index_t cut(std::size_t g) {
+        index_t const begin = place_of(group_begins_[g]), elements = place_of(group_begins_[g + 1]) - begin;
+        auto const place = [&](std::size_t i) {
+            return tensors_[static_cast<std::size_t>(ranges_[i].slot)].place + ranges_[i].begin;
         };
-        index_t most = 0;
-        for (std::size_t r = 0, i = 0; r <= static_cast<std::size_t>(ranks); ++r) {
-            auto const number = static_cast<index_t>(r);
-            while (i < ranges_.size() && (number == ranks || begin_of(ranges_[i]) * ranks < number * elements_)) ++i;
-            first_range_.push_back(i);
-            cuts_.push_back(i < ranges_.size() ? begin_of(ranges_[i]) : elements_);
-            if (r > 0) most = std::max(most, cuts_[r] - cuts_[r - 1]);
+        std::size_t i = rows_.empty() ? 0 : rows_.back().first_range.back();
+        std::size_t end = i;
+        while (end < ranges_.size() && place(end) < begin + elements) ++end;
+        auto& row = rows_.emplace_back();
+        for (std::size_t r = 0; r <= ranks_; ++r) {
+            auto const number = static_cast<index_t>(r), count = static_cast<index_t>(ranks_);
+            while (i < end && (r == ranks_ || (place(i) - begin) * count < number * elements)) ++i;
+            row.first_range.push_back(i);
+            row.cuts.push_back(i < end ? place(i) : begin + elements);
+            if (r > 0) row.most = std::max(row.most, row.cuts[r] - row.cuts[r - 1]);
         }
-        piece_ = std::min(piece_, most);
-        rounds_ = piece_ > 0 ? (most + piece_ - 1) / piece_ : 0;
+        return row.most;
     }
-    // To the last round, which has that number: what rank r's share has in it.
-    void add_piece(all_pieces& all, index_t number, std::size_t r, std::vector<bool> const& marked) const {
+    // To the last round: what rank r's share of a group has in it, from its element `at` on.
+    void add_piece(all_pieces& all, group_row const& row, index_t at, std::size_t r,
+                   std::vector<bool> const& marked) const {
         auto& round = all.rounds.back();
         round.pieces[r].begin = round.size;
-        index_t const end = cuts_[r + 1];
-        index_t const begin = std::min(cuts_[r] + number * piece_, end);
-        for (auto const& range : std::span(ranges_).subspan(first_range_[r], first_range_[r + 1] - first_range_[r])) {
+        index_t const end = row.cuts[r + 1];
+        index_t const begin = std::min(row.cuts[r] + at, end);
+        for (auto const& range :
+             std::span(ranges_).subspan(row.first_range[r], row.first_range[r + 1] - row.first_range[r])) {
             auto const slot = static_cast<std::size_t>(range.slot);
             index_t const place = tensors_[slot].place;
             index_t const from = std::max(range.begin, begin - place);
@@ -113,13 +146,13 @@ private:
     }
 
     std::size_t rank_;
+    std::size_t ranks_;
     std::vector<tensor_place> tensors_;
     std::vector<parameter_range> ranges_;
     index_t elements_ = 0;
-    std::vector<index_t> cuts_;  // (R + 1) in the row
-    std::vector<std::size_t> first_range_;
-    index_t piece_;
-    index_t rounds_ = 0;
+    index_t piece_ = 0;
+    std::vector<std::size_t> group_begins_;
+    std::vector<group_row> rows_;  // (G)
 };
 
 }  // namespace calm::detail

@@ -45,9 +45,16 @@ public:
     // Seconds of rank 0's clock, for all: what follows from them is the same on all ranks. Sentences then say that so
     // many steps are done.
     virtual double agree_on_time(index_t steps_done) = 0;
+    // Gradients add up in groups of neighbouring parameters: (G + 1) the first of each group, and the number of all.
+    [[nodiscard]] virtual std::vector<std::size_t> const& group_begins() const = 0;
+    // The gradients of a group have what this rank's micro-batches give them, and are on their way to others from here
+    // on, while those of other groups are still computed. All ranks have the groups in the same order.
+    virtual void begin_adding_up(std::size_t group) = 0;
+    // Brings on what is on its way, as far as that goes without waiting.
+    virtual void bring_on() = 0;
     // Each rank has gradients of its own micro-batches, and in `losses`, of the executor's memory, which has R equal
-    // parts, theirs. Then its share has the sums of all gradients, in the tree of the ranks' numbers; elsewhere they
-    // are zero; and it has all losses.
+    // parts, theirs. Then its share has the sums of all gradients, also of groups that have begun before, in the tree
+    // of the ranks' numbers; elsewhere they are zero; and it has all losses.
     virtual void add_up(std::span<std::byte> losses) = 0;
     // Each rank has updated its share of the values; then all have all of them.
     virtual void gather_values() = 0;

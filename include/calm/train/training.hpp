@@ -17,6 +17,7 @@
 #include "calm/model/limits.hpp"
 #include "calm/tensor/bf16_copies.hpp"
 #include "calm/train/gradient_tree.hpp"
+#include "calm/train/gradient_watch.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/parameter_shares.hpp"
 #include "calm/train/recipe.hpp"
@@ -69,6 +70,10 @@ public:
         tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
         add_matrices(copies_, parameters);
+        require(r.rounding == weight_rounding::nearest || multiplies_in_bf16(ctx), errc::usage,
+                "training: expected a context that multiplies in bf16 where weights are rounded at random; call "
+                "multiply_in_bf16 for it, or leave the recipe's rounding to nearest");
+        if (several() && host_memory<Backend>) watch_.emplace(parameters, work->group_begins());
     }
 
     void run() {
@@ -174,18 +179,20 @@ private:
         // Micro-batches are alike: one tells what memory they take.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
         index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
-        std::optional copies(copies_.use(ctx_));
+        std::optional copies(copies_.use(ctx_, recipe_.rounding));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
             if (take_ && !ctx_.rehearsing()) take_(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
-            if constexpr (device_memory<Backend>) {
-                micro_(now, {newest_.data(), extents<1>()});
-                for_each(ctx_, 1, keep_losses{losses + ctx_.micro_batch, newest_.data()});
-            } else {
-                micro_(now, {losses + ctx_.micro_batch, extents<1>()});
-            }
-            tree_.add(ctx_, number);
+            add_gradients(number, first_phase, [&] {
+                auto* const loss = losses + ctx_.micro_batch;
+                if constexpr (device_memory<Backend>) {
+                    micro_(now, {newest_.data(), extents<1>()});
+                    for_each(ctx_, 1, keep_losses{loss, newest_.data()});
+                } else {
+                    micro_(now, {loss, extents<1>()});
+                }
+            });
         }
         ctx_.micro_batch = 0;
         copies.reset();  // the weights change
@@ -201,6 +208,22 @@ private:
         }
         if (several() && !ctx_.rehearsing()) work_->gather_values();
         return now;
+    }
+    // Of one micro-batch to those before it. What the last one makes whole is on its way to other ranks while it runs.
+    template <class Micro> void add_gradients(index_t number, bool first_phase, Micro const& micro) {
+        if (!watch_ || (number + 1 < own_micro_batches_ && !ctx_.rehearsing())) {
+            micro();
+            tree_.add(ctx_, number);
+        } else if (ctx_.rehearsing()) {
+            watch_->learn(first_phase, micro);
+        } else {
+            auto const& begins = work_->group_begins();
+            auto const begin = [&](std::size_t group) {
+                tree_.add(ctx_, number, begins[group], begins[group + 1]);
+                work_->begin_adding_up(group);
+            };
+            watch_->run(ctx_, first_phase, micro, begin, [&] { work_->bring_on(); });
+        }
     }
     // Of all micro-batches of a step.
     static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
@@ -346,7 +369,8 @@ private:
     std::array<schedule, 2> rates_;  // of the only or second phase, of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
-    bf16_copies<Backend> copies_;  // of the weights, for the products of a step
+    std::optional<gradient_watch<Space>> watch_;  // of several ranks
+    bf16_copies<Backend> copies_;                 // of the weights, for the products of a step
     training_state state_;
     std::size_t memory_ = 0;       // bytes of the plan
     double used_ = 0;              // seconds, before it went on
@@ -366,7 +390,9 @@ void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Spac
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
            Ranks ranks = nullptr) {
-    auto const work = part_of(ctx, parameters, ranks);
+    // A matrix of Muon in several shares is several ranks' work: whole ones go together.
+    auto const when = r.optimizer.muon > 0 ? adding::after_backward : adding::during_backward;
+    auto const work = part_of(ctx, parameters, when, ranks);
     training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();
 }
 

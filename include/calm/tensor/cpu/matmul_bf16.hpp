@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/cpu/bf16_pairs.hpp"
 #include "calm/tensor/cpu/panels.hpp"
@@ -171,8 +172,16 @@ private:
     product_parts<float> parts_;
 };
 
+// A factor that was rounded before is read there: to be packed is then exact.
 inline void gemm_in_bf16(context<cpu>& ctx, product<float> const& p) {
-    product_of_pairs(p).multiply(ctx);
+    auto const known = [&](float const* x) {
+        auto const* const copy = ctx.copies != nullptr ? ctx.copies->of(x) : nullptr;
+        return copy != nullptr ? copy : x;
+    };
+    product<float> of_copies = p;
+    of_copies.a = known(p.a);
+    of_copies.b = known(p.b);
+    product_of_pairs(of_copies).multiply(ctx);
 }
 
 }  // namespace calm::detail
