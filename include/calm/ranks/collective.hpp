@@ -249,6 +249,7 @@ protected:
     virtual void begin_swap(std::span<sent const> to, std::span<received const> from) = 0;
     // Also true where finish_swap() has something to throw.
     virtual bool is_swapped() = 0;
+    // Throws as exchange().
     virtual void finish_swap() = 0;
 
     // Seconds that the others are waited for now.

@@ -106,9 +106,8 @@ public:
     // While it lives, products of a context look here.
     class scope {
     public:
-        scope(context<Backend>& ctx, bf16_copies const* copies) : ctx_(&ctx) {
-            ctx.copies = copies;
-        }                                                                            // none where null
+        // There, until it ends; none where null.
+        scope(context<Backend>& ctx, bf16_copies const* copies) : ctx_(&ctx) { ctx.copies = copies; }
         scope(scope&& other) noexcept : ctx_(std::exchange(other.ctx_, nullptr)) {}  // ends later
         scope& operator=(scope&&) = delete;
         ~scope() {
