@@ -33,9 +33,9 @@ struct round_to_nearest {
 struct round_at_random {
     key draws;
     CALM_HD group<float, copied_at_once> operator()(group<float, copied_at_once> x, std::uint64_t number) const {
-        philox_block const words = philox(draws, number);
+        philox_block const random = philox(draws, number);
         for (int l = 0; l < static_cast<int>(copied_at_once); ++l)
-            x.lane[l] = bf16::at_random(x.lane[l], words.v[l / 2] >> (l % 2 * 16));
+            x.lane[l] = bf16::at_random(x.lane[l], random.v[l / 2] >> (l % 2 * 16));
         return x;
     }
 };
