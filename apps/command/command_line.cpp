@@ -432,7 +432,7 @@ template <> struct described<evaluate_options> {
     static constexpr char const* name = "evaluate";
     static constexpr char const* what =
         "Measures a model on held-out text: one JSON object on standard output, a table on standard error."
-        " Processes that mpirun starts share the work (docs/ranks.md).";
+        " Processes that mpirun, srun or torchrun starts share the work (docs/ranks.md).";
 };
 template <> struct described<sweep_options> {
     static constexpr char const* name = "sweep";
@@ -460,7 +460,7 @@ template <> struct described<generate_options> {
     static constexpr char const* name = "generate";
     static constexpr char const* what =
         "Writes on from a prompt: text on standard output, statistics on standard error."
-        " Processes that mpirun starts share the prompts (docs/ranks.md).";
+        " Processes that mpirun, srun or torchrun starts share the prompts (docs/ranks.md).";
 };
 
 void declare(command& c, tokenizer_options& o) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <string>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/ranks/tcp.hpp"
 #include "program.hpp"
 
 #ifdef CALM_HAS_MPI
@@ -36,32 +39,104 @@ bool is_launched() {
     return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
 }
 
-// Processes of a launcher that brings no MPI, so that each would do all of the work: torchrun, srun --mpi=none. An
-// allocation of Slurm's is none, only a step of it.
-std::string launcher_without_mpi() {
-    if (std::getenv("RANK") != nullptr && told_by("WORLD_SIZE") > 1) return "torchrun";
-    return told_by("SLURM_STEP_NUM_TASKS") > 1 ? "srun without PMIx or PMI" : "";
+// A whole number that a launcher tells.
+int number_told_by(char const* variable, long least, long most) {
+    auto const* const text = std::getenv(variable);
+    char* end = nullptr;
+    long const number = text == nullptr ? least - 1 : std::strtol(text, &end, 10);
+    require(text != nullptr && *text != '\0' && *end == '\0' && number >= least && number <= most, errc::distributed,
+            "expected in ", variable, " a number from ", least, " to ", most,
+            ", as the launcher of several ranks sets it, ", "found ",
+            text == nullptr ? "none" : "'" + std::string(text) + "'");
+    return static_cast<int>(number);
+}
+
+// Whether a launcher that brings no MPI started this process as one of several: torchrun, or what sets the same
+// variables, and srun --mpi=none. An allocation of Slurm's is none, only a step of it.
+bool is_of_torchrun() {
+    return std::getenv("RANK") != nullptr && told_by("WORLD_SIZE") > 1;
+}
+bool is_of_srun() {
+    return told_by("SLURM_STEP_NUM_TASKS") > 1;
+}
+
+// Where the ranks of such a launcher meet.
+tcp_place place_told() {
+    bool const slurm = !is_of_torchrun();
+    tcp_place here{};
+    here.ranks = number_told_by(slurm ? "SLURM_STEP_NUM_TASKS" : "WORLD_SIZE", 2, 1'000'000);
+    here.rank = number_told_by(slurm ? "SLURM_PROCID" : "RANK", 0, here.ranks - 1);
+    auto const* const host = std::getenv("MASTER_ADDR");
+    require(host != nullptr && *host != '\0', errc::distributed,
+            "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank ",
+            here.rank, " of ", here.ranks, "; found none: docs/ranks.md");
+    here.host = host;
+    // Of torchrun it is a port at which torchrun itself listens.
+    bool const taken = std::getenv("TORCHELASTIC_RUN_ID") != nullptr;
+    int const port = std::getenv("MASTER_PORT") == nullptr ? 29500 : number_told_by("MASTER_PORT", 1, 65534);
+    here.port = static_cast<std::uint16_t>(port + (taken ? 1 : 0));
+    for (auto const* const part : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"})
+        if (auto const* const text = std::getenv(part); text != nullptr) here.job += std::string("/") + text;
+    here.job.resize(std::min<std::size_t>(here.job.size(), 63));
+    return here;
+}
+
+rank_among here{0, 1};  // among the ranks on this machine
+
+// Of several ranks, who are `self`.
+void begin_ranks(collective& self) {
+    all_ranks = &self;
+    here = self.beside();
+    self.asked_to_end = [] { return noted_signal() != 0; };
+    self.tell = [](std::string const& sentence) {
+        hold_tongue(false);
+        tell(all_ranks->is_first() ? sentence : "rank " + std::to_string(all_ranks->rank()) + ": " + sentence);
+        hold_tongue(!all_ranks->is_first());
+    };
+    hold_tongue(!self.is_first());
+}
+int end_ranks(collective& self, int status) {
+    self.barrier();
+    all_ranks = nullptr;
+    return status;
+}
+// Says what went wrong at a rank.
+void tell_failure(std::string const& program, collective const& self, failure const& what) {
+    hold_tongue(false);
+    if (!what.text.empty())
+        tell_lines(
+            sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
+}
+
+// Where a rank fails it tells the others, which end with its error; rank 0 says it, or who knows that rank 0 does not.
+int run_by_tcp(std::string const& program, tcp_place const& place, std::function<int()> const& body) {
+    tcp_ranks self(place);
+    try {
+        begin_ranks(self);
+        int const status = body();
+        return end_ranks(self, status);
+    } catch (...) {
+        auto const what = failure_now();
+        self.fail(error(static_cast<errc>(what.status), what.text));
+        if (self.is_first() || !self.is_known_at_first()) tell_failure(program, self, what);
+        all_ranks = nullptr;
+        return what.status;
+    }
 }
 
 #ifdef CALM_HAS_MPI
 
-mpi_ranks::place here{0, 1};  // among the ranks on this machine
-
 // Says what went wrong, and ends all ranks. Another one than the first leaves it to that one, which heard of it, for as
 // long as that may take; it says it itself where the first does not.
-[[noreturn]] void end_ranks(std::string const& program, mpi_ranks& self, failure const& what) {
+[[noreturn]] void end_by_mpi(std::string const& program, mpi_ranks& self, failure const& what) {
     self.fail(error(static_cast<errc>(what.status), what.text));
-    if (!self.is_first()) {
+    if (!self.is_first())
         std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 200 * std::min(self.rank(), 20)));
-        hold_tongue(false);
-    }
-    if (!what.text.empty())
-        tell_lines(
-            sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
+    tell_failure(program, self, what);
     mpi_ranks::end_all(what.status);
 }
 
-int run_with_mpi(std::string const& program, std::function<int()> const& body) {
+int run_by_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
     if (self.ranks() == 1) {
         auto const told = std::max(told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"));
@@ -70,22 +145,12 @@ int run_with_mpi(std::string const& program, std::function<int()> const& body) {
                 " was built with, and each process would do all of the work: docs/ranks.md");
         return body();
     }
-    all_ranks = &self;
-    here = mpi_ranks::beside();
-    self.asked_to_end = [] { return noted_signal() != 0; };
-    self.tell = [](std::string const& sentence) {
-        hold_tongue(false);
-        tell(all_ranks->is_first() ? sentence : "rank " + std::to_string(all_ranks->rank()) + ": " + sentence);
-        hold_tongue(!all_ranks->is_first());
-    };
-    hold_tongue(!self.is_first());
     try {
+        begin_ranks(self);
         int const status = body();
-        self.barrier();
-        all_ranks = nullptr;
-        return status;
+        return end_ranks(self, status);
     } catch (...) {
-        end_ranks(program, self, failure_now());
+        end_by_mpi(program, self, failure_now());
     }
 }
 
@@ -93,30 +158,29 @@ int run_with_mpi(std::string const& program, std::function<int()> const& body) {
 
 }  // namespace
 
-int run_on_ranks([[maybe_unused]] std::string const& program, std::function<int()> const& body) {
+int run_on_ranks(std::string const& program, std::function<int()> const& body) {
     if (!is_launched()) {
-        auto const launcher = launcher_without_mpi();
-        require(launcher.empty(), errc::distributed, "expected ranks that mpirun or srun --mpi=pmix started, found ",
-                launcher, ", under which each process would do all of the work: docs/ranks.md");
+        if (is_of_torchrun() || is_of_srun()) return run_by_tcp(program, place_told(), body);
         return body();
     }
 #ifdef CALM_HAS_MPI
-    return run_with_mpi(program, body);
+    return run_by_mpi(program, body);
 #else
     throw error(errc::distributed,
-                "started as one of several processes, and compiled without MPI: install libopenmpi-dev, "
-                "configure and build again, or start it alone");
+                "started as one of several processes by what brings MPI, and compiled without it: install "
+                "libopenmpi-dev, configure and build again, or start it with torchrun, or srun --mpi=none and "
+                "MASTER_ADDR: docs/ranks.md");
 #endif
 }
 
 void refuse_ranks() {
     auto const most = std::max({told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"), told_by("SLURM_STEP_NUM_TASKS")});
-    require(most <= 1 && launcher_without_mpi().empty(), errc::distributed,
+    require(most <= 1 && !is_of_torchrun() && !is_of_srun(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
             "mpirun, srun or torchrun; train, evaluate and generate have ranks");
 }
 
-bool takes_ranks() {
+bool has_mpi() {
 #ifdef CALM_HAS_MPI
     return true;
 #else
@@ -165,22 +229,14 @@ int noted_signal_of_ranks() {
 }
 
 int number_on_this_machine() {
-#ifdef CALM_HAS_MPI
     return here.rank;
-#else
-    return 0;
-#endif
 }
 
 int threads_of_rank(int asked) {
-#ifdef CALM_HAS_MPI
     if (asked > 0 || all_ranks == nullptr) return asked;
     auto const mine = static_cast<int>(std::thread::hardware_concurrency());
     bool const bound = mine < ::sysconf(_SC_NPROCESSORS_ONLN);  // the launcher has shared them out
     return std::max(1, bound ? mine : mine / here.ranks);
-#else
-    return asked;
-#endif
 }
 
 }  // namespace calm::apps

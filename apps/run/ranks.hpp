@@ -8,16 +8,16 @@
 
 namespace calm::apps {
 
-// Runs the body of a program of this name. Where mpirun or srun started this process as one of several, they are
-// ranks() in it; only rank 0 says something, and where one of them fails all end, with the status of its error. Whoever
-// launched them may end them all by a signal to one. Throws errc::distributed where several were started by what brings
-// no MPI.
+// Runs the body of a program of this name. Where mpirun, srun or torchrun started this process as one of several, they
+// are ranks() in it, by MPI or by TCP as the launcher has it; only rank 0 says something, and where one of them fails
+// all end, with the status of its error. Whoever launched them may end them all by a signal to one. Throws
+// errc::distributed where they cannot meet.
 int run_on_ranks(std::string const& program, std::function<int()> const& body);
 // For a program that has no ranks. Throws errc::distributed where a launcher started this process as one of several.
 void refuse_ranks();
 
 // Whether this program was compiled with MPI.
-bool takes_ranks();
+bool has_mpi();
 // This process's end of several, or null.
 collective* ranks();
 // Whether this process is the only one, or rank 0: who writes files and says what there is to say.

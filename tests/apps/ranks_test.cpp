@@ -1,4 +1,4 @@
-// train, evaluate and generate by several ranks, as a user starts them: with mpirun.
+// train, evaluate and generate by several ranks, as a user starts them: with mpirun, or as torchrun and srun do it.
 
 #include <boost/test/unit_test.hpp>
 
@@ -10,12 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "support/mpirun.hpp"
+#include "support/launchers.hpp"
 #include "support/programs.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 #include "support/skipped.hpp"
 
+using calm::test::by_tcp;
 using calm::test::can_run_ranks;
 using calm::test::has;
 using calm::test::mpirun;
@@ -105,11 +106,15 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
         BOOST_TEST(has(r.err, says), launcher << " " << program << ": " << r.err);
     };
     std::string const torchrun = "RANK=0 WORLD_SIZE=2", srun = "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1";
-    check(torchrun, "train", "expected ranks that mpirun or srun --mpi=pmix started, found torchrun");
-    check(srun, "train calm", "found srun without PMIx or PMI");
-    check(torchrun, "evaluate", "found torchrun, under which each process would do all of the work");
-    check(srun, "generate", "found srun without PMIx or PMI");
-    if (calm::apps::takes_ranks())
+    check(torchrun, "train",
+          "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank 0 of "
+          "2; found none");
+    check(srun, "train calm", "for rank 1 of 2; found none");
+    check("RANK=2 WORLD_SIZE=2 MASTER_ADDR=localhost", "evaluate",
+          "expected in RANK a number from 0 to 1, as the launcher of several ranks sets it, found '2'");
+    check("MASTER_PORT=many MASTER_ADDR=localhost " + srun, "generate",
+          "expected in MASTER_PORT a number from 1 to 65534, as the launcher of several ranks sets it, found 'many'");
+    if (calm::apps::has_mpi())
         check("ASAN_OPTIONS=detect_leaks=0 OMPI_COMM_WORLD_SIZE=2", "evaluate",
               "as the launcher says, found this process alone");
     for (auto const& launcher : {torchrun, srun, std::string("OMPI_COMM_WORLD_SIZE=2"),
@@ -221,6 +226,43 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
     auto const none = shop.shell(mpirun(2) + "evaluate --model nothing --data text.txt");
     BOOST_TEST(none.status == 2, none.err);
     BOOST_TEST(none.err.find("there is no nothing") == none.err.rfind("there is no nothing"), none.err);
+}
+
+// As torchrun starts them, and srun --mpi=none: by what their environment says. They need no MPI.
+BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
+    workshop const shop;
+    auto const well = [&](std::string const& line) {
+        auto const r = shop.shell(line);
+        BOOST_TEST(r.status == 0, r.err);
+        return r;
+    };
+    well(autoencoder + "2 --steps 8 --out one");
+    auto const said = well(by_tcp("RANK", "WORLD_SIZE", 2) + autoencoder + "2 --steps 8 --out two");
+    BOOST_TEST(has(said.err, "2 ranks; rank 0 sent"), said.err);
+    shop.same("two", "one", "step-00000008");
+    std::string const evaluate = "evaluate --model one --data text.txt";
+    BOOST_TEST(well(by_tcp("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 3) + evaluate).out == well(evaluate).out);
+}
+
+BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
+    workshop const shop;
+    for (int const victim : {0, 1}) {
+        auto const other = std::to_string(1 - victim), out = "run" + std::to_string(victim);
+        auto const killed =
+            shop.shell("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + calm::test::free_port() +
+                       "; RANK=" + std::to_string(victim) + " " + autoencoder + "4 --steps 100000 --out " + out +
+                       " & victim=$!; RANK=" + other + " " + autoencoder + "4 --steps 100000 --out " + out +
+                       " & other=$!; tries=0; until [ -e " + out +
+                       "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
+                       "kill -9 $victim; wait $other");
+        BOOST_TEST(killed.status == 9, killed.err);
+        auto const last = number_behind(killed.err, "rank " + std::to_string(victim) + " has ended after step ");
+        BOOST_TEST_REQUIRE(last.has_value(), killed.err);
+        BOOST_TEST(*last >= 4);
+    }
+    auto const few = shop.shell(by_tcp("RANK", "WORLD_SIZE", 2) + autoencoder + "1 --steps 8 --out none");
+    BOOST_TEST(few.status == 2);
+    BOOST_TEST(has(few.err, "expected a step of 2 times 1, 2, 4, ... micro-batches for 2 ranks, found 1"), few.err);
 }
 
 // At moments spread over the run, of either rank in turn: RANK_KILLS=30 in the environment tries thirty, 2 without,

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "support/mpirun.hpp"
+#include "support/launchers.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
 

@@ -4,9 +4,11 @@
 // verbs are made of that.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <span>
@@ -45,6 +47,12 @@ inline std::string ranks_text(std::span<int const> numbers) {
 }
 
 }  // namespace detail
+
+// The number of a rank among so many.
+struct rank_among {
+    int rank;   // its number
+    int ranks;  // how many there are
+};
 
 // Brings bytes from the memory of each rank's device straight to that of each other's: nccl_engine.hpp. A collective
 // that has one (collective::devices) asks it, after all ranks have said what they send and expect.
@@ -156,6 +164,21 @@ public:
     void barrier() {
         exchange(std::vector<sent>(static_cast<std::size_t>(ranks_)),
                  std::vector<received>(static_cast<std::size_t>(ranks_)));
+    }
+    // This rank's number among those on this machine (Linux: those that know the same start of it). All ask.
+    [[nodiscard]] rank_among beside() {
+        std::array<char, 40> own{};
+        std::ifstream("/proc/sys/kernel/random/boot_id").read(own.data(), std::ssize(own));
+        auto const count = static_cast<std::size_t>(ranks_);
+        std::vector<char> all(own.size() * count);
+        all_gather(std::span<char const>(own), std::span(all));
+        rank_among here{0, 0};
+        for (std::size_t r = 0; r < count; ++r) {
+            if (!std::ranges::equal(own, std::span(all).subspan(r * own.size(), own.size()))) continue;
+            ++here.ranks;
+            if (std::cmp_less(r, rank_)) ++here.rank;
+        }
+        return here;
     }
     // What rank `from` has in `values` is what all have; the sizes are alike.
     template <class T> void broadcast(std::span<T> values, int from = 0) {

@@ -33,22 +33,6 @@ public:
         if (!failed_) MPI_Finalize();
     }
 
-    // The number of a rank among so many.
-    struct place {
-        int rank;
-        int ranks;
-    };
-    // This one's among those on this machine. All ask.
-    [[nodiscard]] static place beside() {
-        MPI_Comm here = MPI_COMM_NULL;
-        place found{0, 1};
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-        MPI_Comm_rank(here, &found.rank);
-        MPI_Comm_size(here, &found.ranks);
-        MPI_Comm_free(&here);
-        return found;
-    }
-
     void fail(error const& why) noexcept override {
         if (failed_) return;
         failed_ = true;
@@ -105,11 +89,11 @@ private:
     static constexpr int failure_tag = 32767;                         // the greatest that every MPI has
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
 
-    explicit mpi_ranks(place const& here) : collective(here.rank, here.ranks) {}
+    explicit mpi_ranks(rank_among const& here) : collective(here.rank, here.ranks) {}
 
-    static place begun() {
+    static rank_among begun() {
         int provided = 0;
-        place here{};
+        rank_among here{};
         require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) == MPI_SUCCESS &&
                     MPI_Comm_rank(MPI_COMM_WORLD, &here.rank) == MPI_SUCCESS &&
                     MPI_Comm_size(MPI_COMM_WORLD, &here.ranks) == MPI_SUCCESS,

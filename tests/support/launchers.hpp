@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "calm/ranks/socket.hpp"
 #include "run/ranks.hpp"
 #include "support/skipped.hpp"
 
@@ -11,7 +12,7 @@ namespace calm::test {
 
 // Why ranks cannot be tried here; empty where they can.
 inline std::string no_ranks_reason() {
-    if (!apps::takes_ranks()) return "compiled without MPI";
+    if (!apps::has_mpi()) return "compiled without MPI";
     return std::system("command -v mpirun >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
 // Whether they can; the test case is skipped where they cannot.
@@ -28,6 +29,19 @@ inline std::string mpirun(int ranks) {
            "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
            "mpirun --oversubscribe --bind-to none -n " +
            std::to_string(ranks) + " ";
+}
+
+// A port of this machine that nobody listens at now.
+inline std::string free_port() {
+    auto const found = detail::tcp_socket::listening(detail::address_of("127.0.0.1", 0), "a free port");
+    return std::to_string(found.here().port());
+}
+// What stands before a program: so many of it, told by these variables which rank each is. The status is rank 0's.
+inline std::string by_tcp(std::string const& rank, std::string const& ranks, int count) {
+    auto const R = std::to_string(count);
+    return "timeout 300 env " + ranks + "=" + R + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + free_port() +
+           " sh -c 'for r in $(seq 1 " + std::to_string(count - 1) + "); do " + rank + "=$r \"$@\" & done; " + rank +
+           "=0 \"$@\"; status=$?; wait; exit $status' sh ";
 }
 
 }  // namespace calm::test
