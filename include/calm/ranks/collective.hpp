@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -275,6 +276,27 @@ protected:
     // Throws as exchange().
     virtual void finish_swap() = 0;
 
+    // For finish_swap(): asks is_swapped() until it is so, and meanwhile pause(seconds waited). After patience()
+    // seconds it calls give_up(silent()), the ranks that are waited for, and throws; who was asked to end hears of them
+    // once.
+    template <class Pause, class Silent, class GiveUp>
+    void wait_for_swap(Pause const& pause, Silent const& silent, GiveUp const& give_up) {
+        using clock = std::chrono::steady_clock;
+        auto const since = clock::now();
+        for (bool told = false; !is_swapped();) {
+            double const waited = std::chrono::duration<double>(clock::now() - since).count();
+            pause(waited);
+            if (waited > patience()) {
+                std::vector<int> const missing = silent();
+                give_up(missing);
+                fail_waiting(missing);
+            }
+            if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
+                told = true;
+                tell("asked to end, and no answer comes from " + detail::ranks_text(silent()) + after_step());
+            }
+        }
+    }
     // Seconds that the others are waited for now.
     [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
     // Throws what is to be said of ranks that gave no answer in time.

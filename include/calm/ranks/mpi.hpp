@@ -140,26 +140,13 @@ private:
         return all.are_done;
     }
     void finish_swap() override {
-        auto const since = clock::now();
-        bool told = false;
-        while (!is_swapped()) {
-            double const waited = std::chrono::duration<double>(clock::now() - since).count();
-            if (waited < 1e-3) {
-                std::this_thread::yield();
-                continue;
-            }
+        auto const pause = [&](double waited) {
+            if (waited < 1e-3) return std::this_thread::yield();
             hear();
-            if (waited > patience()) {
-                auto const missing = silent();
-                give_up();
-                fail_waiting(missing);
-            }
-            if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
-                told = true;
-                tell("asked to end, and no answer comes from " + detail::ranks_text(silent()) + after_step());
-            }
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
-        }
+        };
+        wait_for_swap(
+            pause, [&] { return silent(); }, [&](auto const&) { give_up(); });
         auto const all = std::move(begun_.front());
         begun_.pop_front();
         for (std::size_t i = 0; i < all.pieces.size(); ++i) {

@@ -123,28 +123,18 @@ private:
     // Of the first exchange under way; all make progress.
     bool is_swapped() override {
         bring_on();
-        return missing(true).empty() && missing(false).empty();
+        return silent().empty();
     }
     void finish_swap() override {
-        auto const since = clock::now();
-        bool told = false;
-        while (!is_swapped()) {
-            wait_for_bytes(std::chrono::milliseconds(50));
-            double const waited = std::chrono::duration<double>(clock::now() - since).count();
-            if (waited > patience()) {
-                auto const silent = missing(true).empty() ? missing(false) : missing(true);
-                give_up(silent);
-                fail_waiting(silent);
-            }
-            if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
-                told = true;
-                tell("asked to end, and no answer comes from " +
-                     detail::ranks_text(missing(true).empty() ? missing(false) : missing(true)) + after_step());
-            }
-        }
+        wait_for_swap([&](double) { wait_for_bytes(std::chrono::milliseconds(50)); }, [&] { return silent(); },
+                      [&](auto const& lost) { give_up(lost); });
         ++finished_;
     }
-    // Of whom something is still to come in that exchange, or who has not taken what it is sent.
+    // Of whom something is still to come in that exchange, or else who has not taken what it is sent.
+    [[nodiscard]] std::vector<int> silent() const {
+        auto const senders = missing(true);
+        return senders.empty() ? missing(false) : senders;
+    }
     [[nodiscard]] std::vector<int> missing(bool receives) const {
         std::vector<int> all;
         for (int r = 0; r < ranks(); ++r) {
