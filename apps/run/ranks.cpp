@@ -66,15 +66,16 @@ tcp_place place_told() {
     tcp_place here{};
     here.ranks = number_told_by(slurm ? "SLURM_STEP_NUM_TASKS" : "WORLD_SIZE", 2, 1'000'000);
     here.rank = number_told_by(slurm ? "SLURM_PROCID" : "RANK", 0, here.ranks - 1);
-    auto const* const host = std::getenv("MASTER_ADDR");
+    auto const* host = std::getenv("MASTER_ADDR");
+    if (host == nullptr && slurm) host = std::getenv("SLURM_LAUNCH_NODE_IPADDR");
     require(host != nullptr && *host != '\0', errc::distributed,
             "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank ",
             here.rank, " of ", here.ranks, "; found none: docs/ranks.md");
     here.host = host;
-    // Of torchrun it is a port at which torchrun itself listens.
-    bool const taken = std::getenv("TORCHELASTIC_RUN_ID") != nullptr;
-    int const port = std::getenv("MASTER_PORT") == nullptr ? 29500 : number_told_by("MASTER_PORT", 1, 65534);
-    here.port = static_cast<std::uint16_t>(port + (taken ? 1 : 0));
+    // torchrun itself listens at the port that it tells; jobs of Slurm on one machine have ports of their own.
+    int port = slurm ? 15000 + static_cast<int>(told_by("SLURM_JOB_ID") % 10000) : 29500;
+    if (std::getenv("MASTER_PORT") != nullptr) port = number_told_by("MASTER_PORT", 1, 65534);
+    here.port = static_cast<std::uint16_t>(port + (std::getenv("TORCHELASTIC_RUN_ID") != nullptr ? 1 : 0));
     for (auto const* const part : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"})
         if (auto const* const text = std::getenv(part); text != nullptr) here.job += std::string("/") + text;
     here.job.resize(std::min<std::size_t>(here.job.size(), 63));
