@@ -104,7 +104,7 @@ std::vector<ending> const endings{
      "finite"},
     {9,
      "env RANK=1 WORLD_SIZE=2 train autoencoder --config tiny --tokenizer words --data stories:100 --steps 1 --out no",
-     "torchrun"},
+     "expected in MASTER_ADDR a name or an address of the machine of rank 0"},
     {9, "env OMPI_COMM_WORLD_SIZE=2 sweep --configs tiny --tokenizer words --data stories:100 --out no",
      "train, evaluate and generate have ranks"},
     {10, "train tokenizer --vocabulary 300 --data stories:4000 --out no.model/words", "no.model"},
