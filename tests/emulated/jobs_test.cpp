@@ -9,6 +9,7 @@
 #include "calm/train/session.hpp"
 #include "support/close.hpp"
 #include "support/models.hpp"
+#include "support/sanitized.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
 
@@ -277,6 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     BOOST_TEST(close(got.losses, want.losses, kind::loss_of_run));
     BOOST_TEST(close(got.weights, want.weights, kind::weight_of_run));
     BOOST_CHECK((trained<Job, emulated>(2, descending) == got));
+    if (calm::test::is_sanitized) return;  // that of others is the same memory
     BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
     BOOST_CHECK((trained<Job, emulated>(1, ascending, false) == got));
 }
@@ -357,11 +359,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_micro_batches_add_up_in_a_tree, Backe
 BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
     constexpr index_t before = 4;
     auto const here = trained<Job, cpu>(1);
-    auto const there = trained<Job, emulated>(1);
     auto const kept_here = begun<Job, cpu>(before);
     auto const kept_there = begun<Job, emulated>(before);
-    BOOST_CHECK((ended<Job, emulated>(kept_there).weights == there.weights));
-    BOOST_CHECK((ended<Job, cpu>(kept_here).weights == here.weights));
+    if (!calm::test::is_sanitized) {
+        BOOST_CHECK((ended<Job, emulated>(kept_there).weights == trained<Job, emulated>(1).weights));
+        BOOST_CHECK((ended<Job, cpu>(kept_here).weights == here.weights));
+    }
     auto const as_here = [&](outcome const& exchanged) {
         BOOST_TEST(close(exchanged.losses, std::span(here.losses).subspan(before), kind::loss_of_run));
         BOOST_TEST(close(exchanged.weights, here.weights, kind::weight_of_run));
