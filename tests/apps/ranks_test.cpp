@@ -56,6 +56,12 @@ public:
         BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     }
     ran shell(std::string const& line) const { return run_in(folder_, line); }
+    // The same, which is to end well.
+    ran well(std::string const& line) const {
+        auto r = shell(line);
+        BOOST_TEST(r.status == 0, r.err);
+        return r;
+    }
     // Starts a job of ranks, does `then` once a file is there, and waits for its end: the status is the job's. `then`
     // may say "$(rank N)" for the process of rank N.
     ran disturbed(std::string const& job, std::string const& file, std::string const& then) const {
@@ -233,11 +239,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
 // As torchrun starts them, and srun --mpi=none: by what their environment says. They need no MPI.
 BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
     workshop const shop;
-    auto const well = [&](std::string const& line) {
-        auto const r = shop.shell(line);
-        BOOST_TEST(r.status == 0, r.err);
-        return r;
-    };
+    auto const well = [&](std::string const& line) { return shop.well(line); };
     well(autoencoder + "2 --steps 8 --out one");
     auto const said = well(by_tcp("RANK", "WORLD_SIZE", 2) + autoencoder + "2 --steps 8 --out two");
     BOOST_TEST(has(said.err, "2 ranks; rank 0 sent"), said.err);
