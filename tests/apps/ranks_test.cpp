@@ -59,7 +59,7 @@ public:
     // The same, which is to end well.
     ran well(std::string const& line) const {
         auto r = shell(line);
-        BOOST_TEST(r.status == 0, r.err);
+        BOOST_TEST(r.status == 0, line << ": " << r.err);
         return r;
     }
     // Starts a job of ranks, does `then` once a file is there, and waits for its end: the status is the job's. `then`
@@ -143,11 +143,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
 BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     if (!can_run_ranks()) return;
     workshop const shop;
-    auto const well = [&](std::string const& line) {
-        auto const r = shop.shell(line);
-        BOOST_TEST(r.status == 0, r.err);
-        return r.err;
-    };
+    auto const well = [&](std::string const& line) { return shop.well(line).err; };
     well(autoencoder + "4 --steps 8 --out one");
     auto const said = well(mpirun(2) + autoencoder + "4 --steps 8 --out two");
     shop.same("two", "one", "step-00000008");
@@ -173,11 +169,7 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
 BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
     if (!can_run_ranks()) return;
     workshop const shop;
-    auto const well = [&](std::string const& line) {
-        auto r = shop.shell(line);
-        BOOST_TEST(r.status == 0, line << ": " << r.err);
-        return r;
-    };
+    auto const well = [&](std::string const& line) { return shop.well(line); };
     // As much training as it takes for texts and scores to differ, which the sanitizers do without.
     bool const brief = calm::test::is_sanitized;
     std::string const stage = " --threads 1 --seed 3 --data stories:20000 --accumulation 2 ";
