@@ -455,8 +455,9 @@ BOOST_AUTO_TEST_CASE(texts_by_graphs_are_those_without) {
     auto const half = temperature::of(0.5);
     check_graphs<autoregressive_on>(token_sampler::unchanged(), 1, 0.2);
     check_graphs<calm_on>(sampler::unchanged(), 2, 0.05);
-    check_graphs<calm_on>(sampler::adaptive(half, 12), 2, 0.5);
     check_graphs<calm_on>(sampler::batch(half, 12), 2, 0.5);
+    if (calm::test::is_sanitized) return;  // it takes long there
+    check_graphs<calm_on>(sampler::adaptive(half, 12), 2, 0.5);
 }
 
 // The patches of two rounds, of which the second is begun.
