@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "calm/ranks/tcp.hpp"
+#include "command/number_within.hpp"
 #include "program.hpp"
 
 #ifdef CALM_HAS_MPI
@@ -40,15 +41,13 @@ bool is_launched() {
 }
 
 // A whole number that a launcher tells.
-int number_told_by(char const* variable, long least, long most) {
+int number_told_by(char const* variable, int least, int most) {
     auto const* const text = std::getenv(variable);
-    char* end = nullptr;
-    long const number = text == nullptr ? least - 1 : std::strtol(text, &end, 10);
-    require(text != nullptr && *text != '\0' && *end == '\0' && number >= least && number <= most, errc::distributed,
-            "expected in ", variable, " a number from ", least, " to ", most,
-            ", as the launcher of several ranks sets it, ", "found ",
+    auto const number = number_within<int>(text != nullptr ? text : "", least, most);
+    require(number.has_value(), errc::distributed, "expected in ", variable, " a number from ", least, " to ", most,
+            ", as the launcher of several ranks sets it, found ",
             text == nullptr ? "none" : "'" + std::string(text) + "'");
-    return static_cast<int>(number);
+    return *number;
 }
 
 // Whether a launcher that brings no MPI started this process as one of several: torchrun, or what sets the same
@@ -84,8 +83,8 @@ tcp_place place_told() {
 
 rank_among here{0, 1};  // among the ranks on this machine
 
-// Of several ranks, who are `self`.
-void begin_ranks(collective& self) {
+// Runs the body at one of several ranks, and waits for the others behind it.
+int run_as(collective& self, std::function<int()> const& body) {
     all_ranks = &self;
     here = self.beside();
     self.asked_to_end = [] { return noted_signal() != 0; };
@@ -95,8 +94,7 @@ void begin_ranks(collective& self) {
         hold_tongue(!all_ranks->is_first());
     };
     hold_tongue(!self.is_first());
-}
-int end_ranks(collective& self, int status) {
+    int const status = body();
     self.barrier();
     all_ranks = nullptr;
     return status;
@@ -113,9 +111,7 @@ void tell_failure(std::string const& program, collective const& self, failure co
 int run_by_tcp(std::string const& program, tcp_place const& place, std::function<int()> const& body) {
     tcp_ranks self(place);
     try {
-        begin_ranks(self);
-        int const status = body();
-        return end_ranks(self, status);
+        return run_as(self, body);
     } catch (...) {
         auto const what = failure_now();
         self.fail(error(static_cast<errc>(what.status), what.text));
@@ -147,9 +143,7 @@ int run_by_mpi(std::string const& program, std::function<int()> const& body) {
         return body();
     }
     try {
-        begin_ranks(self);
-        int const status = body();
-        return end_ranks(self, status);
+        return run_as(self, body);
     } catch (...) {
         end_by_mpi(program, self, failure_now());
     }
@@ -175,7 +169,7 @@ int run_on_ranks(std::string const& program, std::function<int()> const& body) {
 }
 
 void refuse_ranks() {
-    auto const most = std::max({told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"), told_by("SLURM_STEP_NUM_TASKS")});
+    auto const most = std::max(told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"));
     require(most <= 1 && !is_of_torchrun() && !is_of_srun(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
             "mpirun, srun or torchrun; train, evaluate and generate have ranks");

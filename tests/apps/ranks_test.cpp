@@ -247,13 +247,13 @@ BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
     workshop const shop;
     for (int const victim : {0, 1}) {
         auto const other = std::to_string(1 - victim), out = "run" + std::to_string(victim);
-        auto const killed =
-            shop.shell("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + calm::test::free_port() +
-                       "; RANK=" + std::to_string(victim) + " " + autoencoder + "4 --steps 100000 --out " + out +
-                       " & victim=$!; RANK=" + other + " " + autoencoder + "4 --steps 100000 --out " + out +
-                       " & other=$!; tries=0; until [ -e " + out +
-                       "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
-                       "kill -9 $victim; wait $other");
+        auto const killed = shop.shell(
+            "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(calm::test::free_port()) +
+            "; RANK=" + std::to_string(victim) + " " + autoencoder + "4 --steps 100000 --out " + out +
+            " & victim=$!; RANK=" + other + " " + autoencoder + "4 --steps 100000 --out " + out +
+            " & other=$!; tries=0; until [ -e " + out +
+            "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
+            "kill -9 $victim; wait $other");
         BOOST_TEST(killed.status == 9, killed.err);
         auto const last = number_behind(killed.err, "rank " + std::to_string(victim) + " has ended after step ");
         BOOST_TEST_REQUIRE(last.has_value(), killed.err);

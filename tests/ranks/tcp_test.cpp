@@ -19,18 +19,15 @@
 #include <thread>
 #include <vector>
 
+#include "support/free_port.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;
 using calm::detail::tcp_socket;
+using calm::test::free_port;
 using calm::test::has;
 
 namespace {
-
-// One that nobody listens at now.
-std::uint16_t free_port() {
-    return tcp_socket::listening(detail::address_of("127.0.0.1", 0), "a free port").here().port();
-}
 
 using job = std::function<void(tcp_ranks&)>;
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "calm/ranks/socket.hpp"
 #include "run/ranks.hpp"
+#include "support/free_port.hpp"
 #include "support/skipped.hpp"
 
 namespace calm::test {
@@ -31,15 +31,10 @@ inline std::string mpirun(int ranks) {
            std::to_string(ranks) + " ";
 }
 
-// A port of this machine that nobody listens at now.
-inline std::string free_port() {
-    auto const found = detail::tcp_socket::listening(detail::address_of("127.0.0.1", 0), "a free port");
-    return std::to_string(found.here().port());
-}
 // What stands before a program: so many of it, told by these variables which rank each is. The status is rank 0's.
 inline std::string by_tcp(std::string const& rank, std::string const& ranks, int count) {
     auto const R = std::to_string(count);
-    return "timeout 300 env " + ranks + "=" + R + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + free_port() +
+    return "timeout 300 env " + ranks + "=" + R + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) +
            " sh -c 'for r in $(seq 1 " + std::to_string(count - 1) + "); do " + rank + "=$r \"$@\" & done; " + rank +
            "=0 \"$@\"; status=$?; wait; exit $status' sh ";
 }

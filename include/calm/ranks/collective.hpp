@@ -133,9 +133,9 @@ public:
     }
     // That were begun and are not finished.
     [[nodiscard]] int under_way() const { return under_way_; }
-    // The same of devices' memory, by `devices`, in the order in which the device is asked for other things; done when
-    // finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all are
-    // there, and nothing that does not fit its place is on its way.
+    // exchange() of devices' memory, by `devices`, in the order in which the device is asked for other things; done
+    // when finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all
+    // are there, and nothing that does not fit its place is on its way.
     void exchange_on_devices(std::span<sent const> to, std::span<received const> from) {
         require_each(to, from);
         require(devices != nullptr, errc::usage,

@@ -134,7 +134,7 @@ public:
 
     // add_up() of the gradients.
     void sum_gradients() {
-        begin_exchanges();
+        settle_device();
         for (std::size_t group = 0; group < begun_.size(); ++group)
             if (!begun_[group]) begin_adding_up(group);
         while (!on_way_.empty()) {
@@ -142,7 +142,7 @@ public:
             send_gradients();
         }
         std::fill(begun_.begin(), begun_.end(), false);
-        end_exchanges();
+        finish_on_devices();
     }
     void gather_values() override { gather(whole_, values_); }
     void gather_gradients(std::vector<bool> const& marked) override {
@@ -276,7 +276,7 @@ private:
         auto const in = [&](std::size_t round) -> auto const& {
             return buffers_[round % most_under_way];
         };
-        begin_exchanges();
+        settle_device();
         for (std::size_t next = 0, taken = 0; taken < rounds.size(); ++taken) {
             for (; next < rounds.size() && next - taken < most_under_way; ++next) {
                 auto const& round = rounds[next];
@@ -289,7 +289,7 @@ private:
             finish_exchange();
             run(of, rounds[taken].own_end, rounds[taken].end, slots, detail::unpack<T>{in(taken).received});
         }
-        end_exchanges();
+        finish_on_devices();
     }
 
     template <class U> static std::span<U> among(U* all, part const& some) {
@@ -333,11 +333,11 @@ private:
         return all;
     }
     // Exchanges of devices begin when this one has done what it was asked for: who is waited for then is not computing.
-    void begin_exchanges() const {
+    void settle_device() const {
         if constexpr (device_memory<Backend>)
             if (ranks_.devices != nullptr) ctx_.wait();
     }
-    void end_exchanges() const {
+    void finish_on_devices() const {
         if (device_memory<Backend> && ranks_.devices != nullptr) ranks_.finish_on_devices();
     }
 

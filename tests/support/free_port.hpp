@@ -1,0 +1,15 @@
+#pragma once
+// Where ranks of a test meet by TCP.
+
+#include <cstdint>
+
+#include "calm/ranks/socket.hpp"
+
+namespace calm::test {
+
+// A port of 127.0.0.1 that nobody listens at now.
+inline std::uint16_t free_port() {
+    return detail::tcp_socket::listening(detail::address_of("127.0.0.1", 0), "a free port").here().port();
+}
+
+}  // namespace calm::test
