@@ -151,6 +151,15 @@ BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
     BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(15)));  // before anybody is given up
 }
 
+// Who works between two exchanges and asks now and then hears of it too.
+BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
+    auto const said = said_by(2, [&](tcp_ranks& ranks) {
+        ranks.barrier();
+        while (ranks.is_first()) ranks.hear();
+    });
+    BOOST_TEST(has(said[0], "rank 1 has ended"), said[0]);
+}
+
 BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named) {
     std::atomic<bool> over = false;
     auto const said = said_by(2, [&](tcp_ranks& ranks) {

@@ -255,7 +255,8 @@ public:
     // This rank cannot go on: the others hear of it in place of an answer, and throw what it says with this rank's
     // number. Throws nothing itself.
     virtual void fail(error const& why) noexcept = 0;
-    // Throws what another rank failed with, if one did, and waits for nothing: for who waits for something else.
+    // Throws what another rank failed with, and where an engine knows it also that one has ended; waits for nothing.
+    // For a rank that works or waits for something else, while exchanges are still to come.
     virtual void hear() = 0;
     // " after step 7" for a sentence, or nothing.
     [[nodiscard]] std::string after_step() const {

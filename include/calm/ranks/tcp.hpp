@@ -70,8 +70,11 @@ public:
         return is_first() || (!first_is_lost_ && (told_.empty() || (first.socket && first.sending.empty())));
     }
     void hear() override {
-        for (int r = 0; r < ranks(); ++r)
-            if (r != rank()) drain(r);
+        for (int r = 0; r < ranks(); ++r) {
+            if (r == rank()) continue;
+            drain(r);
+            if (peers_[static_cast<std::size_t>(r)].ended) fail_gone(r);
+        }
     }
 
 private:
@@ -96,6 +99,7 @@ private:
         std::size_t came = 0;         // of it and its head
         std::uint64_t gone = 0;       // messages that went
         std::uint64_t here = 0;       // that came
+        bool ended = false;           // nothing more is to come
     };
     static constexpr std::size_t most_told = 4096;
 
@@ -176,7 +180,8 @@ private:
         for (auto const head = std::as_writable_bytes(std::span(&p.head, 1));;) {
             if (p.came < head.size()) {
                 auto const came = p.socket.receive(head.subspan(p.came));
-                if (!came && p.places.empty()) return;  // nothing is to come
+                if (!came) p.ended = true;
+                if (!came && p.places.empty()) return;  // nothing is expected
                 if (!came) fail_gone(r);
                 p.came += *came;
                 if (p.came < head.size()) return;
