@@ -1,6 +1,6 @@
 #pragma once
-// The configurations that the benchmarks run, those of the programs and of the oracle's configs.json, with the batch of
-// one step. Of each the autoregressive model of its sizes is timed too.
+// The configurations that the benchmarks run, those of the programs and of bench/reference/configs.json, with the batch
+// of one step. Of each the autoregressive model of its sizes is timed too.
 
 #include "../apps/configs/sizes.hpp"
 #include "calm/model/heads/energy.hpp"

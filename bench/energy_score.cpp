@@ -1,5 +1,6 @@
 // The energy score at L = 32 (tiny) and 128 (as published), ns a distance: with and without its gradient, targets drawn
-// inside or given, beside two plain loops. Distances are counted as the oracle's bench.py counts them: R N (N - 1 + M).
+// inside or given, beside two plain loops. Distances are counted as bench/reference/bench.py counts them: R N (N - 1 +
+// M).
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-// Training steps as the oracle's bench.py times them: forward, backward, clipping and AdamW on one batch of random
+// Training steps as bench/reference/bench.py times them: forward, backward, clipping and AdamW on one batch of random
 // tokens, noise drawn inside, the median of the repeats after two warm-up runs.
 //
 //     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]

@@ -242,8 +242,7 @@ void command::take_environment() {
     known.push_back("--fixtures");      // where the tests of this library find their data
     known.push_back("--instructions");  // which of a portable program's files is started
     known.push_back("--cuda-check");    // that a GPU is waited for after every kernel
-    known.push_back("--oracle");        // what the benchmarks compare with,
-    known.push_back("--python");        // and what runs it
+    known.push_back("--python");        // what runs the PyTorch reference of the benchmarks
     known.push_back(options_file);
     for (auto const& one : options_)
         if (one.is_kept) known.push_back(one.name);

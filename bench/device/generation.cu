@@ -1,5 +1,5 @@
 // Writing with random weights: milliseconds a patch of all texts together, of one text and of 64, at T = 1 and at T =
-// 1/2 by the batch rule with a pool of 200 draws, as the oracle's bench.py has.
+// 1/2 by the batch rule with a pool of 200 draws, as bench/reference/bench.py has.
 //
 //     generation tiny|calm-m
 //

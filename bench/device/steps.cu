@@ -1,5 +1,5 @@
 // Training steps: forward, backward, clipping and AdamW on one batch of random tokens that is brought to the device,
-// noise drawn inside, as the oracle's bench.py times them.
+// noise drawn inside, as bench/reference/bench.py times them.
 //
 //     steps tiny|text|calm-m ...
 //

@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_othe
     variable const data("CALM_DATA", "[\"a b.txt\", \"c\"]"), prompt("CALM_PROMPT", "one only");
     variable const others("CALM_AT_ONCE", "3"), again("CALM_AGAIN", "true"), fixtures("CALM_FIXTURES", "x");
     variable const level("CALM_INSTRUCTIONS", "x86-64"), check("CALM_CUDA_CHECK", "1");
-    variable const oracle("CALM_ORACLE", "x"), python("CALM_PYTHON", "python3");
+    variable const python("CALM_PYTHON", "python3");
     trial t;
     BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // an option of no program; here it is only a flag
     ::unsetenv("CALM_AGAIN");

@@ -11,7 +11,7 @@
 
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE(a_model_is_converted_and_inspected, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(a_model_is_converted_and_inspected) {
     temporary_folder const folder;
     auto const made = run_in(folder, "convert --model '" + checkpoint("base", "calm_bin") +
                                          "' --out half --dtype bf16 --shard-size 100000");

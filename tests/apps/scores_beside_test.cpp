@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(what_is_negative_has_no_share) {
     BOOST_TEST(beside_text({59, -0.001, 0}, 0.13, 0) == "autoregressive after 59 s: Brier-1 -0.001, BrierLM 0.00");
 }
 
-BOOST_AUTO_TEST_CASE(only_an_autoregressive_run_stands_beside, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(only_an_autoregressive_run_stands_beside) {
     auto const said =
         sentence_of<error>([] { read_scores_beside(checkpoint("base", "autoencoder"), calm_description()); });
     BOOST_TEST(has(said, "--beside: expected the run of train ar"), said);

@@ -44,7 +44,7 @@ template <autoregressive_configuration C> std::string told_of_autoregressive(cal
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor) {
     auto const weights = stored_weights::open(checkpoint("base", "calm_bf16"));
     auto const text = tensor_table_text(weights);
     BOOST_TEST(std::count(text.begin(), text.end(), '\n') == static_cast<std::ptrdiff_t>(weights.tensors().size()) + 2);
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor, *with_fixtures) {
     BOOST_TEST(has(text, "one safetensors file, 97 tensors of BF16, 162,688 parameters, 325.4 kB\n"));
 }
 
-BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
         auto const text = told_of(name);
         for (auto const* const part :

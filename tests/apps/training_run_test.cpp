@@ -304,7 +304,7 @@ BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
 }
 
 // Weights count, and not how they lie in files.
-BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout) {
     trial t;
     auto const single = checkpoint("base", "autoencoder"), sharded = t.folder.path("sharded");
     convert_model(single, sharded, {.as = {}, .shard_bytes = 2000});

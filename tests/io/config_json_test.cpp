@@ -88,34 +88,34 @@ private:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(published_files_are_read, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(published_files_are_read) {
     auto const folder = calm::test::fixtures_folder() / "base" / "checkpoints";
     auto const coder = calm::read_config_json((folder / "autoencoder" / "config.json").string());
     BOOST_TEST((coder.kind == model_kind::autoencoder));
-    calm::test::fixture const oracle("base", "calm");
-    BOOST_TEST(coder.vocab_size == oracle.size("ae/vocab_size"));
-    BOOST_TEST(coder.autoencoder.sizes.patch_size == oracle.size("ae/patch_size"));
-    BOOST_TEST(coder.autoencoder.sizes.latent_size == oracle.size("ae/latent_size"));
-    BOOST_TEST(coder.autoencoder.sizes.hidden_size == oracle.size("ae/hidden_size"));
-    BOOST_TEST(coder.autoencoder.sizes.intermediate_size == oracle.size("ae/intermediate_size"));
-    BOOST_TEST(coder.autoencoder.sizes.num_encoder_layers == oracle.size("ae/num_encoder_layers"));
-    BOOST_TEST(coder.autoencoder.kl_weight == oracle.real("ae/kl_weight"));
+    calm::test::fixture const reference("base", "calm");
+    BOOST_TEST(coder.vocab_size == reference.size("ae/vocab_size"));
+    BOOST_TEST(coder.autoencoder.sizes.patch_size == reference.size("ae/patch_size"));
+    BOOST_TEST(coder.autoencoder.sizes.latent_size == reference.size("ae/latent_size"));
+    BOOST_TEST(coder.autoencoder.sizes.hidden_size == reference.size("ae/hidden_size"));
+    BOOST_TEST(coder.autoencoder.sizes.intermediate_size == reference.size("ae/intermediate_size"));
+    BOOST_TEST(coder.autoencoder.sizes.num_encoder_layers == reference.size("ae/num_encoder_layers"));
+    BOOST_TEST(coder.autoencoder.kl_weight == reference.real("ae/kl_weight"));
     auto const whole = calm::read_config_json((folder / "calm" / "config.json").string());
     BOOST_TEST((whole.kind == model_kind::calm));
-    BOOST_TEST(whole.head.name() == oracle.text("head"));
-    BOOST_TEST(whole.llama.hidden_size == oracle.size("hidden_size"));
-    BOOST_TEST(whole.llama.num_attention_heads == oracle.size("num_attention_heads"));
-    BOOST_TEST(whole.llama.num_key_value_heads == oracle.size("num_key_value_heads"));
-    BOOST_TEST(whole.head.sizes.find("num_mlp_layers")->value == oracle.size("num_mlp_layers"));
-    BOOST_TEST(whole.head.sizes.find("noise_size")->value == oracle.size("noise_size"));
-    BOOST_TEST(whole.objective.find("num_samples")->value == oracle.size("num_samples"));
-    BOOST_TEST(whole.rms_norm_eps == oracle.real("rms_norm_eps"));
+    BOOST_TEST(whole.head.name() == reference.text("head"));
+    BOOST_TEST(whole.llama.hidden_size == reference.size("hidden_size"));
+    BOOST_TEST(whole.llama.num_attention_heads == reference.size("num_attention_heads"));
+    BOOST_TEST(whole.llama.num_key_value_heads == reference.size("num_key_value_heads"));
+    BOOST_TEST(whole.head.sizes.find("num_mlp_layers")->value == reference.size("num_mlp_layers"));
+    BOOST_TEST(whole.head.sizes.find("noise_size")->value == reference.size("noise_size"));
+    BOOST_TEST(whole.objective.find("num_samples")->value == reference.size("num_samples"));
+    BOOST_TEST(whole.rms_norm_eps == reference.real("rms_norm_eps"));
     BOOST_TEST(whole.pad_token_id.value() == whole.vocab_size - 1);
     BOOST_TEST(whole.ae_path == "../autoencoder");
     BOOST_TEST(!whole.calm.has_value());
 }
 
-BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were) {
     calm::test::temporary_folder const folder;
     int files = 0;
     for (auto const& found : std::filesystem::recursive_directory_iterator(calm::test::fixtures_folder())) {

@@ -20,7 +20,7 @@ using namespace calm::test;
 
 namespace {}  // namespace
 
-BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file) {
     temporary_folder const folder;
     auto const plain = stored_weights::open(checkpoint("base", "calm"));
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file, *with_fixtures) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen) {
     temporary_folder const folder;
     auto const rounded = stored_weights::open(checkpoint("base", "calm_bf16"));
     for (std::uint64_t const bytes : {std::uint64_t{1}, std::uint64_t{10'000}, std::uint64_t{1} << 40}) {
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(shards_hold_what_fits) {
     BOOST_TEST(detail::shard_name(2, 100'000) == "model-00002-of-100000.safetensors");
 }
 
-BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along) {
     temporary_folder const folder;
     auto const from = folder.path("from");
     std::filesystem::copy(checkpoint("base", "calm"), from);
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along, *with_fixtures) {
     BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path where nothing stands yet"));
 }
 
-BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused) {
     temporary_folder const folder;
     namespace fs = std::filesystem;
     auto const from = folder.path("from");
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused, *with_fixtures)
     BOOST_CHECK_THROW(read_model_description(folder.path("hub/snapshots/main")), error);
 }
 
-BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in) {
     temporary_folder const folder;
     std::filesystem::copy(checkpoint("base", "autoencoder"), folder.path("autoencoder"));
     auto const whole = stored_weights::open(checkpoint("base", "calm"));
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in, *with_fixtu
     BOOST_TEST((read_model_description(folder.path("to")).sizes == with_any_head(base)));
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_converted_leaves_nothing, *with_fixtures) {
+BOOST_AUTO_TEST_CASE(what_cannot_be_converted_leaves_nothing) {
     temporary_folder const folder;
     auto const from = folder.path("from");
     std::filesystem::copy(checkpoint("base", "autoencoder"), from);

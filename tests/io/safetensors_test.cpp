@@ -353,7 +353,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_written_leaves_the_old_file) {
     refuses({good}, {{"a", "\xc3"}}, "is not UTF-8");
 }
 
-BOOST_AUTO_TEST_CASE(files_of_the_oracle_are_read_and_written_again, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(files_of_the_reference_are_read_and_written_again) {
     temporary_folder const folder;
     int files = 0;
     for (auto const& found : std::filesystem::recursive_directory_iterator(calm::test::fixtures_folder())) {
@@ -370,7 +370,7 @@ BOOST_AUTO_TEST_CASE(files_of_the_oracle_are_read_and_written_again, *calm::test
     BOOST_TEST(files >= 20);
 }
 
-BOOST_AUTO_TEST_CASE(bf16_checkpoints_are_the_rounded_ones, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(bf16_checkpoints_are_the_rounded_ones) {
     auto const folder = calm::test::fixtures_folder() / "base" / "checkpoints";
     auto const full = safetensors_file::open((folder / "calm" / "model.safetensors").string());
     auto const half = safetensors_file::open((folder / "calm_bf16" / "model.safetensors").string());

@@ -119,7 +119,7 @@ std::string thrown_by(auto&& call) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_oracle_agrees, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(the_reference_agrees) {
     for (char const* const variant : {"base", "two"}) {
         fixture const file(variant, "brier");
         auto const N = static_cast<std::size_t>(file.size("N"));

@@ -4,8 +4,7 @@
 using namespace calm;
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_oracle, variant, variants_on_executors) {
-    if (!fixtures_present()) return;
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_reference, variant, variants_on_executors) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;

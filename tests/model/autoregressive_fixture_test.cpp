@@ -1,4 +1,4 @@
-// The autoregressive model and phase 1 of patch-level training against the oracle.
+// The autoregressive model and phase 1 of patch-level training against the PyTorch reference.
 #include "calm/model/autoregressive.hpp"
 #include "support/models.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr index_t fixture_patch = 4;  // of patch_level, whatever the configuration's
 
-// On an executor, with the parameters of a fixture. Blocks sum in another order than the oracle: in double, so that
+// On an executor, with the parameters of a fixture. Blocks sum in another order than the reference: in double, so that
 // rounding is no part of what is compared.
 template <class Variant> struct loaded {
     using backend = typename Variant::backend;
@@ -34,8 +34,7 @@ template <class Variant> struct loaded {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, variant, variants_on_executors) {
-    if (!fixtures_present()) return;
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference, variant, variants_on_executors) {
     loaded<variant> m("autoregressive");
     using T = typename loaded<variant>::T;
     using backend = typename variant::backend;
@@ -66,8 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_oracle, v
     BOOST_TEST(close(stepwise, copied(again), kind::output));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_oracle, variant, variants_on_executors) {
-    if (!fixtures_present()) return;
+BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_reference, variant, variants_on_executors) {
     loaded<variant> m("patch_level");
     double const loss = m.model.loss_and_gradient(m.ctx, m.ids(), m.length / fixture_patch, fixture_patch);
     BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
@@ -76,7 +74,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_oracle, varia
 
 // Half of a step twice is the step: gradients add up with their weights.
 BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
-    if (!fixtures_present()) return;
     loaded<variant_on<base_variant, cpu>> once("autoregressive"), twice("autoregressive");
     once.model.loss_and_gradient(once.ctx, once.ids(), once.length);
     for (int i = 0; i < 2; ++i) twice.model.loss_and_gradient(twice.ctx, twice.ids(), twice.length, 1, 0.5);
@@ -87,7 +84,6 @@ BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
 
 // A tied model is the untied one with equal tables: its table has the gradient of both.
 BOOST_AUTO_TEST_CASE(a_tied_table_has_the_gradients_of_both_places) {
-    if (!fixtures_present()) return;
     loaded<variant_on<base_variant, cpu>> untied("autoregressive");
     constexpr autoregressive_configuration C{.llama = llama_sizes_of(base), .tie_word_embeddings = true};
     resident<autoregressive_model<C>> tied(untied.model.vocabulary());

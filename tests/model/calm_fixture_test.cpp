@@ -6,7 +6,7 @@ using namespace calm::test;
 
 namespace {
 
-// Noise of the oracle is (N, R, S); samples are (N, R, L). Ours keep the N samples of a position together.
+// Noise of the reference is (N, R, S); samples are (N, R, L). Ours keep the N samples of a position together.
 template <class Head> std::vector<float> noise_of(fixture const& f, index_t positions) {
     auto const noise = f.floats("in/noise");
     return swap_leading(noise, static_cast<index_t>(noise.size()) / positions / Head::S, positions);
@@ -14,8 +14,7 @@ template <class Head> std::vector<float> noise_of(fixture const& f, index_t posi
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, variants_on_executors) {
-    if (!fixtures_present()) return;
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_reference, variant, variants_on_executors) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using head = energy_head<C, space<backend>>;
@@ -41,8 +40,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_oracle, variant, v
     check_gradients(parameters_of(model), f);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_oracle, variant, variants_on_executors) {
-    if (!fixtures_present()) return;
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant, variants_on_executors) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using model_type = calm_model<C, space<backend>>;

@@ -64,7 +64,7 @@ std::size_t name_of(std::vector<token_id> const& pool, std::size_t at) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(odds_are_those_of_the_oracle, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(odds_are_those_of_the_reference) {
     auto const cases = batch_cases();
     BOOST_TEST(cases.size() >= 28U);
     for (auto const& one : cases) {
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(odds_are_those_of_the_oracle, *calm::test::with_fixtures) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(choices_follow_the_odds_of_the_oracle, *calm::test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(choices_follow_the_odds_of_the_reference) {
     calm::random_sequence random(calm::key{.seed = 2024, .stream = calm::stream::choice});
     for (auto const& one : batch_cases()) {
         std::vector<std::int64_t> seen(one.counts.size(), 0);

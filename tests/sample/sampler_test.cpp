@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_CASE(rules_take_the_temperatures_they_can_serve) {
         BOOST_TEST(sampler::of(rule, at(0.5)).noise_scale == 1.0);
 }
 
-BOOST_AUTO_TEST_CASE(the_exact_rule_has_the_law_and_the_draws_of_the_oracle, *test::with_fixtures) {
+BOOST_AUTO_TEST_CASE(the_exact_rule_has_the_law_and_the_draws_of_the_reference) {
     auto const cases = exact_cases();
     BOOST_TEST(cases.size() >= 40U);
     std::uint64_t seed = 100;

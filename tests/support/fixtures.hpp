@@ -1,6 +1,6 @@
 #pragma once
-// The oracle's numbers: where they lie, how a test reads them, and how close a result has to come.
-// The folder is CALM_FIXTURES of the environment, else `fixtures` in CALM_SHARED_DIR (given by the build).
+// The numbers of the PyTorch reference: where they lie, how a test reads them, and how close a result has to come.
+// The folder is CALM_FIXTURES of the environment, else tests/fixtures (CALM_FIXTURES_DIR, given by the build).
 
 #include <simdjson.h>
 
@@ -23,43 +23,18 @@
 
 #include "calm/io/safetensors.hpp"
 #include "support/close.hpp"
-#include "support/skipped.hpp"
 
 namespace calm::test {
 
-// The folder of the fixtures; it need not exist.
 inline std::filesystem::path fixtures_folder() {
     if (char const* const folder = std::getenv("CALM_FIXTURES"); folder != nullptr && *folder != '\0') return folder;
-#ifdef CALM_SHARED_DIR
-    return std::filesystem::path(CALM_SHARED_DIR) / "fixtures";
-#else
-    return "fixtures";
-#endif
-}
-
-inline boost::test_tools::assertion_result fixtures_present(boost::unit_test::test_unit_id test) {
-    auto const folder = fixtures_folder();
-    if (std::filesystem::is_directory(folder)) return true;
-    auto const why = "no fixtures in " + folder.string() + "; set CALM_FIXTURES to their folder";
-    skip(why, test);
-    boost::test_tools::assertion_result absent(false);
-    absent.message() << why;
-    return absent;
-}
-
-// Whether the fixtures are there; where not, the case that is running is skipped, and returns.
-inline bool fixtures_present() {
-    return !!fixtures_present(boost::unit_test::framework::current_test_unit().p_id);
+    return CALM_FIXTURES_DIR;
 }
 
 // The directory of a published model, e.g. checkpoint("base", "calm_sharded").
 inline std::string checkpoint(char const* variant, char const* name) {
     return (fixtures_folder() / variant / "checkpoints" / name).string();
 }
-
-// BOOST_AUTO_TEST_CASE(name, *calm::test::with_fixtures): the case is skipped, saying why, where the folder is absent.
-boost::unit_test::precondition const with_fixtures(
-    static_cast<boost::test_tools::assertion_result (*)(boost::unit_test::test_unit_id)>(fixtures_present));
 
 // One file of fixtures, e.g. fixture("base", "energy_score"). A name or key that is not there throws.
 class fixture {

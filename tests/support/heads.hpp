@@ -1,6 +1,6 @@
 #pragma once
 // What the tests of heads beside the energy head share: noise as it is drawn, a head's whole step, its gradients by the
-// complex step, and the oracle's.
+// complex step, and the reference's.
 
 #include <functional>
 #include <span>

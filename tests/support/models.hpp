@@ -10,7 +10,7 @@
 
 namespace calm::test {
 
-// The sizes of base/ and two/ (oracle/make_fixtures.py).
+// The sizes of base/ and two/ (bench/reference/make_fixtures.py).
 inline constexpr configuration<> base{
     .autoencoder = {.vocab_size = 97, .patch_size = 4, .hidden_size = 32, .intermediate_size = 80, .latent_size = 16},
     .hidden_size = 48,

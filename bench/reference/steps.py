@@ -1,35 +1,31 @@
 #!/usr/bin/env python3
-"""Training steps of the oracle, measured again and again by one process, which builds and compiles them once.
+"""Training steps of the PyTorch reference, measured again and again by one process, which builds and compiles them once.
 
-bench/oracle_steps.py [--config tiny|text|small] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 15]
-                      [--compile]
+bench/reference/steps.py [--config tiny|text|small] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 15]
+                         [--compile]
 
 Says "ready" after two warm-up runs of each step; then, for each line that it reads, one JSON object for each work, with the
-median of its repeats. The steps are those of the oracle's bench.py, and ar_step, which that has not: the autoregressive model
+median of its repeats. The steps are those of bench.py, and ar_step, which bench.py has not: the autoregressive model
 in the same shape, forward, backward, clipping and AdamW on one batch of random tokens. All in fp32.
 
-Environment: CALM_ORACLE, the folder of bench.py (../shared/oracle beside the checkout). Needs torch.
+Needs torch.
 """
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, os.environ.get("CALM_ORACLE", str(ROOT.parent / "shared" / "oracle")))
+import torch
 
-import torch  # noqa: E402
-import bench  # noqa: E402
-import calm_oracle as O  # noqa: E402
+import bench
+import calm_reference as ref
 
 SEQUENCES, TOKENS = 4, 256  # of ar_step, as bench/configurations.hpp
 
 
 def step_ar(c, batch, dev, args):
-    m = O.Autoregressive(c)
+    m = ref.Autoregressive(c)
     for p in m.parameters():
         if p.dim() > 1:
             torch.nn.init.normal_(p, 0.0, 0.02)
