@@ -304,9 +304,12 @@ BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
     BOOST_REQUIRE(e.has_value());
     BOOST_TEST(e->head.at("steps").value() == 4);
     BOOST_TEST(!e->head.at("order").has_value());
-    BOOST_TEST(read(read_generate, {"--model", diffusion, "--head-steps", "4"}).has_value());
+    auto const published = read(read_generate, {"--model", diffusion, "--head-steps", "4", "--head-start", "999"});
+    BOOST_REQUIRE(published.has_value());
+    BOOST_TEST(published->head.at("start").value() == 999);
     for (auto const& words : {std::vector<std::string>{"--model", energy, "--head-steps", "4"},
-                              {"--model", diffusion, "--head-order", "1"}})
+                              {"--model", diffusion, "--head-order", "1"},
+                              {"--model", flow, "--head-start", "999"}})
         BOOST_TEST(has(refusal(read_generate, words), words[2] + ": the model has no head with such a number"));
     BOOST_TEST(has(refusal(read_generate, {"--model", flow, "--head-order", "3"}), "a whole number from 1 to 2"));
 }

@@ -98,6 +98,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_reference, vari
     head model;
     allocate(model, values, &gradients);
     load_parameters(parameters_of(model), f);
+    model.sampling.start = diffusion_sampling::published_start;
 
     auto const hidden = placed<backend>(f.floats("in/hidden"));
     index_t const R = f.shape("in/hidden")[0];
@@ -145,18 +146,42 @@ BOOST_AUTO_TEST_CASE(the_schedule_is_the_published_product) {
     BOOST_TEST(diffusion_signal(999) == 2.428767e-9, boost::test_tools::tolerance(1e-6));
 }
 
-BOOST_AUTO_TEST_CASE(the_steps_of_a_sample_are_evenly_spaced_from_the_first_to_the_last) {
-    for (index_t const count : {1, 2, 3, 7, 100, 999, 1000}) {
-        diffusion_sampling const sampling{count};
-        BOOST_TEST(sampling.trained_step(count - 1) == 999);
-        if (count > 1) BOOST_TEST(sampling.trained_step(0) == 0);
-        for (index_t i = 1; i < count; ++i) {
-            double const exact = 999.0 * static_cast<double>(i) / static_cast<double>(count - 1);
-            BOOST_TEST(std::abs(sampling.trained_step(i) - exact) <= 0.5);
-            BOOST_TEST(sampling.trained_step(i) > sampling.trained_step(i - 1));
+BOOST_AUTO_TEST_CASE(the_steps_of_a_sample_are_evenly_spaced_up_to_the_start) {
+    for (index_t const start : {index_t{500}, diffusion_sampling{}.start, diffusion_sampling::published_start})
+        for (index_t const steps : {1, 2, 3, 7, 100, 999, 1000}) {
+            diffusion_sampling const sampling{steps, start};
+            index_t const count = sampling.count();
+            BOOST_TEST(count >= 1);
+            if (steps == 1) BOOST_TEST(sampling.trained_step(0) == start);
+            if (steps == 1) continue;
+            BOOST_TEST(sampling.trained_step(0) == 0);
+            BOOST_TEST(sampling.trained_step(count - 1) <= start);
+            if (count < steps) BOOST_TEST(sampling.trained_step(count) > start);
+            for (index_t i = 1; i < count; ++i) {
+                double const exact = 999.0 * static_cast<double>(i) / static_cast<double>(steps - 1);
+                BOOST_TEST(std::abs(sampling.trained_step(i) - exact) <= 0.5);
+                BOOST_TEST(sampling.trained_step(i) ==
+                           std::nearbyint(static_cast<double>(i) * (999.0 / static_cast<double>(steps - 1))));
+                BOOST_TEST(sampling.trained_step(i) > sampling.trained_step(i - 1));
+            }
         }
-    }
-    BOOST_TEST(diffusion_sampling{3}.trained_step(1) == 500);  // 499.5 goes to the even one
+    BOOST_TEST((diffusion_sampling{3, 999}.trained_step(1)) == 500);  // 499.5 goes to the even one
+    BOOST_TEST((diffusion_sampling{100, 999}.count()) == 100);
+    BOOST_TEST((diffusion_sampling{1000, 999}.count()) == 1000);
+    BOOST_TEST((diffusion_sampling{1000, 0}.count()) == 1);
+    BOOST_TEST(diffusion_sampling{}.trained_step(diffusion_sampling{}.count() - 1) == 989);
+}
+
+// A step divides the state by the root of the signal that it takes away: by 347 at the published start.
+BOOST_AUTO_TEST_CASE(samples_start_where_no_step_multiplies_much) {
+    index_t const start = diffusion_sampling{}.start;
+    BOOST_TEST(diffusion_signal(start) >= 1e-4);
+    BOOST_TEST(diffusion_signal(start + 1) < 1e-4);
+    auto const growth = [](diffusion_sampling const& sampling) {
+        return 1 / std::sqrt(1 - sampling.step(sampling.count() - 1).beta);
+    };
+    BOOST_TEST(growth({}) < 3);
+    BOOST_TEST(growth({100, diffusion_sampling::published_start}) > 300);
 }
 
 BOOST_AUTO_TEST_CASE(the_gradients_of_diffusion_by_the_complex_step) {
@@ -217,8 +242,10 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     prepared<head, double> p({}, 1, 0.3);
     auto const hidden = draws<double>(R * D, 1);
     std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
-    for (index_t const count : {1, 2, 5, 1000}) {
-        p.model.sampling.steps = count;
+    for (auto const& sampling :
+         std::vector<diffusion_sampling>{{1}, {2}, {5}, {5, 999}, {1000, 20}, {1000}, {1000, 999}}) {
+        p.model.sampling = sampling;
+        index_t const count = sampling.count();
         std::vector<int> kept;
         for (index_t i = 0; i < count; ++i) kept.push_back(p.model.sampling.trained_step(i));
         published const process(kept);
@@ -255,6 +282,13 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
         BOOST_CHECK_EXCEPTION(sampled_at<head>(p, hidden, N, places), error,
                               says(errc::usage, "expected 1 to 1000 steps", "found " + std::to_string(none)));
     }
+    p.model.sampling.steps = 100;
+    for (index_t const none : {-1, 1000}) {
+        p.model.sampling.start = none;
+        BOOST_CHECK_EXCEPTION(
+            sampled_at<head>(p, hidden, N, places), error,
+            says(errc::usage, "expected a start of samples from 0 to 999", "found " + std::to_string(none)));
+    }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on, executors) {
@@ -289,5 +323,5 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_are_those_of_its_matrices) {
     auto const counted = small_diffusion.head.flops({head.D, head.L});
     BOOST_TEST(counted.shared == shared);
     BOOST_TEST(counted.trained == sample - first / 3);  // whose inputs get no gradients
-    BOOST_TEST(counted.drawn == 100 * sample);
+    BOOST_TEST(counted.drawn == 99 * sample);           // of 100 steps those up to the start
 }

@@ -129,16 +129,26 @@ template <class T> struct variational_bits {
 
 }  // namespace detail
 
-// How many steps a sample is taken through: evenly spaced ones of all, the first and the last among them; one alone is
-// the last. The network is evaluated once a step.
+// The steps that a sample is taken through: evenly spaced ones of all, but for those behind `start`; of one step, the
+// start. The network is evaluated once per step. A sample starts from noise alone, so the signal of its first step must
+// be small; but a step from a signal near zero divides by its root and multiplies every error of the network: by 347
+// from the published step 999 to 989, and by 2 from 989 to 979. So the default start is the last step whose signal is
+// at least 1e-4.
 struct diffusion_sampling {
-    index_t steps = 100;  // 1 to 1000
+    static constexpr index_t published_start = path_steps - 1;
 
-    // Number i of them, as it was trained; i < steps.
-    [[nodiscard]] std::int32_t trained_step(index_t i) const {
-        if (steps == 1) return static_cast<std::int32_t>(path_steps - 1);
-        double const stride = static_cast<double>(path_steps - 1) / static_cast<double>(steps - 1);
-        return static_cast<std::int32_t>(std::nearbyint(static_cast<double>(i) * stride));
+    index_t steps = 100;  // 1 to 1000, of all
+    index_t start = 992;  // 0 to 999
+
+    // How many of the steps are taken.
+    [[nodiscard]] constexpr index_t count() const {
+        index_t n = steps;
+        while (n > 1 && spaced(n - 1) > start) --n;
+        return n;
+    }
+    // Number i of them, as it was trained; i < count().
+    [[nodiscard]] constexpr std::int32_t trained_step(index_t i) const {
+        return static_cast<std::int32_t>(steps == 1 ? start : spaced(i));
     }
     // From the one before it, 0 < i, or from the target.
     [[nodiscard]] diffusion_step step(index_t i) const {
@@ -150,6 +160,22 @@ struct diffusion_sampling {
             number_field{
                 .key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
             self.steps);
+        visitor(number_field{.key = "start",
+                             .what = "noisiest of the 1000 steps, where a sample starts; 999 as published",
+                             .least = 0,
+                             .most = path_steps - 1,
+                             .option = "start"},
+                self.start);
+    }
+
+private:
+    // Number i of all, evenly spaced from the first to the last, of two that are as near the even one.
+    [[nodiscard]] constexpr index_t spaced(index_t i) const {
+        double const exact =
+            static_cast<double>(i) * (static_cast<double>(path_steps - 1) / static_cast<double>(steps - 1));
+        auto const below = static_cast<index_t>(exact);
+        double const rest = exact - static_cast<double>(below);
+        return below + (rest > 0.5 || (rest == 0.5 && below % 2 == 1) ? 1 : 0);
     }
 };
 
@@ -163,7 +189,7 @@ struct diffusion {
     static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
     static constexpr std::string_view type = "calm::diffusion";               // what C++ calls it
     using objective = paired_objective;                                       // N
-    using sampling = diffusion_sampling;                                      // steps
+    using sampling = diffusion_sampling;                                      // steps and where they start
     // The network.
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
@@ -172,7 +198,7 @@ struct diffusion {
         double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
                 .trained = flops::adaln_trained(at.L, at.D, 2, num_mlp_layers),
-                .drawn = static_cast<double>(diffusion_sampling{}.steps) * once};
+                .drawn = static_cast<double>(diffusion_sampling{}.count()) * once};
     }
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
@@ -220,16 +246,19 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     }
 
     // z (R N, L), noise at first, becomes the samples of hidden states (R, D). fill(i, noise (R N, L)) gives what is
-    // added, times `scale`, at step i of sampling.steps, from the last down to 1. Throws errc::usage for a number of
-    // steps that there is not.
+    // added, times `scale`, at step i of sampling.count(), from the last down to 1. Throws errc::usage for a number of
+    // steps or a start that the process does not have.
     template <class Fill>
     void denoise(context<Backend>& ctx, latents const& z, hidden_view const& hidden, double scale,
                  Fill const& fill) const {
         require(sampling.steps >= 1 && sampling.steps <= path_steps, errc::usage,
                 "calm::diffusion_head: expected 1 to ", path_steps, " steps of a sample, found ", sampling.steps);
+        require(sampling.start >= 0 && sampling.start < path_steps, errc::usage,
+                "calm::diffusion_head: expected a start of samples from 0 to ", path_steps - 1, ", found ",
+                sampling.start);
         arena_scope const scope(ctx.saved);
         auto const prepared = net.prepare(ctx, hidden);
-        for (index_t i = sampling.steps; i-- > 0;) {
+        for (index_t i = sampling.count(); i-- > 0;) {
             arena_scope const of_step(ctx.saved);
             auto const [guess, v] = net.at_step(ctx, z, sampling.trained_step(i), prepared);
             auto const step = sampling.step(i);

@@ -1,0 +1,100 @@
+// A head of every kind, trained for a second, draws latents of the scale of its targets, on every device.
+
+#include <boost/mpl/list.hpp>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "calm/model/heads.hpp"
+#include "calm/text/build_corpus.hpp"
+#include "calm/train/session.hpp"
+#include "support/models.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+// Boost names a typed case by its type.
+template <class Head, class Backend> struct head_on {
+    static constexpr configuration<Head> value = with_head(base, Head{});
+    using backend = Backend;
+};
+using heads = boost::mpl::list<head_on<energy, cpu>, head_on<flow, cpu>, head_on<diffusion, cpu>, head_on<margin, cpu>,
+                               head_on<drafted, cpu>, head_on<energy, emulated>, head_on<flow, emulated>,
+                               head_on<diffusion, emulated>, head_on<margin, emulated>, head_on<drafted, emulated>>;
+
+constexpr index_t block = 32;
+
+corpus const& text() {
+    static corpus const one = build_corpus(std::vector<std::string>{"markov:20000"}, tokenizer::markov(), {});
+    return one;
+}
+
+// Trained on the cpu, once per head.
+template <model_configuration auto C> calm_model<C>& trained() {
+    static auto own = [] {
+        constexpr index_t K = C.autoencoder.patch_size;
+        context<> ctx(1, 1);
+        auto ae = make_autoencoder<C>(ctx, tokenizer::markov().vocabulary_size());
+        autoencoder_recipe first;
+        first.steps = 60;
+        first.rate = 4e-3;
+        first.warmup = 5;
+        first.batch_tokens = 512;
+        text_blocks patches(text(), K, K, 1, packing::unbroken);
+        train_autoencoder(ctx, ae.model, patches, first);
+
+        auto lm = make_calm<C>(ctx, ae.model);
+        calm_recipe<typename calm_model<C>::objective> second;
+        second.steps = 150;
+        second.rate = 2e-3;
+        second.warmup = 10;
+        second.sequences = 8;
+        second.block_tokens = block;
+        second.objective.samples = 8;
+        if constexpr (requires { second.objective.targets; }) second.objective.targets = 8;
+        text_blocks blocks(text(), K, block, 1, packing::unbroken);
+        train_calm(ctx, lm.model, blocks, second);
+        return lm;
+    }();
+    return own.model;
+}
+
+template <class V> double rms(V const& numbers) {
+    return std::sqrt(std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0) /
+                     static_cast<double>(numbers.size()));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) {
+    using backend = typename on::backend;
+    using model_type = calm_model<on::value, space<backend>>;
+    constexpr index_t L = model_type::L, K = model_type::K, sequences = 4, samples = 4;
+    context<backend> ctx(1, 1);
+    resident<model_type> own(tokenizer::markov().vocabulary_size(), held_for::use);
+    copy_parameters(ctx, own.model, trained<on::value>());
+
+    std::vector<token_id> tokens(static_cast<std::size_t>(sequences * block));
+    text_blocks(text(), K, block, 2, packing::unbroken)(tokens);
+    auto cache = own.model.make_cache(sequences, block / K);
+    auto const hidden = own.model.extend(ctx, std::span<token_id const>(tokens), cache, cache.all());
+    std::vector<noise_place> places;
+    for (index_t r = 0; r < hidden.extent(0); ++r)
+        places.push_back({{17, stream::generation, static_cast<std::uint32_t>(r)}, 0});
+    numbers<float, backend> z(places.size() * static_cast<std::size_t>(samples * L));
+    own.model.sample_latents(ctx, out_rows<backend, L>(z), hidden, places);
+
+    auto& host = trained<on::value>();
+    context<> here(1, 1);
+    auto const next = host.ae_model.posterior(here, numbered(here, as_vector(tokens), host.vocabulary()));
+    std::vector<double> targets;
+    for (index_t i = 0; i < next.mean.size(); ++i)
+        targets.push_back(std::hypot(next.mean[i], std::exp(next.log_std[i])));  // the root mean square of a draw
+    double const ratio = rms(copied(z)) / rms(targets);
+    BOOST_TEST_MESSAGE("rms of draws / rms of targets: " << ratio);
+    BOOST_TEST(ratio > 0.5);
+    BOOST_TEST(ratio < 2);
+}
