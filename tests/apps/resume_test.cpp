@@ -110,6 +110,12 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
                    "  option     was         now\n  dtype      bf16        -\n  head-beta  1           1.5\n"
                    "  rate       0.002       5e-04\n  rounding   stochastic  -\n"),
                differs.err);
+    // Muon to AdamW and back, each of which keeps other moments.
+    for (auto const* const others : {"--steps 14 --muon 0 ", "--steps 16 --muon 2 "}) {
+        auto const changed = shop.shell("train " + calm_of_file + others + "--override --out calm");
+        BOOST_TEST(changed.status == 0);
+        BOOST_TEST(has(changed.err, "  muon  "), changed.err);
+    }
     auto const held = shop.shell("flock calm/run.lock train " + longer + "--out calm");
     BOOST_TEST(held.status == 10);
     BOOST_TEST(has(held.err, "another process is training in it"));

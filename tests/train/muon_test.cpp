@@ -274,6 +274,29 @@ BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
     BOOST_TEST(copied(model.table.value) == copied(again.table.value), boost::test_tools::per_element());
 }
 
+// The first step of moments that are younger than the run is the first step of a run, for these matrices alone.
+BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, E, executors) {
+    mixed_model<E> late, first;
+    context<typename E::backend> ctx(1, 2);
+    adamw optimizer(late, {.weight_decay = 0.1}), fresh(first, {.weight_decay = 0.1});
+    static_cast<void>(optimizer.tensors());
+    optimizer.resume_after(ctx, 100, 100);
+    for (std::uint64_t const t : {1U, 2U}) {
+        late.draw_gradients(t);
+        first.draw_gradients(t);
+        stepped(optimizer, ctx, 0.01);
+        stepped(fresh, ctx, 0.01);
+        BOOST_TEST(copied(late.square.value) == copied(first.square.value), boost::test_tools::per_element());
+        BOOST_TEST(copied(late.wide.value) == copied(first.wide.value), boost::test_tools::per_element());
+        BOOST_TEST(copied(late.high.value) == copied(first.high.value), boost::test_tools::per_element());
+        BOOST_TEST(copied(late.table.value) != copied(first.table.value));
+        BOOST_TEST(copied(late.bias.value) != copied(first.bias.value));
+    }
+    for (index_t const none : {-1, 101})
+        BOOST_CHECK_EXCEPTION(optimizer.resume_after(ctx, 100, none), error,
+                              [](error const& e) { return e.code() == errc::usage; });
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_that_is_not_finite_changes_nothing, E, executors) {
     mixed_model<E> model;
     adamw optimizer(model, {.muon = 1});

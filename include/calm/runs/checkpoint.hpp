@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,6 +58,7 @@ inline std::string state_text(checkpoint_record const& r) {
                                 {"recipe", recipe}};
     if (r.score) json["score"] = *r.score;
     if (r.state.first_phase_steps > 0) json["first_phase_steps"] = r.state.first_phase_steps;
+    if (r.state.hidden_from > 0) json["hidden_from"] = r.state.hidden_from;
     return json.dump(1) + "\n";
 }
 
@@ -75,6 +77,8 @@ public:
         r.state.skipped = number<index_t>("skipped", limits::steps);
         if (simdjson::dom::element two; !root_["first_phase_steps"].get(two))
             r.state.first_phase_steps = number<index_t>("first_phase_steps", limits::steps);
+        if (simdjson::dom::element young; !root_["hidden_from"].get(young))
+            r.state.hidden_from = number<index_t>("hidden_from", r.state.updates);
         if (root_["seconds"].get(r.state.seconds) || r.state.seconds < 0) fail("seconds", "expected a time");
         r.seed = number<std::uint64_t>("seed");
         r.data = {number<std::uint64_t>("epoch"), number<std::uint64_t>("block")};
@@ -143,13 +147,34 @@ inline checkpoint_record read_record(std::string const& directory) {
     return parse_record(mapped_file::open(path, errc::model_file).text(), path);
 }
 
-// Fills in a state to go on from: its numbers, and its moments from training.safetensors, which must be those of the
-// same parameters in the same precision and finite. Throws errc::model_file and errc::non_finite before anything has
-// changed.
+namespace detail {
+
+// The name of the other moment of the parameter whose second moment this is; nothing for a first moment.
+inline std::optional<std::string> first_of_second(std::string_view name) {
+    if (!name.starts_with(optimizer_tensor::second_moment)) return std::nullopt;
+    return std::string(optimizer_tensor::first_moment) +
+           std::string(name.substr(optimizer_tensor::second_moment.size()));
+}
+
+}  // namespace detail
+
+// Fills in a state to resume from: its numbers, and its moments from training.safetensors, which must be those of the
+// same parameters in the same precision and finite. A run of AdamW may become one of Muon, which has no use for second
+// moments, and one of Muon a run of AdamW: both moments of the matrices that Muon moved then begin again at zero, with
+// bias corrections of their own, for a first moment that is old beside a second one that is new would make steps of any
+// length. Throws errc::model_file and errc::non_finite before anything has changed.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
     auto const file = safetensors_file::open(in_directory(directory, moments_file));
+    bool const had_muon = value_of(record.recipe, "muon") != nullptr;
+    std::set<std::string> begin_again;
+    std::size_t known = 0;
     for (auto const& m : state.moments) {
+        auto const first = detail::first_of_second(m.name);
+        if (had_muon && first && file.find(m.name) == nullptr) {
+            begin_again.insert({m.name, *first});
+            continue;
+        }
         auto const& stored = file.at(m.name);
         auto const type = m.element == sizeof(double) ? stored_type::f64 : stored_type::f32;
         if (stored.type != type || stored.bytes.size() != m.bytes.size())
@@ -158,14 +183,27 @@ inline void restore_training(std::string const& directory, training_state& state
                                      ", found shape ", text_of(stored.shape), " of type ", name_of(stored.type),
                                      "; the checkpoint is of another model"));
         require_finite(stored, file.path());
+        ++known;
     }
-    if (file.tensors().size() != state.moments.size())
+    auto const is_wanted = [&](std::string_view name) {
+        return std::ranges::any_of(state.moments, [&](auto const& m) { return m.name == name; });
+    };
+    for (auto const& stored : file.tensors()) {
+        auto const first = detail::first_of_second(stored.name);
+        if (first && !is_wanted(stored.name) && is_wanted(*first)) ++known;
+    }
+    if (file.tensors().size() != known)
         throw error(errc::model_file, file.path(), "",
-                    sentence("expected ", state.moments.size(), " tensors, found ", file.tensors().size(),
+                    sentence("expected ", known, " tensors, found ", file.tensors().size(),
                              "; the checkpoint is of another model"));
-    for (auto const& m : state.moments) std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
+    for (auto const& m : state.moments)
+        if (begin_again.contains(m.name))
+            std::ranges::fill(m.bytes, std::byte{});
+        else
+            std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
     state.step = record.state.step;
     state.updates = record.state.updates;
+    state.hidden_from = begin_again.empty() ? record.state.hidden_from : record.state.updates;
     state.first_phase_steps = record.state.first_phase_steps;
     state.skipped = record.state.skipped;
     state.seconds = record.state.seconds;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -22,7 +23,7 @@
 
 namespace calm {
 
-// The published recipe.
+// The published recipe, of an optimizer by itself; a recipe of a language model (train/recipe.hpp) begins with Muon.
 struct adamw_settings {
     double beta1 = 0.9;         // of the mean of gradients, in [0, 1)
     double beta2 = 0.95;        // of the mean of their squares, in [0, 1)
@@ -36,7 +37,10 @@ struct adamw_settings {
 // A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
 // where it has 8. The optimizer owns the bytes.
 struct optimizer_tensor {
-    std::string name;            // exp_avg. or exp_avg_sq. and the parameter's name
+    static constexpr std::string_view first_moment = "exp_avg.";      // begins a name
+    static constexpr std::string_view second_moment = "exp_avg_sq.";  // begins a name
+
+    std::string name;            // one of the two, and the parameter's name
     std::size_t element;         // bytes of one: 4 or 8
     std::span<std::byte> bytes;  // of all elements
 };
@@ -81,8 +85,8 @@ public:
             T* const second = leads && work == nullptr ? nullptr : moment();  // several ranks gather all alike
             leads_.push_back(leads);
             if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
-            slots_.push_back(
-                {p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays, leads});
+            slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays,
+                              p.is_hidden, leads});
             marks_.push_back({p.name, p.received_gradients, p.grad.data(), p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
@@ -196,16 +200,17 @@ public:
         copies_.resize(has_copies() ? 2 * slots_.size() : 0);
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             auto const& slot = slots_[i];
-            auto const add = [&](char const* name, T* moment, std::size_t number, bool is_asked_for) {
+            auto const add = [&](std::string_view name, T* moment, std::size_t number, bool is_asked_for) {
                 std::span there(moment, moment != nullptr ? static_cast<std::size_t>(slot.size) : 0);
                 if (has_copies() && moment != nullptr) {
                     copies_[number].resize(static_cast<std::size_t>(marks_[i].size));
                     there = copies_[number];
                 }
-                if (is_asked_for) all.push_back({name + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
+                if (is_asked_for)
+                    all.push_back({std::string(name) + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
             };
-            add("exp_avg.", slot.first, 2 * i, true);
-            add("exp_avg_sq.", slot.second, 2 * i + 1, !slot.leads);
+            add(optimizer_tensor::first_moment, slot.first, 2 * i, true);
+            add(optimizer_tensor::second_moment, slot.second, 2 * i + 1, !slot.leads);
         }
         return all;
     }
@@ -224,10 +229,14 @@ public:
     }
     // Gives back the memory of what tensors() gave, where those are copies.
     void forget_copies() { copies_ = {}; }
-    // Goes on as after so many updates, with the moments that tensors() was filled with. Throws errc::usage below 0.
-    void resume_after(context<Backend> const& ctx, index_t updates) {
+    // Goes on as after so many updates, with the moments that tensors() was filled with. Those of matrices between
+    // hidden states began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
+    void resume_after(context<Backend> const& ctx, index_t updates, index_t hidden_from = 0) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
+        require(hidden_from >= 0 && hidden_from <= updates, errc::usage,
+                "calm::adamw: expected moments that began after 0 to ", updates, " updates, found ", hidden_from);
         updates_ = updates;
+        hidden_from_ = hidden_from;
         for_each_copy([&](T* there, std::span<T const> here) { put(ctx, there, here); });
     }
 
@@ -343,8 +352,13 @@ private:
     void tell(context<Backend> const& ctx, double given_rate, double loss) const {
         double const rate = is_usable(given_rate) ? given_rate : 0;
         index_t const update = updates_ + 1;
-        auto const count = static_cast<double>(update);
-        double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
+        using corrected = typename detail::adamw_told<T>::corrected;
+        auto const after = [&](index_t updates) {
+            auto const count = static_cast<double>(updates);
+            double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
+            return corrected{static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
+                             static_cast<T>(1 / second_root)};
+        };
         detail::adamw_told<T> const told{index_t{ctx.step},
                                          update,
                                          loss,
@@ -353,8 +367,8 @@ private:
                                          static_cast<T>(1 - settings_.beta1),
                                          static_cast<T>(settings_.beta2),
                                          static_cast<T>(1 - settings_.beta2),
-                                         static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
-                                         static_cast<T>(1 / second_root),
+                                         after(update),
+                                         after(update - hidden_from_),
                                          static_cast<T>(settings_.eps),
                                          static_cast<T>(rate * settings_.muon)};
         put(ctx, memory_.told, told);
@@ -380,6 +394,7 @@ private:
     detail::adamw_memory<T> all_;     // the same, with sums of the ranges of all ranks
     repeated_work<Backend> updating_;
     index_t updates_ = 0;
+    index_t hidden_from_ = 0;  // updates before the moments of matrices between hidden states began
     std::vector<step_outcome> outcomes_;
     std::vector<std::vector<T>> copies_;  // of moments, two a parameter, once tensors() was asked for
 };

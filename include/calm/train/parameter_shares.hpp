@@ -98,9 +98,10 @@ public:
     void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& r,
                         index_t tokens) override {
         auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
-        require_alike({seed, word(state.step), word(state.updates), word(state.skipped), word(state.first_phase_steps),
-                       word(r.steps), word(r.accumulation), word(r.seconds), word(r.rate), word(r.warmup),
-                       word(r.optimizer.muon), static_cast<std::uint64_t>(r.rounding), word(tokens)});
+        require_alike({seed, word(state.step), word(state.updates), word(state.hidden_from), word(state.skipped),
+                       word(state.first_phase_steps), word(r.steps), word(r.accumulation), word(r.seconds),
+                       word(r.rate), word(r.warmup), word(r.optimizer.muon), static_cast<std::uint64_t>(r.rounding),
+                       word(tokens)});
         ranks_.at_work = true;
     }
     double agree_on_time(index_t steps_done) override {

@@ -157,7 +157,7 @@ private:
                 limits::steps, " steps");
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
                 "training: expected a recipe of two phases to go on with a run of two, found one of one");
-        optimizer_.resume_after(ctx_, state_.updates);
+        optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
         if (several()) forget_moments();
     }
     // Of several ranks, who gathers them for a moment.

@@ -17,6 +17,7 @@ namespace calm {
 struct training_state {
     index_t step = 0;                       // steps done: the number of the next one, and of its random numbers
     index_t updates = 0;                    // of the weights
+    index_t hidden_from = 0;                // updates before the moments of matrices between hidden states began
     index_t skipped = 0;                    // steps left out: step = updates + skipped
     index_t first_phase_steps = 0;          // of the first of two phases; 0 as long as it lasts
     double seconds = 0;                     // that the run has taken

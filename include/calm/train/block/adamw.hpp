@@ -27,7 +27,8 @@ template <class T> struct adamw_slot {
     T* second;  // null where nobody asks for it
     index_t size;
     bool decays;
-    bool leads;  // the gradient becomes what train/muon.hpp updates the values with
+    bool is_hidden;  // a matrix between hidden states, whose moments may be younger than the run
+    bool leads;      // the gradient becomes what train/muon.hpp updates the values with
 };
 
 // What the host says of an update.
@@ -40,8 +41,13 @@ template <class T> struct adamw_told {
     T towards;       // 1 - beta1
     T beta2;
     T rest2;  // 1 - beta2
-    T rate;   // over the first moment's bias correction
-    T root;   // 1 / sqrt(the second moment's bias correction)
+    // Over the moments' bias corrections.
+    struct corrected {
+        T rate;  // over that of the first moment
+        T root;  // 1 / sqrt(that of the second moment)
+    };
+    corrected others;
+    corrected hidden;  // of matrices between hidden states
     T eps;
     T muon;  // the rate of what train/muon.hpp updates
 };
@@ -86,12 +92,13 @@ template <class T> CALM_HD void conclude(adamw_memory<T> const& all, double squa
 template <class T> struct adamw_update {
     adamw_slot<T> slot;
     adamw_told<T> told;
+    typename adamw_told<T>::corrected corrected;
     T scale;  // of the gradient
     T keep;   // of the weights
 
     CALM_HD adamw_update(adamw_memory<T> const& all, index_t number) :
-        slot(all.slots[number]), told(*all.told), scale(static_cast<T>(all.record->scale)),
-        keep(slot.decays ? told.keep : T{1}) {}
+        slot(all.slots[number]), told(*all.told), corrected(slot.is_hidden ? told.hidden : told.others),
+        scale(static_cast<T>(all.record->scale)), keep(slot.decays ? told.keep : T{1}) {}
 
     // Element i, or the lanes from there; its gradient is zero afterwards.
     template <class V> [[gnu::always_inline]] CALM_HD inline void at(index_t i) const {
@@ -100,7 +107,7 @@ template <class T> struct adamw_update {
         V const m = m0 + (g - m0) * splat<V>(told.towards);
         V const v = load<V>(slot.second + i) * splat<V>(told.beta2) + g * g * splat<V>(told.rest2);
         V const p = load<V>(slot.value + i) * splat<V>(keep) -
-                    splat<V>(told.rate) * m / (math::sqrt(v) * splat<V>(told.root) + splat<V>(told.eps));
+                    splat<V>(corrected.rate) * m / (math::sqrt(v) * splat<V>(corrected.root) + splat<V>(told.eps));
         store(slot.first + i, m);
         store(slot.second + i, v);
         store(slot.value + i, p);
