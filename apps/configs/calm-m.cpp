@@ -14,6 +14,7 @@ calm::apps::recipes defaults() {
     r.autoencoder.accumulation = 32;
     r.calm.steps = 250000;
     r.calm.rate = 3e-4;
+    r.calm.optimizer.muon = 0;  // as published
     r.calm.warmup = 2000;
     r.calm.sequences = 256;
     r.calm.accumulation = 256;

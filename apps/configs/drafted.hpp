@@ -5,9 +5,8 @@
 
 namespace calm::apps {
 
-// Cross-entropy teaches it most: it bears a higher rate, and few samples are enough.
+// Cross-entropy teaches it most: few samples are enough.
 inline recipes recipes_of_drafts(recipes r) {
-    r.calm.rate = 2e-3;
     r.calm.objective = drafted_objective{.samples = 2, .targets = 4};
     return r;
 }

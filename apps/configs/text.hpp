@@ -13,7 +13,6 @@ inline recipes text_recipes() {
     r.autoencoder.batch_tokens = 4096;
     r.autoencoder.random_patches = 0.15;
     r.calm.steps = 4000;
-    r.calm.rate = 6e-4;
     r.calm.warmup = 200;
     r.calm.sequences = 8;
     r.calm.block_tokens = 512;

@@ -6,13 +6,7 @@
 
 namespace {
 
-calm::apps::recipes defaults() {
-    auto r = calm::apps::tiny_recipes_of_pairs();
-    r.calm.rate = 2e-3;
-    r.calm.optimizer.muon = 2;
-    return r;
-}
-
-bool const registered = calm::apps::compile_configuration<calm::apps::sizes::tiny_flow>("tiny-flow", defaults());
+bool const registered =
+    calm::apps::compile_configuration<calm::apps::sizes::tiny_flow>("tiny-flow", calm::apps::tiny_recipes_of_pairs());
 
 }  // namespace

@@ -14,8 +14,6 @@ inline recipes tiny_recipes(index_t K) {
     r.autoencoder.warmup = 50;
     r.autoencoder.batch_tokens = 4096;
     r.calm.steps = 2000;
-    r.calm.rate = 2e-3;
-    r.calm.optimizer.muon = 2;  // AdamW alone learns the energy head slowly, or not at all: docs/results.md
     r.calm.warmup = 200;
     r.calm.sequences = 4 * K;
     r.calm.block_tokens = 256;
@@ -26,8 +24,6 @@ inline recipes tiny_recipes(index_t K) {
 inline recipes tiny_recipes_of_pairs() {
     recipes r = tiny_recipes(4);
     r.calm.objective = paired_objective{.samples = 8};
-    r.calm.rate = 1e-3;
-    r.calm.optimizer.muon = 0;  // margin gains nothing by it, and draws of diffusion get worse: docs/results.md
     return r;
 }
 
@@ -36,7 +32,6 @@ inline recipes tiny_autoregressive_recipes(patch_level level = {}) {
     recipes r;
     r.autoregressive.steps = 2000;
     r.autoregressive.rate = 3e-3;
-    r.autoregressive.optimizer.muon = 2;
     r.autoregressive.warmup = 200;
     r.autoregressive.sequences = 4;
     r.autoregressive.block_tokens = 256;

@@ -12,7 +12,7 @@ constexpr calm::configuration<> mine{
     .head = {.num_mlp_layers = 2}};
 
 calm::apps::recipes defaults() {
-    calm::apps::recipes r;       // what training does where the command line says nothing
+    calm::apps::recipes r;       // Muon and the rates of `tiny`, where the command line says nothing
     r.autoencoder.steps = 1500;  // rate, warmup, batch_tokens, objective.kl_weight, random_patches, ...
     r.calm.steps = 3000;         // rate, warmup, sequences, block_tokens, objective = energy_objective{...}, ...
     return r;

@@ -104,6 +104,8 @@ struct calm_job {
         r.sequences = 4;
         r.block_tokens = 16;
         r.warmup = 2;
+        r.rate = 1e-3;
+        r.optimizer.muon = 0;
         r.objective = {.samples = 3, .targets = 4};
         told_together(r, tell_every);
         train_calm(ctx, own, source, r, tell);
@@ -120,6 +122,7 @@ struct autoregressive_job {
         r.block_tokens = 8;
         r.warmup = 2;
         r.level = {.patch = 2, .share = 0.5};
+        r.rate = 1e-3;
         r.optimizer.muon = 1;
         told_together(r, tell_every);
         train_autoregressive(ctx, own, source, r, tell);

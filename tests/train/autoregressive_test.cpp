@@ -20,6 +20,7 @@ autoregressive_recipe steps(index_t n) {
     r.steps = n;
     r.warmup = 4;
     r.rate = 3e-3;
+    r.optimizer.muon = 0;
     r.sequences = 4;
     r.block_tokens = 12;
     return r;

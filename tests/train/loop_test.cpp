@@ -51,6 +51,8 @@ calm_recipe<energy_objective> calm_steps(index_t steps, index_t accumulation = 1
     r.accumulation = accumulation;
     r.sequences = 4;
     r.block_tokens = 16;
+    r.rate = 1e-3;
+    r.optimizer.muon = 0;
     r.objective = {.samples = 3, .targets = 4};
     return r;
 }

@@ -79,21 +79,19 @@ private:
 // A recipe that lasts so long and leaves the rest at the defaults: train_calm(ctx, model, blocks, for_seconds{60}).
 struct for_seconds {
     double seconds;      // of the run, above 0
-    double rate = 1e-3;  // at its peak
+    double rate = 0;     // at its peak; 0: the default
     index_t tokens = 0;  // a step, for a language model in whole blocks; 0: as many as the default
-    double muon = 2;     // of a language model: small ones learn soonest so (adamw_settings)
 
     // As the recipe of an autoencoder or of a language model.
     template <std::derived_from<training_recipe> Recipe> operator Recipe() const {
         Recipe r;
         r.seconds = seconds;
-        r.rate = rate;
+        if (rate > 0) r.rate = rate;
+        if (tokens <= 0) return r;
         if constexpr (requires { r.batch_tokens; })
-            r.batch_tokens = tokens > 0 ? tokens : r.batch_tokens;
-        else {
-            r.sequences = tokens > 0 ? std::max<index_t>(1, tokens / r.block_tokens) : r.sequences;
-            r.optimizer.muon = muon;
-        }
+            r.batch_tokens = tokens;
+        else
+            r.sequences = std::max<index_t>(1, tokens / r.block_tokens);
         return r;
     }
 };
