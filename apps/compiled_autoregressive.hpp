@@ -32,7 +32,7 @@ public:
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, 1, o.seed};
         auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, positions_at_the_end);
-        auto const sample_prompt = prompt_of_samples(o, words, 1);
+        auto const sample_prompt = prompt_of_samples(o, words, 1, block);
         if (o.dry_run)
             return tell(
                 plan(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()), o);
@@ -56,7 +56,8 @@ public:
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
         tell_of_patch_level(run.report(), recipe.level);
 
-        auto const description = describe_autoregressive<C>(words.vocabulary_size(), ours);
+        auto description = describe_autoregressive<C>(words.vocabulary_size(), ours);
+        description.max_position_embeddings = positions_of(block, start);
         auto const bytes = bytes_of_tokens(words);
         auto const pieces = pieces_of(ranks());
         auto const measure = [&](std::size_t tokens) {
@@ -117,6 +118,9 @@ public:
         return seconds_of_writing(ctx, own.model, words);
     }
 
+    // FLOPs of an update: the vocabulary is no part of them.
+    [[nodiscard]] double muon_of_model() const { return muon_of(model_type(C.vocab_size)); }
+
 private:
     using model_type = autoregressive_model<C, Space>;
 
@@ -141,6 +145,7 @@ private:
         resident<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
+        plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;
         plan.flops_per_token = flops::train_autoregressive(C.llama, words.vocabulary_size(), recipe.block_tokens);
         plan.level = recipe.level;
         calm::train_autoregressive(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
@@ -155,8 +160,10 @@ static bool compile_autoregressive(std::string const& name, recipes const& defau
     using Space = CALM_SPACE;
     auto const work = std::make_shared<compiled_autoregressive<C, Space> const>(name, defaults);
     auto all = work_of<typename Space::backend>(work);
-    if constexpr (is_trainable<Space>)
+    if constexpr (is_trainable<Space>) {
         all.train_autoregressive = [work](train_options const& o) { return work->train(o); };
+        all.muon_of_model = [work] { return work->muon_of_model(); };
+    }
     return register_configuration(name, C, defaults, name_of_space<Space>, std::move(all));
 }
 

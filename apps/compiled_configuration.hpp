@@ -36,6 +36,7 @@ public:
             auto ctx = context_of<Backend>(o);
             resident<autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
+            plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_autoencoder() : 0;
             plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
                                                             recipe.batch_tokens / recipe.accumulation / K) /
                                    double(K);
@@ -94,7 +95,7 @@ public:
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, size_of_patch, o.seed};
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
-        auto const sample_prompt = prompt_of_samples(o, words, K);
+        auto const sample_prompt = prompt_of_samples(o, words, K, block);
         if (o.dry_run)
             return tell(plan_of_calm(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block),
                                      unseen.size()),
@@ -121,8 +122,9 @@ public:
         if (!run.from() && !unseen.empty())
             tell_of_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
 
-        auto const description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
-                                                  autoencoder_objective_of(stored.description), ours);
+        auto description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
+                                            autoencoder_objective_of(stored.description), ours);
+        description.max_position_embeddings = positions_of(block / K, start);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const pieces = pieces_of(ranks());
         auto const measure = [&](std::size_t tokens) {
@@ -193,6 +195,10 @@ public:
         return seconds_of_writing(ctx, own.model, words);
     }
 
+    // FLOPs of an update: the vocabulary is no part of them.
+    [[nodiscard]] double muon_of_autoencoder() const { return muon_of(autoencoder_type(C.autoencoder.vocab_size)); }
+    [[nodiscard]] double muon_of_model() const { return muon_of(model_type(C.autoencoder.vocab_size)); }
+
 private:
     using objective = typename model_type::objective;
     static constexpr index_t K = C.autoencoder.patch_size;
@@ -206,6 +212,7 @@ private:
         resident<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
+        plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;
         plan.flops_per_token =
             flops::train_calm_per_token(C, words.vocabulary_size(), recipe.sequences / recipe.accumulation,
                                         recipe.block_tokens, recipe.objective.samples);
@@ -245,6 +252,8 @@ template <model_configuration auto C> static bool compile_configuration(std::str
     if constexpr (is_trainable<Space>) {
         all.train_autoencoder = [work](train_options const& o) { return work->train_autoencoder(o); };
         all.train_calm = [work](train_options const& o) { return work->train_calm(o); };
+        all.muon_of_autoencoder = [work] { return work->muon_of_autoencoder(); };
+        all.muon_of_model = [work] { return work->muon_of_model(); };
     }
     return register_configuration(name, with_any_head(C), defaults, name_of_space<Space>, std::move(all));
 }

@@ -134,6 +134,9 @@ protected:
 
     compiled_model(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
+    // FLOPs of Muon's products in an update of a model, which needs no memory.
+    template <class Model> static double muon_of(Model model) { return flops::muon(parameters_of(model)); }
+
     // Where a loop takes its blocks from: one type, so that the loop is compiled once.
     using next_blocks = std::function<void(std::span<token_id>)>;
     static next_blocks next_of(text_blocks& blocks) {
@@ -202,13 +205,19 @@ protected:
         return o.block > 0 ? o.block : trained_on;
     }
 
+    // How many positions a model is said to have that is trained on blocks of so many, and began as another did: the
+    // usual number at least.
+    static index_t positions_of(index_t block, std::optional<stored_model> const& start = {}) {
+        index_t const before = start ? start->description.max_position_embeddings : 0;
+        return std::max({model_description{}.max_position_embeddings, block, before});
+    }
+
     // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
     static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words,
-                                                                index_t K) {
+                                                                index_t K, index_t block) {
         bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
-        model_description const usual;
         auto prompt = needs_one ? std::vector<token_id>(static_cast<std::size_t>(K), 0)
-                                : prompt_tokens(o.sample_prompt, words, K, usual.max_position_embeddings);
+                                : prompt_tokens(o.sample_prompt, words, K, positions_of(block / K));
         return {std::move(prompt)};
     }
     // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.

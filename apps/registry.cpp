@@ -227,9 +227,13 @@ std::string head_problem(number_field const& field, double value, std::string co
 
 std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers) {
     std::vector<std::string> problems;
-    auto const& head = *one.calm().head.facts;
     for (auto const& [option, value] : numbers) {
         if (!value) continue;
+        if (one.is_autoregressive()) {
+            problems.push_back("--head-" + option + ": " + one.name + ", an autoregressive model, has no such head");
+            continue;
+        }
+        auto const& head = *one.calm().head.facts;
         auto const* const number = head.objective.find_option(option);
         if (number == nullptr)
             problems.push_back("--head-" + option + ": the head of " + one.name + ", " + std::string(head.name) +

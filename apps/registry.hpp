@@ -33,6 +33,9 @@ struct compiled_work {
     std::function<int(generate_options const&, stored_model const&)> generate = {};
     // Of writing one text, a draw per patch; of an autoregressive model a token.
     std::function<double(stored_model const&, execution_options const&)> seconds_per_patch = {};
+    // FLOPs of Muon's products in an update of a model that it trains.
+    std::function<double()> muon_of_autoencoder = {};
+    std::function<double()> muon_of_model = {};
     // Why this machine, with the device of that number, cannot do it; empty where it can.
     std::function<std::string(int)> obstacle = {};
 };
@@ -77,8 +80,8 @@ entry const& autoregressive_named(std::string const& name);
 // configuration can have.
 entry const& configuration_of(stored_model const& model);
 
-// What stands against numbers of --head-OPTION: that the head of a CALM's configuration does not have one, or not of
-// this value. A sentence each.
+// What stands against numbers of --head-OPTION: that the head of a configuration does not have one, or not of this
+// value. A sentence each.
 std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers);
 // What stands against the value of such a number, of the head of somebody; empty where nothing does.
 std::string head_problem(number_field const& field, double value, std::string const& owner);

@@ -179,13 +179,14 @@ std::vector<row> flops_of(stored_model const& model) {
     if (d.kind == model_kind::autoregressive) {
         auto const sizes = model.autoregressive().llama;
         return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
-                 flops_text(flops::train_autoregressive(sizes, V, block))},
+                 flops_text(flops::train_autoregressive(sizes, V, block)) + ", without those of Muon"},
                 {"FLOPs a token, generation (after " + grouped(block / 2) + " tokens)",
                  flops_text(flops::generate_autoregressive(sizes, V, static_cast<double>(block / 2)))}};
     }
     index_t const positions = block / c.autoencoder.patch_size;
     return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
-             flops_text(flops::train_calm_per_token(c, V, 1, block, head_objective_of(d).samples()))},
+             flops_text(flops::train_calm_per_token(c, V, 1, block, head_objective_of(d).samples())) +
+                 ", without those of Muon and of the autoencoder's training"},
             {"FLOPs a token, generation (one draw, after " + grouped(positions / 2) + " patches)",
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }

@@ -33,7 +33,9 @@ struct row {
     std::string name;
     std::string head;         // or softmax, of an autoregressive model
     index_t K, L;             // tokens a patch, of a latent vector; 1 and 0 of an autoregressive model
-    double training_flops;    // a token
+    double training_flops;    // a token, Muon's among them
+    double muon_flops;        // those, a token
+    double before;            // FLOPs of training the autoencoder
     double generation_flops;  // a token, one draw, in the middle of a block
     double seconds;           // of the steps of the language model
     index_t tokens;           // that it was trained on
@@ -41,11 +43,29 @@ struct row {
     calm::evaluation found;
 };
 
-// So many steps as the tokens or the FLOPs allow, at least one; none where time ends the run.
-std::optional<index_t> steps_of(sweep_options const& o, double tokens_per_step, double flops_per_token) {
+// FLOPs of training.
+struct training_cost {
+    double step = 0;    // of the model's products
+    double muon = 0;    // of Muon's, a step
+    double before = 0;  // of the autoencoder, all steps
+    [[nodiscard]] double whole_step() const { return step + muon; }
+};
+
+// So many steps as the tokens or the FLOPs allow, at least one; none where time ends the run. Throws errc::usage where
+// the autoencoder takes all of the FLOPs.
+std::optional<index_t> steps_of(sweep_options const& o, std::string const& name, double tokens_per_step,
+                                training_cost const& cost) {
     if (!o.tokens && !o.teraflops) return std::nullopt;
-    double const tokens = o.tokens ? static_cast<double>(*o.tokens) : 1e12 * *o.teraflops / flops_per_token;
-    return std::max<index_t>(1, static_cast<index_t>(tokens / tokens_per_step));
+    auto const at_least_one = [](double steps) { return std::max<index_t>(1, static_cast<index_t>(steps)); };
+    if (o.tokens) return at_least_one(static_cast<double>(*o.tokens) / tokens_per_step);
+    double const given = 1e12 * *o.teraflops;
+    if (!o.counts_all) return at_least_one(given / cost.step);
+    if (cost.before >= given)
+        throw calm::error(calm::errc::usage,
+                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, a shorter "
+                                    "training of autoencoders, or --count paper, which leaves it out",
+                                    *o.teraflops, name.c_str(), cost.before / 1e12));
+    return at_least_one((given - cost.before) / cost.whole_step());
 }
 
 // What all trainings of a configuration have.
@@ -82,6 +102,15 @@ calm::training_state state_of(std::string const& run) {
     return newest ? newest->record.state : calm::training_state();
 }
 
+// FLOPs of a step of an autoencoder's training.
+double step_of_autoencoder(entry const& one, compiled_work const& work, index_t V) {
+    auto const& c = one.calm().autoencoder;
+    auto const& recipe = one.defaults.autoencoder;
+    index_t const patches = recipe.batch_tokens / c.patch_size;
+    return static_cast<double>(patches) * calm::flops::train_autoencoder(c, V, patches / recipe.accumulation) +
+           (recipe.optimizer.muon > 0 ? work.muon_of_autoencoder() : 0);
+}
+
 // V is the vocabulary that all are trained with.
 row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
@@ -95,18 +124,27 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
         t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
     t.kl_weight = o.kl_weight;
     t.random_patches = o.random_patches;
-    trained(work.train_autoencoder, t);
-
-    double const flops = calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
-                                                           one.defaults.calm.objective.samples());
     index_t const step = one.defaults.calm.sequences * block;
+    training_cost cost;
+    cost.step = static_cast<double>(step) * calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
+                                                                              one.defaults.calm.objective.samples());
+    if (o.muon.value_or(one.defaults.calm.optimizer.muon) > 0) cost.muon = work.muon_of_model();
+    double const autoencoder_step = step_of_autoencoder(one, work, V);
+    // Refused before anything is trained, where that is known.
+    if (t.steps) {
+        cost.before = static_cast<double>(*t.steps) * autoencoder_step;
+        static_cast<void>(steps_of(o, one.name, static_cast<double>(step), cost));
+    }
+    trained(work.train_autoencoder, t);
+    cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
+
     t.autoencoder = t.out;
     t.out = folder + "/calm";
     t.block = block;
     t.rate = o.rate;
     t.muon = o.muon;
     t.minutes = o.minutes;
-    t.steps = steps_of(o, static_cast<double>(step), flops);
+    t.steps = steps_of(o, one.name, static_cast<double>(step), cost);
     trained(work.train_calm, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
@@ -114,7 +152,9 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
             std::string(c.head.name()),
             K,
             c.autoencoder.latent_size,
-            flops,
+            cost.whole_step() / static_cast<double>(step),
+            cost.muon / static_cast<double>(step),
+            cost.before,
             calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
             state.seconds,
             state.step * step,
@@ -127,17 +167,19 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     auto const& work = one.on(o.device);
     auto const& c = one.autoregressive();
     auto const& level = one.defaults.autoregressive.level;
-    double const flops = level.cost() * calm::flops::train_autoregressive(c.llama, V, block);
     index_t const step = one.defaults.autoregressive.sequences * block;
-    // Steps of the first phase take K times the tokens.
+    // Steps of the first phase take K times the tokens, at the cost of a step.
     double const mean_step = static_cast<double>(step) / level.cost();
+    training_cost cost;
+    cost.step = static_cast<double>(step) * calm::flops::train_autoregressive(c.llama, V, block);
+    if (o.muon.value_or(one.defaults.autoregressive.optimizer.muon) > 0) cost.muon = work.muon_of_model();
     auto t = training_of(o, one.name);
     t.out = folder + "/ar";
     t.block = block;
     t.rate = o.rate;
     t.muon = o.muon;
     t.minutes = o.minutes;
-    t.steps = steps_of(o, mean_step, flops);
+    t.steps = steps_of(o, one.name, mean_step, cost);
     trained(work.train_autoregressive, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
@@ -145,7 +187,9 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
             level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax",
             1,
             0,
-            flops,
+            cost.whole_step() / mean_step,
+            cost.muon / mean_step,
+            0,
             calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
             state.seconds,
             (state.step + state.first_phase_steps * (level.patch - 1)) * step,
@@ -160,12 +204,19 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name, index
     return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }
 
+// Of training, with the autoencoder.
+double all_flops(row const& r) {
+    return r.before + r.training_flops * static_cast<double>(r.tokens);
+}
+
 // Tab-separated; what is not known or does not apply is empty.
 void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
-    file << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
-            "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
-            "training seconds a token\tms a patch\tms a token\tbigram Brier-1\n";
+    file
+        << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
+           "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
+           "training seconds a token\tms a patch\tms a token\tbigram Brier-1\tMuon's FLOPs a token\tautoencoder FLOPs\t"
+           "all training FLOPs\n";
     auto const optional = [&](std::optional<double> const& x) {
         file << '\t';
         if (x) file << *x;
@@ -183,19 +234,20 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
         file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\t' << r.milliseconds << '\t'
              << r.milliseconds / static_cast<double>(r.K);
         optional(r.found.bigram_brier ? std::optional((*r.found.bigram_brier)[0]) : std::nullopt);
-        file << '\n';
+        file << '\t' << r.muon_flops << '\t' << r.before << '\t' << all_flops(r) << '\n';
     }
     calm::replace_file(path, file.str());
 }
 
 std::string line_of(row const& r) {
     auto const& e = r.found;
-    std::string line = formatted(
-        "%-14s %-14s %3lld %4s %10.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s", r.name.c_str(),
-        r.head.c_str(), static_cast<long long>(r.K), r.L > 0 ? std::to_string(r.L).c_str() : "", r.training_flops,
-        r.generation_flops, r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens), r.milliseconds,
-        r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
-        *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
+    std::string line =
+        formatted("%-14s %-14s %3lld %4s %10.3g %8.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s",
+                  r.name.c_str(), r.head.c_str(), static_cast<long long>(r.K),
+                  r.L > 0 ? std::to_string(r.L).c_str() : "", r.training_flops, all_flops(r) / 1e12, r.generation_flops,
+                  r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens), r.milliseconds,
+                  r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
+                  *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
     if (e.bits_per_byte)
         line += formatted("  %.4f%s", *e.bits_per_byte,
                           e.bits_per_byte_se ? formatted(" +- %.4f", *e.bits_per_byte_se).c_str() : "");
@@ -265,14 +317,15 @@ int main(int argc, char** argv) {
 
         write_table(rows, options->out + "/sweep.tsv");
         text_output out;
-        out.put(formatted("%-14s %-14s %3s %4s %10s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
-                          "train FLOP", "write FLOP", "seconds", "us/token", "ms/patch", "ms/token", "Brier-1",
-                          "bigram", "BrierLM, bits a byte"));
+        out.put(formatted("%-14s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
+                          "train FLOP", "all TF", "write FLOP", "seconds", "us/token", "ms/patch", "ms/token",
+                          "Brier-1", "bigram", "BrierLM, bits a byte"));
         for (auto const& r : rows) out.put(line_of(r));
-        out.put(
-            "FLOPs are a token's, of matrix products; seconds are those of training the language model, us a token of "
-            "it; ms are those of writing one text, one draw per patch. All in " +
-            calm::printable_line(options->out) + "/sweep.tsv\n");
+        out.put("FLOPs are a token's, of matrix products, with those of Muon; all TF are 10^12 of them in training, "
+                "with the "
+                "autoencoder's; seconds are those of training the language model, us a token of "
+                "it; ms are those of writing one text, one draw per patch. All in " +
+                calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
         return 0;
     });

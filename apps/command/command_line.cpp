@@ -23,6 +23,7 @@
 #include "registry.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/text_plan.hpp"
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
@@ -410,7 +411,8 @@ template <> struct described<text_options> {
     static constexpr char const* name = "train text";
     static constexpr char const* what =
         "Trains all that a CALM of a text takes, vocabulary, autoencoder and model, by a plan for the text and the "
-        "minutes; each choice can be set.";
+        "minutes; each choice can be set. With --config of an autoregressive model: vocabulary and model, planned "
+        "alike.";
 };
 template <> struct described<tokenizer_options> {
     static constexpr char const* name = "train tokenizer";
@@ -564,9 +566,9 @@ void declare(command& c, text_options& o) {
     auto& choices = o.choices;
     c.text("--config", choices.configuration, "NAME", "configuration, see docs/configurations.md");
     c.check([&choices] {
-        if (!choices.configuration.empty()) calm_named(choices.configuration);
+        if (!choices.configuration.empty()) configuration_named(choices.configuration);
     });
-    c.suggest("--config", configuration_names(trained::calm));
+    c.suggest("--config", configuration_names());
     each_number(choices, [&]<class Number>(number_choice<Number> const& one, std::optional<Number>& place) {
         c.number<std::optional<Number>, Number>(std::string("--") + one.option, place, one.type, one.help, one.least,
                                                 one.most);
@@ -576,7 +578,12 @@ void declare(command& c, text_options& o) {
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);
-    add_objective(c, choices.head, choices.configuration);
+    add_head_numbers(c, choices.head, &head_facts::objective);
+    c.check([&c, &choices] {
+        if (choices.configuration.empty()) return;
+        for (auto const& problem : choice_problems(configuration_named(choices.configuration), choices))
+            c.problem(problem);
+    });
     add_upkeep(c, o);
     add_sample_prompt(c, o);
     c.footer("What is not set is planned; --dry-run prints the plan with its reasons.");
@@ -631,7 +638,14 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
                                               most_tokens);
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
-                                            "10^12 FLOPs, so many, to train a language model with", above_zero, 1e7);
+                                            "10^12 FLOPs, so many, to train a model with, as --count has them",
+                                            above_zero, 1e7);
+    c.choice(
+        "--count", {"all", "paper"},
+        "what --teraflops counts: all products of training, those of the autoencoder and of Muon too; or paper, as "
+        "the CALM paper does, those of the language model alone (all)",
+        [&o](std::string const& name) { o.counts_all = name == "all"; });
+    c.otherwise("--count", [] { return std::string("all"); });
     c.check_whole([&] {
         if (o.minutes.has_value() + o.tokens.has_value() + o.teraflops.has_value() != 1)
             c.problem("equal time, equal data or equal work? Give --minutes or --tokens or --teraflops, one of them");

@@ -114,6 +114,7 @@ struct sweep_options : execution_options {
     std::optional<double> minutes;
     std::optional<index_t> tokens;
     std::optional<double> teraflops;
+    bool counts_all = true;  // as FLOPs of training, or as the paper does: the products of the language model alone
     std::optional<index_t> block;
     std::optional<double> rate;
     std::optional<double> muon;

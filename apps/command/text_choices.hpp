@@ -32,7 +32,7 @@ struct text_choices {
     std::string configuration;
     std::string holdout;  // "m:r"
     std::optional<index_t> vocabulary;
-    std::optional<double> minutes;  // of both models together
+    std::optional<double> minutes;  // of all models together
     std::optional<double> autoencoder_minutes;
     std::optional<index_t> autoencoder_steps;
     std::optional<index_t> autoencoder_batch;  // tokens
@@ -57,6 +57,7 @@ template <class Number> struct number_choice {
     char const* help;
     Number least;
     Number most;
+    bool of_autoencoder = false;  // an autoregressive model does not have it
 };
 
 // Calls f(number_choice, place) for every number but those of the head, in the order of the table; the places are those
@@ -67,18 +68,23 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(whole{"vocabulary", "V", "tokens, the 256 bytes and 3 specials among them", ends::least_vocabulary,
             limits::vocabulary},
       c.vocabulary);
-    f(real{"minutes", "X", "minutes of training, of both models together", ends::above_zero, ends::minutes}, c.minutes);
-    f(real{"autoencoder-minutes", "X", "minutes of them for the autoencoder", ends::above_zero, ends::minutes},
+    f(real{"minutes", "X", "minutes of training, of autoencoder and language model together", ends::above_zero,
+           ends::minutes},
+      c.minutes);
+    f(real{"autoencoder-minutes", "X", "minutes of them for the autoencoder", ends::above_zero, ends::minutes, true},
       c.autoencoder_minutes);
-    f(whole{"autoencoder-steps", "N", "steps of the autoencoder, instead of its minutes", 1, limits::steps},
+    f(whole{"autoencoder-steps", "N", "steps of the autoencoder, instead of its minutes", 1, limits::steps, true},
       c.autoencoder_steps);
-    f(whole{"autoencoder-batch", "N", "tokens a step of the autoencoder", 1, limits::step_tokens}, c.autoencoder_batch);
-    f(real{"autoencoder-rate", "X", "learning rate of the autoencoder at its peak", ends::above_zero, ends::rate},
+    f(whole{"autoencoder-batch", "N", "tokens a step of the autoencoder", 1, limits::step_tokens, true},
+      c.autoencoder_batch);
+    f(real{"autoencoder-rate", "X", "learning rate of the autoencoder at its peak", ends::above_zero, ends::rate, true},
       c.autoencoder_rate);
-    f(whole{"autoencoder-warmup", "N", "steps of the autoencoder until the peak", 0, limits::steps},
+    f(whole{"autoencoder-warmup", "N", "steps of the autoencoder until the peak", 0, limits::steps, true},
       c.autoencoder_warmup);
-    f(real{"kl-weight", "X", "weight of the divergence in the autoencoder's loss", 0, limits::weight}, c.kl_weight);
-    f(real{"random-patches", "X", "share of the autoencoder's patches that are random tokens", 0, 1}, c.random_patches);
+    f(real{"kl-weight", "X", "weight of the divergence in the autoencoder's loss", 0, limits::weight, true},
+      c.kl_weight);
+    f(real{"random-patches", "X", "share of the autoencoder's patches that are random tokens", 0, 1, true},
+      c.random_patches);
     f(whole{"steps", "N", "steps of the language model, instead of its minutes", 1, limits::steps}, c.steps);
     f(whole{"batch", "N", "sequences a step of the language model", 1, limits::step_tokens}, c.batch);
     f(whole{"block", "N", "tokens a sequence", 1, limits::block_tokens}, c.block);

@@ -76,8 +76,10 @@ std::string to_text(run_plan const& p, train_options const& o) {
         line("products", std::string("in bf16, ") +
                              (o.rounding == weight_rounding::stochastic ? "weights rounded at random, " : "") +
                              "their sums and all else in fp32");
-    line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products",
-                            p.flops_per_token * static_cast<double>(p.tokens_per_step), p.flops_per_token));
+    auto const tokens = static_cast<double>(p.tokens_per_step);
+    double const step = p.flops_per_token * tokens + p.muon_flops;
+    line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products", step, step / tokens) +
+                      (p.muon_flops > 0 ? formatted(", Muon's %.3g a step among them", p.muon_flops) : ""));
     line("memory", bytes_text(p.memory.total()));
     for (auto const& part : p.memory.parts)
         line("", formatted("%-18s %10s", part.name.c_str(), bytes_text(part.bytes).c_str()));

@@ -17,7 +17,8 @@ struct run_plan {
     std::size_t tokens = 0;
     std::size_t heldout_tokens = 0;  // that the run is evaluated on
     index_t tokens_per_step = 0;
-    double flops_per_token = 0;  // of a step, matrix products; of patch-level training, of its second phase
+    double flops_per_token = 0;  // of the model's products; of patch-level training, of its second phase
+    double muon_flops = 0;       // of Muon's products, a step
     patch_level level = {};      // of patch-level training
     training_recipe recipe = {};
     memory_plan memory = {};

@@ -8,6 +8,7 @@
 
 #include "calm/base/file.hpp"
 #include "calm/version.hpp"
+#include "program.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {
@@ -61,6 +62,17 @@ std::string version_text() {
     std::string const number =
         std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
     return *sources == '\0' ? number : number + " (" + sources + ")";
+}
+
+std::string with_defaults(std::string const& options, recipe_record const& values) {
+    constexpr std::string_view mark = "  # default";
+    std::string all;
+    for (auto const& line : lines_of(options)) {
+        auto const option = line.substr(0, line.find(" = "));
+        auto const* const value = line.ends_with(mark) ? calm::value_of(values, option) : nullptr;
+        all += (value != nullptr ? option + " = " + *value + "  # as begun" : line) + "\n";
+    }
+    return all;
 }
 
 void write_record(std::string const& directory, run_record const& record, index_t step) {

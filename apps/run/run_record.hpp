@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calm/runs/metrics_log.hpp"
+#include "calm/runs/recipe_record.hpp"
 #include "calm/tensor/extents.hpp"
 #include "command/options.hpp"
 
@@ -16,6 +17,10 @@ inline constexpr char const* samples_file = "samples.jsonl";
 
 // The version of the library, with the state of its sources where a build knew it: "0.1.0 (6ccf3cb)".
 std::string version_text();
+
+// The same text of options.toml with these values where it has the defaults of their options: what a run keeps as it
+// was begun does not follow from the options of a later call.
+std::string with_defaults(std::string const& options, recipe_record const& values);
 
 // Writes options.toml, and adds this call to the calls of run.json: its time (UTC), command line and version, and the
 // step it begins after. Throws errc::storage.

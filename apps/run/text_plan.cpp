@@ -38,6 +38,7 @@ constexpr vocabulary_row vocabularies[] = {
     {20'000'000, 120, 1024, "20 MB and two hours: longer tokens"},
 };
 constexpr char const* short_tokens = "tokens of about two bytes: the head learns them in this time";
+constexpr char const* same_tokens = "tokens of about two bytes, as for a CALM of this text";
 constexpr char const* no_tokens = "bytes: little text, or few minutes, teach nothing longer";
 
 constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which their words become tokens
@@ -57,14 +58,16 @@ preferred_configuration const* preference_for(std::string_view name) {
 }
 
 entry const* entry_named(std::span<entry const> compiled, std::string_view name) {
-    auto const found = std::find_if(compiled.begin(), compiled.end(),
-                                    [&](entry const& one) { return one.name == name && !one.is_autoregressive(); });
+    auto const found =
+        std::find_if(compiled.begin(), compiled.end(), [&](entry const& one) { return one.name == name; });
     return found == compiled.end() ? nullptr : &*found;
 }
 
+// Of a CALM.
 entry const& chosen_configuration(std::span<entry const> compiled) {
     for (auto const& row : preferences)
-        if (auto const* const one = entry_named(compiled, row.name)) return *one;
+        if (auto const* const one = entry_named(compiled, row.name); one != nullptr && !one->is_autoregressive())
+            return *one;
     auto const any =
         std::find_if(compiled.begin(), compiled.end(), [](entry const& one) { return !one.is_autoregressive(); });
     if (any == compiled.end())
@@ -92,14 +95,14 @@ public:
         plan_.choices = given;
         if (entry_ == nullptr)
             throw error(errc::config,
-                        "the configuration '" + given.configuration + "' of a CALM is not compiled into this program");
+                        "the configuration '" + given.configuration + "' is not compiled into this program");
     }
 
     text_plan planned() {
         choose_configuration();
         choose_text();
         choose_length();
-        choose_autoencoder();
+        if (!entry_->is_autoregressive()) choose_autoencoder();
         choose_model();
         choose("schedule", c().schedule, rate_schedule::cosine, "each rate falls to a tenth at the end of its stage");
         for (auto const& [option, value] : c().head)
@@ -117,14 +120,22 @@ private:
         because(option, place ? as_given : why);
         if (!place) place = value;
     }
-    [[nodiscard]] index_t patch_size() const { return entry_->calm().autoencoder.patch_size; }
+    [[nodiscard]] index_t patch_size() const {
+        return entry_->is_autoregressive() ? 1 : entry_->calm().autoencoder.patch_size;
+    }
     [[nodiscard]] preferred_configuration const* preference() const { return preference_for(entry_->name); }
+    // Of the language model.
+    [[nodiscard]] training_recipe const& own() const {
+        if (entry_->is_autoregressive()) return entry_->defaults.autoregressive;
+        return entry_->defaults.calm;
+    }
     [[nodiscard]] bool is_real() const { return !text_.is_generated; }
 
     void choose_configuration() {
-        auto const& sizes = entry_->calm().autoencoder;
-        std::string const facts = formatted("K %lld, latent size %lld", static_cast<long long>(sizes.patch_size),
-                                            static_cast<long long>(sizes.latent_size));
+        std::string facts = "one token at a time by a softmax, without an autoencoder";
+        if (!entry_->is_autoregressive())
+            facts = formatted("K %lld, latent size %lld", static_cast<long long>(patch_size()),
+                              static_cast<long long>(entry_->calm().autoencoder.latent_size));
         auto const* const reason = preference();
         because("config", (c().configuration.empty() ? reason != nullptr ? reason->why : "the first that is compiled"
                                                      : as_given) +
@@ -148,6 +159,8 @@ private:
             choose<index_t>("vocabulary", c().vocabulary, 512, "stories have few words: most become a token");
         else if (row != std::end(vocabularies))
             choose<index_t>("vocabulary", c().vocabulary, row->vocabulary, row->why);
+        else if (entry_->is_autoregressive() && is_enough(preferences[0]))
+            choose<index_t>("vocabulary", c().vocabulary, 512, same_tokens);
         else if (preference() != nullptr && is_enough(*preference()))
             choose<index_t>("vocabulary", c().vocabulary, 512, short_tokens);
         else
@@ -156,7 +169,9 @@ private:
 
     void choose_length() {
         if (c().minutes) because("minutes", as_given);
-        if (c().autoencoder_steps) {
+        if (entry_->is_autoregressive()) {
+            // all of the minutes are the language model's
+        } else if (c().autoencoder_steps) {
             if (c().autoencoder_minutes) because("autoencoder-minutes", as_given);
             because("autoencoder-steps", as_given);
         } else {
@@ -193,9 +208,9 @@ private:
                : block == 128        ? "tokens a sequence, as on WikiText"
                                      : "tokens a sequence: stories, or a long run, have use for more");
         auto const* const known = preference();
-        choose("rate", c().rate, known == nullptr ? entry_->defaults.calm.rate : known->rate,
+        choose("rate", c().rate, known == nullptr ? own().rate : known->rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
-        choose("muon", c().muon, entry_->defaults.calm.optimizer.muon,
+        choose("muon", c().muon, own().optimizer.muon,
                "times the rate, for matrices between hidden states; the configuration's own");
         choose("warmup", c().warmup, warmup_for(c().steps, plan_.minutes_of_model(), longest_warmup),
                "a tenth of a core's steps, at most 200");
@@ -208,11 +223,27 @@ private:
 
 }  // namespace
 
-void require_possible(text_choices const& given) {
+std::vector<std::string> choice_problems(entry const& one, text_choices const& given) {
+    auto problems = head_problems(one, given.head);
+    if (!one.is_autoregressive()) return problems;
+    each_number(given, [&](auto const& choice, auto const& place) {
+        if (place && choice.of_autoencoder)
+            problems.push_back(std::string("--") + choice.option + ": " + one.name +
+                               ", an autoregressive model, has no autoencoder: leave it out");
+    });
+    return problems;
+}
+
+void require_possible(text_choices const& given, std::span<entry const> compiled) {
     auto const refuse = [](std::string const& sentence) { throw error(errc::usage, sentence); };
-    bool const autoencoder = given.autoencoder_steps || given.autoencoder_minutes;
-    if (!given.minutes && !(autoencoder && given.steps))
-        refuse("--minutes is needed, or --steps and --autoencoder-steps instead of it");
+    auto const* const one = entry_named(compiled, given.configuration);
+    if (one != nullptr)
+        if (auto const problems = choice_problems(*one, given); !problems.empty()) refuse(problems.front());
+    bool const needs_autoencoder = one == nullptr || !one->is_autoregressive();
+    bool const ends = given.steps && (!needs_autoencoder || given.autoencoder_steps || given.autoencoder_minutes);
+    if (!given.minutes && !ends)
+        refuse(needs_autoencoder ? "--minutes is needed, or --steps and --autoencoder-steps instead of it"
+                                 : "--minutes is needed, or --steps instead of it");
     if (given.minutes && given.autoencoder_minutes && *given.autoencoder_minutes >= *given.minutes)
         refuse(sentence("--autoencoder-minutes: expected fewer than the ", six_digits(*given.minutes),
                         " minutes of both models, found ", six_digits(*given.autoencoder_minutes)));
@@ -226,10 +257,10 @@ void require_possible(text_choices const& given) {
 }
 
 text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled) {
-    require_possible(given);
+    require_possible(given, compiled);
     auto plan = planner(text, given, compiled).planned();
-    auto const& one = *entry_named(compiled, plan.choices.configuration);
-    if (auto const problems = head_problems(one, given.head); !problems.empty())
+    auto const& one = *entry_named(compiled, plan.choices.configuration);  // of those given, or chosen
+    if (auto const problems = choice_problems(one, given); !problems.empty())
         throw error(errc::usage, problems.front());
     return plan;
 }

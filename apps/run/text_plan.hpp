@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "command/text_choices.hpp"
 #include "registry.hpp"
@@ -26,19 +27,24 @@ struct text_plan {
     text_choices choices;
     recipe_record why;  // a reason by option
 
-    // What the language model has of the minutes, where they limit it.
+    // What the language model has of the minutes, where they limit it: all, where it has no autoencoder.
     [[nodiscard]] std::optional<double> minutes_of_model() const {
         if (choices.steps || !choices.minutes) return std::nullopt;
         return *choices.minutes - choices.autoencoder_minutes.value_or(0);
     }
 };
 
-// Throws errc::usage where choices exclude each other, whatever the text is.
-void require_possible(text_choices const& given);
+// What stands against choices for a configuration: numbers that its head does not have, choices for an autoencoder that
+// an autoregressive model does not have. A sentence each.
+std::vector<std::string> choice_problems(entry const& one, text_choices const& given);
 
-// The plan for a text, with what is given as it is given. Configurations of autoregressive models are passed over.
-// Throws errc::usage as require_possible, or where the head of the configuration does not have a number that is given,
-// errc::config where no configuration of a CALM is compiled, or not the one given.
+// Throws errc::usage where choices exclude each other, whatever the text is, or the configuration that is given has one
+// of the choice_problems.
+void require_possible(text_choices const& given, std::span<entry const> compiled);
+
+// The plan for a text, with what is given as it is given. An autoregressive model is planned only where its
+// configuration is given. Throws errc::usage as require_possible, errc::config where no configuration of a CALM is
+// compiled, or not the one given.
 text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled);
 
 // Option, value, why, a line each; what they hold is printable, whatever file it was read from.

@@ -35,7 +35,12 @@ std::string tokenizer_file(text_options const& o) {
     return in(o, tokenizer_description{}.file);
 }
 
-// All that the result follows from, but for the text itself, which the stages compare.
+std::string fingerprint_of(text_extent const& text) {
+    return formatted("%llu documents, %llu bytes, %016llx", static_cast<unsigned long long>(text.documents),
+                     static_cast<unsigned long long>(text.bytes), static_cast<unsigned long long>(text.sum));
+}
+
+// All that the result follows from, but for the text itself.
 recipe_record given_record(text_options const& o, text_choices const& given) {
     std::string specs;
     for (auto const& spec : o.data.sources) specs += (specs.empty() ? "" : " ") + spec;
@@ -55,7 +60,7 @@ recipe_record given_record(text_options const& o, text_choices const& given) {
 text_choices choices_in(text_options const& o, recipe_record const& plan) {
     auto const path = in(o, plan_file);
     auto made = choices_of(plan, path);
-    if (auto const problems = head_problems(calm_named(made.configuration), made.head); !problems.empty())
+    if (auto const problems = choice_problems(configuration_named(made.configuration), made); !problems.empty())
         throw error(errc::model_file, path, "plan", problems.front());
     if (!made.vocabulary && !is_markov(o.data.sources))
         throw error(errc::model_file, path, "plan",
@@ -74,7 +79,7 @@ text_choices with_choices_of(text_options const& o, text_record const& before, t
 
 text_record planned(text_options const& o, text_choices const& given, text_record const* before) {
     auto const asked = before != nullptr ? with_choices_of(o, *before, given) : given;
-    require_possible(asked);
+    require_possible(asked, compiled_configurations());
     auto const size = extent_of(o.data);
     text_facts const facts{
         .bytes = size.bytes,
@@ -89,7 +94,24 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
         if (before != nullptr && calm::value_of(before->plan, row.option) != nullptr &&
             calm::value_of(choices, row.option) == nullptr)
             row.value = "as before";
-    return {given_record(o, given), record_of(plan.choices), plan.why, {}};
+    text_record made{given_record(o, given), record_of(plan.choices), plan.why, {}};
+    made.given.push_back({"text", fingerprint_of(size)});
+    return made;
+}
+
+// What is given now, to be compared with what was. Under the name that it had a text is not read again: the stages
+// compare it.
+recipe_record given_beside(text_options const& o, text_choices const& given, text_record const& before) {
+    auto now = given_record(o, given);
+    auto const* const text = calm::value_of(before.given, "text");
+    auto const* const was = calm::value_of(before.given, "data");
+    if (text == nullptr || was == nullptr) return now;
+    auto const data = *calm::value_of(now, "data");
+    bool const renamed = *was != data;
+    now.push_back({"text", renamed ? fingerprint_of(extent_of(o.data)) : *text});
+    if (renamed && same_text(before.given, now))
+        tell("--data " + data + " is the same text as before, which was " + *was);
+    return now;
 }
 
 // What cannot change once a model is begun.
@@ -114,12 +136,14 @@ struct intention {
 };
 
 intention intended(text_options const& o, text_choices const& given, std::optional<text_record> const& before) {
-    bool const begun = run_directory::holds_run(in(o, autoencoder_stage));
+    auto const holds_run = [&](char const* stage) { return run_directory::holds_run(in(o, stage)); };
+    bool const begun = holds_run(autoencoder_stage) || holds_run(model_stage);
     if (!o.fresh && !before && begun)
         throw error(errc::storage, o.out, "",
-                    sentence("holds an autoencoder, but no ", plan_file,
+                    sentence("holds a model, but no ", plan_file,
                              " to go on with; put that back, choose another path, or --fresh to start over"));
-    auto const changes = before ? differences(before->given, given_record(o, given)) : std::vector<recipe_difference>{};
+    auto const changes =
+        before ? differences(before->given, given_beside(o, given, *before)) : std::vector<recipe_difference>{};
     if (o.fresh || !before || (!changes.empty() && !begun)) return {planned(o, given, nullptr)};
     if (changes.empty()) return {*before, false, false};
     if (!o.take_changes)
@@ -134,6 +158,7 @@ intention intended(text_options const& o, text_choices const& given, std::option
 // What both models are trained with. The stage's own options are those of the plan.
 train_options stage_options(text_options const& o, text_choices const& plan, char const* stage) {
     train_options t = o;
+    t.tokenizer = is_markov(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
     t.configuration = plan.configuration;
     t.data.holdout = plan.holdout;
     t.schedule = plan.schedule;
@@ -143,7 +168,6 @@ train_options stage_options(text_options const& o, text_choices const& plan, cha
 
 train_options autoencoder_options(text_options const& o, text_choices const& plan) {
     auto t = stage_options(o, plan, autoencoder_stage);
-    t.tokenizer = is_markov(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
     t.minutes = plan.autoencoder_minutes;
     t.steps = plan.autoencoder_steps;
     t.batch = plan.autoencoder_batch;
@@ -173,13 +197,18 @@ struct stage {
     char const* name;
     std::function<int(train_options const&)> const& train;
     train_options options;
+    std::string needed;  // a file of the stage before; "" where there is none
 };
 
 std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     text_plan const plan{choices_in(o, record.plan), record.why};
-    auto const& work = calm_named(plan.choices.configuration).on(o.device);
-    return {{autoencoder_stage, work.train_autoencoder, autoencoder_options(o, plan.choices)},
-            {model_stage, work.train_calm, model_options(o, plan)}};
+    auto const& one = configuration_named(plan.choices.configuration);
+    auto const& work = one.on(o.device);
+    auto const tokenizer = is_markov(o.data.sources) ? "" : tokenizer_file(o);
+    if (one.is_autoregressive()) return {{model_stage, work.train_autoregressive, model_options(o, plan), tokenizer}};
+    return {{autoencoder_stage, work.train_autoencoder, autoencoder_options(o, plan.choices), tokenizer},
+            {model_stage, work.train_calm, model_options(o, plan),
+             in(o, autoencoder_stage) + "/" + std::string(config_file)}};
 }
 
 std::string table_of(text_options const& o, text_record const& record) {
@@ -191,19 +220,17 @@ int tell_plan(text_options const& o, intention const& what) {
     auto const& record = what.record;
     text_output().put(table_of(o, record));
     if (what.starts_over) return 0;
-    std::string const needed[] = {tokenizer_file(o), in(o, autoencoder_stage) + "/" + std::string(config_file)};
-    auto const stages = stages_of(o, record);
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-        bool const can_tell = calm::is_there(needed[i]) || (i == 0 && is_markov(o.data.sources));
-        if (!can_tell) break;
-        text_output().put("\n" + std::string(stages[i].name) + "\n");
-        if (int const code = stages[i].train(stages[i].options); code != 0) return code;
+    for (auto const& stage : stages_of(o, record)) {
+        if (!stage.needed.empty() && !calm::is_there(stage.needed)) break;
+        text_output().put("\n" + std::string(stage.name) + "\n");
+        if (int const code = stage.train(stage.options); code != 0) return code;
     }
     return 0;
 }
 
 void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
-    auto const K = static_cast<std::size_t>(calm_named(plan.configuration).calm().autoencoder.patch_size);
+    auto const& one = configuration_named(plan.configuration);
+    auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
     tell("to write:   " + command_to_go_on({"generate", "--model", model, "--prompt",
                                             is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
@@ -261,6 +288,14 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
     return 0;
 }
 
+// A run of a CALM may have been started over as one of an autoregressive model.
+void remove_autoencoder_of_before(text_options const& o) {
+    auto const path = in(o, autoencoder_stage);
+    if (!run_directory::holds_run(path)) return;
+    std::filesystem::remove_all(path);
+    tell("removed " + path + ", of the run before: this model has none");
+}
+
 }  // namespace
 
 bool can_hold_text_run(std::string const& path) {
@@ -271,7 +306,7 @@ bool can_hold_text_run(std::string const& path) {
 int train_text(text_options const& o) {
     auto given = o.choices;
     given.holdout = o.data.holdout;
-    require_possible(given);
+    require_possible(given, compiled_configurations());
     auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
     intention what;
     if (is_first_rank()) what = intended(o, given, before);
@@ -294,6 +329,7 @@ int train_text(text_options const& o) {
         stages = stages_of(o, what.record);
     }
     if (int const code = trained(o, what.record, stages); code != 0) return code;
+    if (is_first_rank() && stages.front().name != autoencoder_stage) remove_autoencoder_of_before(o);
     tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
     tell_how_to_go_on(o, choices_in(o, what.record.plan));
     return 0;

@@ -1,10 +1,11 @@
 #pragma once
-// `train text`: a vocabulary, an autoencoder and a CALM on it, one after the other in one directory.
+// `train text`: a vocabulary, an autoencoder and a CALM on it, one after the other in one directory. Of an
+// autoregressive model: a vocabulary and the model.
 //
 //   plan.json          what was asked and what is planned (text_record.hpp)
 //   tokenizer.model    none for markov:N, whose symbols are its tokens
-//   autoencoder/       a run, as train autoencoder leaves it
-//   model/             a run, as train calm leaves it
+//   autoencoder/       a run, as train autoencoder leaves it; none of an autoregressive model
+//   model/             a run, as train calm or train ar leaves it
 //   text.lock          held by the process that trains
 
 #include <string>

@@ -84,6 +84,14 @@ std::string fingerprint_of(stored_model const& model) {
     return short_hash(hash.hex());
 }
 
+// Says so where the same text has another name.
+void tell_of_another_name(recipe_record const& was, recipe_record const& now) {
+    auto const* const before = calm::value_of(was, "data");
+    auto const* const data = calm::value_of(now, "data");
+    if (before == nullptr || data == nullptr || *before == *data || !same_text(was, now)) return;
+    tell("--data " + printable_line(*data) + " is the same text as before, which was " + printable_line(*before));
+}
+
 std::string for_shell(std::string const& word) {
     auto const plain = [](char c) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -259,6 +267,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
             throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
         made_ = true;
     }
+    if (from_) tell_of_another_name(from_->record.recipe, settings_);
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh) directory_->clear(files_beside());
     std::uint64_t const logged = from_ ? from_->record.log_bytes : 0;
@@ -277,7 +286,10 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         if (finished && !absent && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);
-    write_record(directory_->path(), options_.record, steps_);
+    auto record = options_.record;
+    record.options = with_defaults(record.options, {{"warmup", std::to_string(recipe.warmup)},
+                                                    {"accumulation", std::to_string(recipe.accumulation)}});
+    write_record(directory_->path(), record, steps_);
     if (from_ && !finished)
         report_->say(sentence("goes on after step ", steps_, " of the run in ", options_.out));
     else if (!from_ && continued && !options_.fresh)

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "calm/base/file.hpp"
@@ -15,6 +16,7 @@
 #include "calm/text/cached_corpus.hpp"
 #include "calm/text/document_ids.hpp"
 #include "calm/text/packed_blocks.hpp"
+#include "calm/text/token_file.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
 
@@ -172,18 +174,22 @@ text_extent extent_of(data_options const& data) {
     text_extent all;
     auto const tenth = holdout::parse("10:9");
     std::uint64_t bytes = 0;  // of the document so far
+    portion_sum sum;
     // Training cuts long documents into several, which a holdout does not count.
     selected const documents(data, data.holdout.empty() ? split::heldout : split::train, data_seed_of(data));
     made_by([&] {
         visit_documents(data.sources, documents, [&](std::string_view part, bool ends) {
             bytes += part.size();
+            sum.add(std::as_bytes(std::span(part)));
             if (!ends) return std::size_t{0};
+            sum.add(std::as_bytes(std::span(&bytes, 1)));
             if (data.holdout.empty() && tenth.contains(all.documents)) all.tenth += bytes;
             all.bytes += bytes;
             ++all.documents;
             return static_cast<std::size_t>(std::exchange(bytes, 0)) / 4 + 1;  // tokens of a story
         });
     });
+    all.sum = sum.value();
     return all;
 }
 

@@ -49,11 +49,12 @@ packing packing_for(packed_for use, data_options const& data, tokenizer const& w
 void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_seed);
 
 // How much text there is before it has tokens: bytes and documents to train on; where no holdout is given, all of them,
-// and the bytes of those that 10:9 would hold out.
+// and the bytes of those that 10:9 would hold out. The sum of all bytes tells accidents, not attacks.
 struct text_extent {
     std::uint64_t bytes = 0;
     std::uint64_t documents = 0;
     std::uint64_t tenth = 0;
+    std::uint64_t sum = 0;
 };
 text_extent extent_of(data_options const& data);
 

@@ -4,8 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <simdjson.h>
 
@@ -165,6 +167,93 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
     BOOST_TEST(has(swept.out, "plotted in swept/sweep.png"), swept.out);
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
+}
+
+// What the run keeps as it was begun does not follow from the options of a later call.
+BOOST_AUTO_TEST_CASE(a_file_of_options_that_a_run_wrote_goes_on_with_it) {
+    std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --data stories:4000 --batch 2 "
+                            "--block 32 --threads 1 --seed 3 --out filed ";
+    std::string const by_file = "train ar --config-file filed/options.toml";
+    shop().good(run + "--steps 4 --accumulation 2");
+    BOOST_TEST(has(shop().good(by_file).err, "is finished: 4 steps"));
+    shop().good(run + "--steps 30");
+    for (auto const* const line : {"warmup = 1  # as begun\n", "accumulation = 2  # as begun\n"})
+        BOOST_TEST(has(shop().content("filed/options.toml"), line), shop().content("filed/options.toml"));
+    BOOST_TEST(has(shop().good(by_file).err, "is finished: 30 steps"));
+    shop().good(run + "--minutes 0.02");
+    shop().good(by_file);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_text_may_have_another_name) {
+    shop().good("seq 1 4000 >text.txt; ln -s text.txt link.txt; seq 1 4001 >other.txt");
+    std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --batch 2 --block 32 --threads 1 "
+                            "--warmup 1 --out spelled ";
+    shop().good(run + "--steps 2 --data text.txt");
+    int steps = 2;
+    std::string before = "text.txt";
+    for (auto const& name : {std::string("./text.txt"), shop().folder().path("text.txt"), std::string("link.txt")}) {
+        auto const said = shop().good(run + "--steps " + std::to_string(++steps) + " --data '" + name + "'").err;
+        BOOST_TEST(has(said, " is the same text as before, which was " + before), said);
+        BOOST_TEST(!has(said, "with other settings"), said);
+        before = name;
+    }
+    auto const refused = shop().refused(run + "--steps 9 --data other.txt");
+    BOOST_TEST(has(refused, "holds a run that was started with other settings"), refused);
+    BOOST_TEST(has(refused, "other.txt"), refused);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_has_the_positions_that_it_is_trained_on) {
+    shop().good("seq 1 4000 >long.txt");
+    std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --data long.txt --threads 1 "
+                            "--batch 1 --warmup 0 --out far --block ";
+    shop().good(run + "3000 --steps 1");
+    auto const positions = [] {
+        auto const text = shop().content("far/config.json");
+        return std::stoi(text.substr(text.find("max_position_embeddings") + 25));
+    };
+    BOOST_TEST(positions() == 3000);
+    // 2,692 characters, of which none is a token together with another.
+    auto const written = shop().good("generate --model far --prompt \"$(seq -s ' ' 700)\" --max-tokens 1 --threads 1");
+    BOOST_TEST(written.out.size() > 2000U);
+    shop().good(run + "64 --steps 2 --override");
+    BOOST_TEST(positions() == 3000);  // it has learned them
+}
+
+// All FLOPs of training, or those that the paper counts.
+BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
+    std::string const sweep = "sweep --configs tiny tiny-ar --tokenizer markov --data markov:4000 --muon 2 --block 64 "
+                              "--samples 2 --positions 100 --threads 1 ";
+    auto const cells = [](std::string const& folder, std::string const& name) {
+        std::istringstream text(shop().content(folder + "/sweep.tsv"));
+        std::string names, line;
+        std::getline(text, names);
+        while (std::getline(text, line) && !line.starts_with(name + "\t")) {
+        }
+        std::map<std::string, double> all;
+        std::istringstream keys(names), values(line);
+        for (std::string key, value; std::getline(keys, key, '\t') && std::getline(values, value, '\t');)
+            if (key.find("FLOPs") != std::string::npos || key == "training tokens") all[key] = std::stod(value);
+        return all;
+    };
+    double const given = 4e10;
+    auto const said = shop().good(sweep + "--autoencoder-tokens 8192 --teraflops 0.04 --out all").out;
+    BOOST_TEST(has(said, "all TF"), said);
+    for (auto const& [name, step] : {std::pair("tiny", 1024.0), std::pair("tiny-ar", 256.0)}) {
+        auto const row = cells("all", name);
+        BOOST_TEST(row.at("Muon's FLOPs a token") > 0.1 * row.at("training FLOPs a token"), name);
+        BOOST_TEST(row.at("all training FLOPs") <= given * 1.0001, name);
+        BOOST_TEST(row.at("all training FLOPs") > given - 1.0001 * step * row.at("training FLOPs a token"), name);
+        auto const before = row.at("autoencoder FLOPs");
+        BOOST_TEST((name == std::string("tiny") ? before > 0.3 * given : before == 0), name);
+    }
+    shop().good(sweep + "--autoencoder-tokens 8192 --teraflops 0.02 --count paper --out paper");
+    auto const row = cells("paper", "tiny");
+    double const own = row.at("training FLOPs a token") - row.at("Muon's FLOPs a token");
+    BOOST_TEST(own * row.at("training tokens") <= 2e10 * 1.0001);
+    BOOST_TEST(own * (row.at("training tokens") + 1024) > 2e10 * 0.9999);
+    BOOST_TEST(row.at("all training FLOPs") > 1.5 * 2e10);
+    BOOST_TEST(has(shop().refused(sweep + "--autoencoder-tokens 8192 --teraflops 0.001 --out none"),
+                   "--teraflops 0.001: the autoencoder of tiny alone takes"));
 }
 
 // Both kinds of models in one table, each with its own scores, and trained by one sweep.

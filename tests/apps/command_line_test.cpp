@@ -134,9 +134,10 @@ BOOST_AUTO_TEST_CASE(a_text_needs_no_choice) {
     BOOST_TEST(some.record.words.at(1) == "text");
 
     auto const all = refusal(read_train, with({"--vocabulary", "258", "--config", "tiny-ar", "--autoencoder-rat", "1",
-                                               "--accumulation", "2", "--schedule", "linear"}));
+                                               "--kl-weight", "1", "--accumulation", "2", "--schedule", "linear"}));
     for (auto const* const part :
-         {"--vocabulary: expected a whole number from 259", "train ar takes it", "did you mean --autoencoder-rate?",
+         {"--vocabulary: expected a whole number from 259",
+          "--kl-weight: tiny-ar, an autoregressive model, has no autoencoder", "did you mean --autoencoder-rate?",
           "no option --accumulation", "expected one of constant and cosine"})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, with({"--minutes", "1", "--config", "tiny", "--head-colour", "1"})),

@@ -35,6 +35,15 @@ BOOST_AUTO_TEST_CASE(every_call_is_kept) {
     BOOST_TEST(folder.content("options.toml") == "seed = 2  # flag\n");
 }
 
+BOOST_AUTO_TEST_CASE(what_is_kept_as_begun_stands_in_place_of_defaults) {
+    std::string const options = "# train calm --config-file THIS does the same\nwarmup = 20  # default\n"
+                                "accumulation = 1  # flag\nrate = 0.1  # default\n";
+    BOOST_TEST(with_defaults(options, {{"warmup", "3"}, {"accumulation", "2"}}) ==
+               "# train calm --config-file THIS does the same\nwarmup = 3  # as begun\n"
+               "accumulation = 1  # flag\nrate = 0.1  # default\n");
+    BOOST_TEST(with_defaults("", {{"warmup", "3"}}) == "");
+}
+
 BOOST_AUTO_TEST_CASE(samples_go_on_where_the_run_does) {
     temporary_folder const folder;
     {

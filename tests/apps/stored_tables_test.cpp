@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
         BOOST_TEST(has(text, part), "expected '" << part << "' in " << text);
     for (double const flops :
          {flops::train_autoregressive(far, 1234, 256), flops::generate_autoregressive(far, 1234, 128)})
-        BOOST_TEST(has(text, formatted("  %.2e\n", flops)), text);
+        BOOST_TEST(has(text, formatted("  %.2e", flops)), text);
     for (auto const* const part : {"backbone", "patch", "head:", "posterior", "latent"})
         BOOST_TEST(!has(text, part), part << " in " << text);
 

@@ -25,9 +25,16 @@ template <class Configuration> entry compiled(std::string const& name, Configura
     return one;
 }
 
+entry softmax() {
+    entry one{.name = "tiny-ar", .sizes = sizes::tiny_ar};
+    one.defaults.autoregressive.rate = 3e-3;
+    one.defaults.autoregressive.optimizer.muon = 4;
+    return one;
+}
+
 std::vector<entry> usual() {
-    return {compiled("text", sizes::text), compiled("tiny", sizes::tiny),
-            entry{.name = "tiny-ar", .sizes = sizes::tiny_ar}, compiled("tiny-flow", sizes::tiny_flow)};
+    return {compiled("text", sizes::text), compiled("tiny", sizes::tiny), softmax(),
+            compiled("tiny-flow", sizes::tiny_flow)};
 }
 
 text_choices in_minutes(double minutes) {
@@ -67,7 +74,7 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                     BOOST_TEST(*c.block % 4 == 0);
                     BOOST_TEST(*c.autoencoder_batch % 4 == 0);
                     BOOST_TEST(*c.batch * *c.block <= 2048);
-                    BOOST_CHECK_NO_THROW(require_possible(c));
+                    BOOST_CHECK_NO_THROW(require_possible(c, usual()));
                     // Each choice is one that its option takes, each with a reason.
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
@@ -79,6 +86,59 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                                                  }) == 1,
                                    row.option);
                 }
+}
+
+// What a CALM of the text is given but for its autoencoder, whose minutes the softmax has too.
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
+    auto all = usual();
+    all.push_back(compiled("tiny-drafted", sizes::tiny));
+    for (bool const generated : {false, true})
+        for (bool const symbols : {false, true})
+            for (auto const bytes : byte_counts)
+                for (auto const minutes : minute_counts) {
+                    if (symbols && !generated) continue;
+                    text_facts const text{.bytes = bytes,
+                                          .documents = bytes / 100,
+                                          .tenth = bytes / 10,
+                                          .is_generated = generated,
+                                          .has_own_symbols = symbols};
+                    auto given = in_minutes(minutes);
+                    auto const calm = plan_of_text(text, given, all).choices;
+                    given.configuration = "tiny-ar";
+                    auto const plan = plan_of_text(text, given, all);
+                    auto const& c = plan.choices;
+                    BOOST_TEST(*plan.minutes_of_model() == minutes);
+                    BOOST_TEST(c.holdout == calm.holdout);
+                    BOOST_CHECK(c.vocabulary == calm.vocabulary);
+                    BOOST_TEST(*c.batch == *calm.batch);
+                    BOOST_TEST(*c.block == *calm.block);
+                    BOOST_TEST(*c.warmup >= *calm.warmup);
+                    BOOST_CHECK(c.schedule == calm.schedule);
+                    BOOST_TEST(*c.rate == 3e-3);  // its own
+                    BOOST_TEST(*c.muon == 4);
+                    auto const record = record_of(c);
+                    BOOST_TEST(record_of(choices_of(record, "plan")) == record);
+                    BOOST_TEST_REQUIRE(plan.why.size() == record.size());
+                    for (auto const& row : record) {
+                        BOOST_TEST(!row.option.starts_with("autoencoder"), row.option);
+                        BOOST_TEST(calm::value_of(plan.why, row.option) != nullptr, row.option);
+                    }
+                }
+    text_choices given;
+    given.configuration = "tiny-ar";
+    auto const refused = [&](auto change) {
+        auto changed = given;
+        change(changed);
+        return sentence_of<error>([&] { planned({.bytes = 1000}, changed); });
+    };
+    BOOST_TEST(has(refused([](auto&) {}), "--minutes is needed, or --steps instead of it"));
+    BOOST_TEST(refused([](auto& c) { c.steps = 3; }) == "");
+    BOOST_TEST(has(refused([](auto& c) { c.steps = 3, c.kl_weight = 0.1; }),
+                   "--kl-weight: tiny-ar, an autoregressive model, has no autoencoder"));
+    BOOST_TEST(has(refused([](auto& c) { c.minutes = 3, c.autoencoder_steps = 1; }), "--autoencoder-steps: tiny-ar"));
+    BOOST_TEST(has(refused([](auto& c) { c.steps = 3, c.head["samples"] = 4; }),
+                   "--head-samples: tiny-ar, an autoregressive model, has no such head"));
+    BOOST_TEST(has(refused([](auto& c) { c.steps = 7, c.warmup = 7; }), "--warmup: expected fewer steps than the 7"));
 }
 
 BOOST_AUTO_TEST_CASE(more_text_and_more_minutes_never_choose_less) {
@@ -226,7 +286,7 @@ BOOST_AUTO_TEST_CASE(choices_that_exclude_each_other_are_refused) {
     BOOST_TEST(refused([](auto& c) { c.steps = 7, c.warmup = 7, c.schedule = rate_schedule::constant; }) == "");
     BOOST_TEST(has(refused([](auto& c) { c.head["beta"] = 1.5; }),
                    "--head-beta: the head of tiny-flow, flow, has no such number"));
-    BOOST_TEST(has(refused([](auto& c) { c.configuration = "huge"; }), "'huge' of a CALM is not compiled"));
+    BOOST_TEST(has(refused([](auto& c) { c.configuration = "huge"; }), "'huge' is not compiled"));
 }
 
 BOOST_AUTO_TEST_CASE(a_record_of_choices_is_checked_as_options_are) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -51,8 +52,9 @@ public:
                    signal + " $!; wait $!");
     }
     bool there(std::string const& name) const { return fs::exists(folder.path(name)); }
-    void same_weights(std::string const& a, std::string const& b) const {
-        for (std::string const model : {"/autoencoder", "/model"})
+    void same_weights(std::string const& a, std::string const& b,
+                      std::vector<std::string> const& models = {"/autoencoder", "/model"}) const {
+        for (auto const& model : models)
             BOOST_TEST(
                 (folder.content(a + model + "/model.safetensors") == folder.content(b + model + "/model.safetensors")),
                 a + " " + b + model);
@@ -187,7 +189,7 @@ BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
         BOOST_TEST(has(shop.refused(odd + std::string("64 --dry-run"), 5), said));
     }
     fs::remove(shop.folder.path("run/plan.json"));
-    BOOST_TEST(has(shop.refused(odd + std::string("64"), 10), "holds an autoencoder, but no plan.json"));
+    BOOST_TEST(has(shop.refused(odd + std::string("64"), 10), "holds a model, but no plan.json"));
     shop.good(odd + std::string("64 --fresh"));
 
     auto const high = shop.refused("train text --data text.txt --config tiny --threads 1 --minutes 9 "
@@ -234,6 +236,68 @@ BOOST_AUTO_TEST_CASE(minutes_are_shared_and_a_real_text_is_measured) {
         "/state.json"));
     BOOST_TEST(state["recipe"]["schedule"] == "cosine");
     BOOST_TEST(std::stod(state["recipe"]["seconds"].get<std::string>()) == 0.6, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(the_same_text_by_another_name_is_no_other_choice) {
+    workshop const shop;
+    shop.good("cp text.txt same.txt; (cat text.txt; echo 1) >other.txt");
+    std::string const run = "train text --config tiny-ar --batch 2 --block 64 --threads 1 --out run --steps ";
+    shop.good(run + "3 --data text.txt");
+    auto const same = shop.good(run + "3 --data ./same.txt");
+    BOOST_TEST(has(same.err, "--data ./same.txt is the same text as before, which was text.txt"), same.err);
+    BOOST_TEST(has(same.err, "the model is trained"), same.err);
+    // Of what is trained too another text is seen.
+    auto const other = shop.refused(run + "3 --data other.txt");
+    BOOST_TEST(has(other, "started with other choices"), other);
+    BOOST_TEST(has(other, "text.txt"), other);
+    BOOST_TEST(has(shop.good(run + "5 --override --data same.txt").err, "goes on after step 3"));
+}
+
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
+    workshop const shop;
+    std::string const softmax =
+        "train text --data text.txt --config tiny-ar --batch 2 --block 64 --threads 1 --seed 3 --save-every 8 ";
+    auto const made = shop.good(softmax + "--steps 24 --out run");
+    for (auto const* const part : {"a softmax, without an autoencoder", "bytes: little text", "the configuration's own",
+                                   "wrote run/tokenizer.model: 259 tokens", "the model:", "wrote run/model",
+                                   "to write:   generate --model run/model", "to plot:    plot run/model"})
+        BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
+    for (auto const* const part : {"autoencoder-", "kl-weight", "the autoencoder"})
+        BOOST_TEST(!has(made.err, part), part << " is in " << made.err);
+    BOOST_TEST(!shop.there("run/autoencoder"));
+    shop.good(
+        "mkdir two; train tokenizer --vocabulary 259 --data text.txt --out two/tokenizer.model; "
+        "train ar --config tiny-ar --tokenizer two/tokenizer.model --data text.txt --batch 2 --block 64 --steps 24 "
+        "--warmup 2 --schedule cosine --threads 1 --seed 3 --out two/model");
+    shop.same_weights("run", "two", {"/model"});
+    shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4");
+    auto const plan = nlohmann::json::parse(shop.folder.content("run/plan.json"));
+    BOOST_TEST(plan["plan"]["config"] == "tiny-ar");
+    BOOST_TEST(plan["plan"]["schedule"] == "cosine");
+    BOOST_TEST(!plan["plan"].contains("kl-weight"));
+    BOOST_TEST(plan["done"] == (std::vector<std::string>{"model"}));
+
+    // It goes on, tells its plan, and refuses other choices as a CALM does.
+    auto const parts = softmax + "--steps 24 --out parts";
+    BOOST_TEST(shop.interrupted(parts, "parts/model/checkpoints/step-*/*", "KILL").status == 137);
+    BOOST_TEST(has(shop.good(parts).err, "goes on"));
+    shop.same_weights("parts", "run", {"/model"});
+    BOOST_TEST(has(shop.good(parts).err, "the model is trained"));
+    auto const dry = shop.good(softmax + "--steps 24 --dry-run --out run");
+    for (auto const* const part : {"vocabulary  259", "\nmodel\n", "FLOPs"})
+        BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
+    BOOST_TEST(has(shop.refused(softmax + "--steps 24 --rate 1e-3 --out run"), "started with other choices"));
+    BOOST_TEST(has(shop.refused(softmax + "--steps 24 --kl-weight 0.1 --head-samples 3 --out other"), "2 problems"));
+    BOOST_TEST(has(shop.refused("train text --data text.txt --config tiny --autoencoder-steps 2 --steps 24 --out run "
+                                "--override"),
+                   "--config: the models in run have tiny-ar, which --override does not change"));
+    shop.good(softmax + "--steps 30 --override --out run");
+
+    // In place of a CALM.
+    shop.good(few + "--out both");
+    auto const fresh = shop.good(softmax + "--steps 24 --fresh --out both");
+    BOOST_TEST(!shop.there("both/autoencoder"), fresh.err);
+    shop.same_weights("both", "two", {"/model"});
 }
 
 BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {

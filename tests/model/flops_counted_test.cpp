@@ -25,6 +25,7 @@ inline void gemm(context<blocks> const& ctx, product<double> const& p) {
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/resident.hpp"
+#include "calm/train/muon.hpp"
 #include "support/small.hpp"
 
 using namespace calm;
@@ -156,4 +157,16 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_multiplies_what_is_counted) {
     double const got =
         one.count([&](auto& model, auto& ctx) { model.loss_and_gradient(ctx, model.prepare(ctx, tokens, P)); });
     BOOST_TEST(got == 3 * B * (P - 1) * flops::autoregressive(c, V, 0));
+}
+
+BOOST_AUTO_TEST_CASE(muon_multiplies_what_is_counted) {
+    for (auto const& [rows, columns] : {std::pair<index_t, index_t>(3, 7), {7, 3}, {5, 5}, {1, 4}}) {
+        context<blocks> ctx(3);
+        std::vector<double> numbers(static_cast<std::size_t>(rows * columns), 0.5);
+        multiplied = 0;
+        arena_scope const scope(ctx.scratch);
+        static_cast<void>(orthogonalised(
+            ctx, view<double, extents<dyn, dyn>, blocks>(numbers.data(), extents<dyn, dyn>(rows, columns))));
+        BOOST_TEST(multiplied == flops::muon(rows, columns));
+    }
 }

@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "calm/model/autoencoder.hpp"
+#include "calm/model/autoregressive.hpp"
 #include "calm/model/heads/energy.hpp"
 #include "calm/model/llama.hpp"
 
@@ -154,4 +155,25 @@ BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
     static_assert(stack<feed_forward_layer<24, 40>, 5>::flops() == 5 * flops::product(3, 24, 40));
     static_assert(chain<linear<3, 5>, silu_layer<5>, linear<5, 2>>::flops() == 2 * (15 + 10));
     static_assert(layer_norm_layer<3>::flops() == 0 && bare_layer_norm<3>::flops() == 0);
+}
+
+// By hand, for a matrix of 3 x 5: three times 2 (3 5 3 + 3 3 3 + 3 3 5).
+BOOST_AUTO_TEST_CASE(an_update_by_muon_is_counted_from_shapes) {
+    static_assert(flops::muon(3, 5) == 3 * 2 * (45 + 27 + 45));
+    static_assert(flops::muon(5, 3) == flops::muon(3, 5));
+    static_assert(flops::muon(4, 4) == 3 * 2 * 3 * 64);
+    // A stack has four matrices of attention and three of the MLP in each layer; norms are no matrices.
+    constexpr llama_sizes c{.hidden_size = 12,
+                            .intermediate_size = 16,
+                            .num_hidden_layers = 2,
+                            .num_attention_heads = 2,
+                            .num_key_value_heads = 1};
+    llama_stack<c> stack;
+    double const q_and_o = 2 * 3 * 2 * 3 * 12 * 12 * 12;                       // 12 x 12
+    double const k_and_v = 2 * 3 * 2 * (6 * 12 * 6 + 6 * 6 * 6 + 6 * 6 * 12);  // 6 x 12
+    double const mlp = 3 * 3 * 2 * (12 * 16 * 12 + 12 * 12 * 12 + 12 * 12 * 16);
+    BOOST_TEST(flops::muon(parameters_of(stack)) == 2 * (q_and_o + k_and_v + mlp));
+    // Rows of a vocabulary take the steps of AdamW.
+    autoregressive_model<autoregressive_configuration{.llama = c}> whole(101);
+    BOOST_TEST(flops::muon(parameters_of(whole)) == 2 * (q_and_o + k_and_v + mlp));
 }

@@ -62,3 +62,17 @@ BOOST_AUTO_TEST_CASE(differences_are_a_table) {
                               "  beta      1      -\n"
                               "  schedule  -      cosine");
 }
+
+BOOST_AUTO_TEST_CASE(a_text_is_known_by_its_fingerprint_and_not_by_its_name) {
+    recipe_record const here{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"rate", "1"}};
+    recipe_record const there{{"data", "/home/a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"rate", "1"}};
+    recipe_record const other{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abd"}, {"rate", "1"}};
+    BOOST_TEST(differences(here, there).empty());
+    BOOST_TEST(same_measure(here, there));
+    BOOST_REQUIRE(differences(here, other).size() == 1U);
+    BOOST_TEST(differences(here, other)[0].option == "text");
+    BOOST_TEST(!same_measure(here, other));
+    // Without fingerprints names are all that is known.
+    BOOST_TEST(differences({{"data", "a.txt"}}, {{"data", "b.txt"}}).size() == 1U);
+    BOOST_TEST(differences(here, {{"data", "b.txt"}, {"rate", "1"}}).size() == 2U);
+}

@@ -1,8 +1,9 @@
 #pragma once
 // Floating-point operations of the matrix products, counted from a configuration, a patch, or a token of an
-// autoregressive model. Norms, activations and random numbers are not counted. K tokens a patch: divide by it for a
-// token.
+// autoregressive model; of Muon's, an update. Norms, activations and random numbers are not counted. K tokens a patch:
+// divide by it for a token.
 
+#include <algorithm>
 #include <cmath>
 
 #include "calm/model/config.hpp"
@@ -110,6 +111,25 @@ double train_calm_per_token(configuration<Head> const& c, index_t V, index_t seq
 constexpr double train_autoregressive(llama_sizes const& c, index_t V, index_t block) {
     auto const positions = static_cast<double>(block - 1);
     return 3 * autoregressive(c, V, (positions + 1) / 2) * positions / static_cast<double>(block);
+}
+
+// ---- an update by Muon (train/muon.hpp), besides the step before it
+
+// How many polynomials of degree 5 orthogonalise a matrix.
+inline constexpr index_t polynomials_of_muon = 3;
+
+// Of a matrix (R, C). With n the smaller size and m the larger, a polynomial is a product (n, m) (m, n), its square,
+// and a product (n, n) (n, m).
+constexpr double muon(index_t rows, index_t columns) {
+    index_t const n = std::min(rows, columns), m = std::max(rows, columns);
+    return static_cast<double>(polynomials_of_muon) * (product(n, m, n) + product(n, n, n) + product(n, n, m));
+}
+// Of all that Muon updates of a model's parameters (nn/param.hpp), of which it asks for shapes alone.
+template <class Parameters> double muon(Parameters const& parameters) {
+    double all = 0;
+    for (auto const& p : parameters)
+        if (p.is_hidden) all += muon(p.shape[0], p.shape[1]);
+    return all;
 }
 
 // ---- generation, a patch with so many draws, after `past` positions

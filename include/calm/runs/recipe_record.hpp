@@ -97,15 +97,25 @@ template <head_objective Objective> recipe_record record_of(calm_recipe<Objectiv
     return record_of(calm_recipe<any_objective>{r, r.sequences, r.block_tokens, r.objective}, seed);
 }
 
-// The settings of two runs that differ, in the order of the former, then what only the latter has.
+// Whether both know a fingerprint of their text, "text", and it is the same: then its name, "data", may be another.
+inline bool same_text(recipe_record const& a, recipe_record const& b) {
+    auto const* const one = value_of(a, "text");
+    auto const* const other = value_of(b, "text");
+    return one != nullptr && other != nullptr && *one == *other;
+}
+
+// The settings of two runs that differ, in the order of the former, then what only the latter has. The name of the same
+// text is no difference.
 inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
     std::vector<recipe_difference> all;
+    bool const renamed = same_text(was, now);
     for (auto const& [option, value] : was) {
+        if (renamed && option == "data") continue;
         auto const* const present = value_of(now, option);
         if (present == nullptr || *present != value) all.push_back({option, value, present ? *present : "-"});
     }
     for (auto const& [option, value] : now)
-        if (value_of(was, option) == nullptr) all.push_back({option, "-", value});
+        if (value_of(was, option) == nullptr && !(renamed && option == "data")) all.push_back({option, "-", value});
     return all;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "calm/model/flops.hpp"
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/matmul.hpp"
@@ -22,7 +23,7 @@ struct odd_polynomial {
 };
 // One after the other they take [0.01, 1] to [0.73, 1.27], the least distance from 1 that three have: each is the best
 // one where the one before leads (Amsel et al. 2025, arXiv 2505.16932).
-inline constexpr std::array<odd_polynomial, 3> towards_one{
+inline constexpr std::array<odd_polynomial, flops::polynomials_of_muon> towards_one{
     {{8.093368512548254, -23.62043032882427, 17.446151749836247},
      {3.636585554259039, -2.721926746608907, 0.5365462883273613},
      {2.661299985777098, -1.9771545218846238, 0.4526164069964008}}};
