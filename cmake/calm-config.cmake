@@ -1,5 +1,5 @@
 # calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
-# nlohmann-json), mpi (MPI), cuda (the CUDA toolkit) and nccl (NCCL; named behind cuda) where they were there; for cuda the project must have
+# nlohmann-json), mpi (MPI), openssl (OpenSSL), cuda (the CUDA toolkit) and nccl (NCCL; named behind cuda) where they were there; for cuda the project must have
 # enabled the language CUDA for it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
@@ -28,6 +28,8 @@ foreach(component IN LISTS calm_FIND_COMPONENTS)
     elseif(component STREQUAL mpi)
         set(MPI_CXX_SKIP_MPICXX ON)
         find_dependency(MPI COMPONENTS CXX)
+    elseif(component STREQUAL openssl)
+        find_dependency(OpenSSL COMPONENTS Crypto)
     else()
         find_dependency(simdjson)
     endif()

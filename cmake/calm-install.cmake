@@ -1,4 +1,4 @@
-# Headers and a package, find_package(calm 0.1 [COMPONENTS text io mpi cuda nccl]), from an installation and from this build folder;
+# Headers and a package, find_package(calm 0.1 [COMPONENTS text io mpi openssl cuda nccl]), from an installation and from this build folder;
 # for builds without CMake calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -34,6 +34,9 @@ calm_package(text calm-text "Tokenizers, corpora and training of calm"
 calm_package(io calm-io "Model directories of calm" "calm = ${PROJECT_VERSION}, simdjson, nlohmann_json" "")
 if(TARGET calm_mpi)
     calm_export(mpi)  # no .pc: MPI's own compilers know their flags
+endif()
+if(TARGET calm_openssl)
+    calm_export(openssl)
 endif()
 if(calm_has_cuda)
     calm_export(cuda)  # no .pc: nvcc does not take the flags of the others

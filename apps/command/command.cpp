@@ -242,7 +242,9 @@ void command::take_environment() {
     known.push_back("--fixtures");      // where the tests of this library find their data
     known.push_back("--instructions");  // which of a portable program's files is started
     known.push_back("--cuda-check");    // that a GPU is waited for after every kernel
-    known.push_back("--python");        // what runs the PyTorch reference of the benchmarks
+    for (auto const* const one : {"--ranks-secret", "--ranks-secret-file", "--ranks-insecure"})
+        known.push_back(one);     // how ranks meet: run/ranks_secret.hpp
+    known.push_back("--python");  // what runs the PyTorch reference of the benchmarks
     known.push_back(options_file);
     for (auto const& one : options_)
         if (one.is_kept) known.push_back(one.name);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <span>
 #include <string>
 #include <thread>
@@ -14,8 +15,11 @@
 #include <vector>
 
 #include "calm/ranks/tcp.hpp"
+#include "calm/version.hpp"
 #include "command/number_within.hpp"
+#include "processor.hpp"
 #include "program.hpp"
+#include "run/ranks_secret.hpp"
 
 #ifdef CALM_HAS_MPI
 #include "calm/ranks/mpi.hpp"
@@ -27,17 +31,12 @@ namespace {
 
 collective* all_ranks = nullptr;
 
-// How many processes a launcher says that it started, 1 where it says nothing.
-long told_by(char const* variable) {
-    auto const* const text = std::getenv(variable);
-    return text == nullptr ? 1 : std::strtol(text, nullptr, 10);
-}
+constexpr int most_ranks = 100'000;     // that any launcher starts
+constexpr int most_tcp_ranks = 10'000;  // each of which is connected to each other
 
-// Whether a launcher started this process as one of several, by what it tells its processes: Open MPI's mpirun, what
-// has PMIx (srun), what has PMI (MPICH, srun).
-bool is_launched() {
-    if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return told_by("OMPI_COMM_WORLD_SIZE") != 1;
-    return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+bool is_told(char const* variable) {
+    auto const* const text = std::getenv(variable);
+    return text != nullptr && *text != '\0';
 }
 
 // A whole number that a launcher tells.
@@ -50,34 +49,70 @@ int number_told_by(char const* variable, int least, int most) {
     return *number;
 }
 
+// How many processes a launcher says that it started, 1 where it says nothing. What is no number is an error: each of
+// several would take itself for the only one.
+int count_told_by(char const* variable) {
+    return is_told(variable) ? number_told_by(variable, 1, most_ranks) : 1;
+}
+
+// Whether a launcher started this process as one of several, by what it tells its processes: Open MPI's mpirun, what
+// has PMIx (srun), what has PMI (MPICH, srun).
+bool is_launched() {
+    if (is_told("OMPI_COMM_WORLD_SIZE")) return count_told_by("OMPI_COMM_WORLD_SIZE") != 1;
+    return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+}
+
 // Whether a launcher that brings no MPI started this process as one of several: torchrun, or what sets the same
 // variables, and srun --mpi=none. An allocation of Slurm's is none, only a step of it.
 bool is_of_torchrun() {
-    return std::getenv("RANK") != nullptr && told_by("WORLD_SIZE") > 1;
+    if (!is_told("RANK")) return false;
+    int const ranks = count_told_by("WORLD_SIZE");
+    if (is_told("WORLD_SIZE")) number_told_by("RANK", 0, ranks - 1);
+    return ranks > 1;
 }
 bool is_of_srun() {
-    return told_by("SLURM_STEP_NUM_TASKS") > 1;
+    return count_told_by("SLURM_STEP_NUM_TASKS") > 1;
 }
 
 // Where the ranks of such a launcher meet.
 tcp_place place_told() {
     bool const slurm = !is_of_torchrun();
     tcp_place here{};
-    here.ranks = number_told_by(slurm ? "SLURM_STEP_NUM_TASKS" : "WORLD_SIZE", 2, 1'000'000);
+    here.ranks = number_told_by(slurm ? "SLURM_STEP_NUM_TASKS" : "WORLD_SIZE", 2, most_tcp_ranks);
     here.rank = number_told_by(slurm ? "SLURM_PROCID" : "RANK", 0, here.ranks - 1);
-    auto const* host = std::getenv("MASTER_ADDR");
-    if (host == nullptr && slurm) host = std::getenv("SLURM_LAUNCH_NODE_IPADDR");
-    require(host != nullptr && *host != '\0', errc::distributed,
+    here.host_source = slurm && !is_told("MASTER_ADDR") && is_told("SLURM_LAUNCH_NODE_IPADDR")
+                           ? "SLURM_LAUNCH_NODE_IPADDR"
+                           : "MASTER_ADDR";
+    require(is_told(here.host_source.c_str()), errc::distributed,
             "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank ",
             here.rank, " of ", here.ranks, "; found none: docs/ranks.md");
-    here.host = host;
+    here.host = std::getenv(here.host_source.c_str());
     // torchrun itself listens at the port that it tells; jobs of Slurm on one machine have ports of their own.
-    int port = slurm ? 15000 + static_cast<int>(told_by("SLURM_JOB_ID") % 10000) : 29500;
-    if (std::getenv("MASTER_PORT") != nullptr) port = number_told_by("MASTER_PORT", 1, 65534);
-    here.port = static_cast<std::uint16_t>(port + (std::getenv("TORCHELASTIC_RUN_ID") != nullptr ? 1 : 0));
+    bool const torchrun = is_told("TORCHELASTIC_RUN_ID");
+    int port = 29500;
+    here.port_source = "MASTER_PORT";
+    if (is_told("MASTER_PORT")) {
+        port = number_told_by("MASTER_PORT", 1, 65534);
+    } else if (slurm && is_told("SLURM_JOB_ID")) {
+        port = 15000 + number_told_by("SLURM_JOB_ID", 0, std::numeric_limits<int>::max()) % 10000;
+        here.port_source = "SLURM_JOB_ID";
+    }
+    here.port = static_cast<std::uint16_t>(port + (torchrun ? 1 : 0));
+    here.job = slurm ? "slurm" : torchrun ? "torchrun" : "ranks";
     for (auto const* const part : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"})
         if (auto const* const text = std::getenv(part); text != nullptr) here.job += std::string("/") + text;
-    here.job.resize(std::min<std::size_t>(here.job.size(), 63));
+
+    auto const trust = trust_of_ranks();
+    here.secret = trust.secret;
+    here.mac = trust.mac;
+    here.insecure = trust.insecure;
+    here.secret_source = "CALM_RANKS_SECRET or CALM_RANKS_SECRET_FILE";
+    here.insecure_source = "CALM_RANKS_INSECURE=1";
+    here.build =
+        sentence("calm ", version.major, ".", version.minor, ".", version.patch, ", ", instructions, ", ", __VERSION__);
+    here.tell = [rank = here.rank](std::string const& says) {
+        tell(rank == 0 ? says : "rank " + std::to_string(rank) + ": " + says);
+    };
     return here;
 }
 
@@ -107,6 +142,13 @@ void tell_failure(std::string const& program, collective const& self, failure co
             sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
 }
 
+// The same, for the others.
+error error_of(failure const& what) {
+    auto const lines = lines_of(what.text);
+    return {static_cast<errc>(what.status), lines.empty() ? "" : lines.front(),
+            std::span(lines).subspan(std::min<std::size_t>(1, lines.size()))};
+}
+
 // Where a rank fails it tells the others, which end with its error; rank 0 says it, or who knows that rank 0 does not.
 int run_by_tcp(std::string const& program, tcp_place const& place, std::function<int()> const& body) {
     tcp_ranks self(place);
@@ -114,7 +156,7 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
         return run_as(self, body);
     } catch (...) {
         auto const what = failure_now();
-        self.fail(error(static_cast<errc>(what.status), what.text));
+        self.fail(error_of(what));
         if (self.is_first() || !self.is_known_at_first()) tell_failure(program, self, what);
         all_ranks = nullptr;
         return what.status;
@@ -126,7 +168,7 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
 // Says what went wrong, and ends all ranks. Another one than the first leaves it to that one, which heard of it, for as
 // long as that may take; it says it itself where the first does not.
 [[noreturn]] void end_by_mpi(std::string const& program, mpi_ranks& self, failure const& what) {
-    self.fail(error(static_cast<errc>(what.status), what.text));
+    self.fail(error_of(what));
     if (!self.is_first())
         std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 200 * std::min(self.rank(), 20)));
     tell_failure(program, self, what);
@@ -136,7 +178,7 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
 int run_by_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
     if (self.ranks() == 1) {
-        auto const told = std::max(told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"));
+        auto const told = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
         require(told <= 1, errc::distributed, "expected to be one of ", told,
                 " ranks, as the launcher says, found this process alone: the launcher is of another MPI than ", program,
                 " was built with, and each process would do all of the work: docs/ranks.md");
@@ -169,7 +211,7 @@ int run_on_ranks(std::string const& program, std::function<int()> const& body) {
 }
 
 void refuse_ranks() {
-    auto const most = std::max(told_by("OMPI_COMM_WORLD_SIZE"), told_by("PMI_SIZE"));
+    auto const most = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
     require(most <= 1 && !is_of_torchrun() && !is_of_srun(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
             "mpirun, srun or torchrun; train, evaluate and generate have ranks");

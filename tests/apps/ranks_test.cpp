@@ -122,6 +122,23 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
           "expected in RANK a number from 0 to 1, as the launcher of several ranks sets it, found '2'");
     check("MASTER_PORT=many MASTER_ADDR=localhost " + srun, "generate",
           "expected in MASTER_PORT a number from 1 to 65534, as the launcher of several ranks sets it, found 'many'");
+    // What is no number of processes is no one process.
+    for (std::string const wrong : {"1e6", "-1", "0", "0x2", "NaN", "2 ", "1000000"})
+        for (std::string const variable : {"RANK=0 WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
+            for (std::string const program : {"train", "sweep"})
+                check(variable + "='" + wrong + "'", program,
+                      "expected in " + variable.substr(variable.rfind(' ') + 1) +
+                          " a number from 1 to 100000, as the launcher of several ranks sets it, found '" + wrong +
+                          "'");
+    check("RANK=0 WORLD_SIZE=50000 MASTER_ADDR=localhost", "train", "expected in WORLD_SIZE a number from 2 to 10000");
+    check("RANK=1 WORLD_SIZE=1", "train", "expected in RANK a number from 0 to 0");
+    check("RANK=first WORLD_SIZE=2", "sweep", "expected in RANK a number from 0 to 1");
+    check("SLURM_JOB_ID=x MASTER_ADDR=localhost " + srun, "train", "expected in SLURM_JOB_ID a number from 0 to ");
+    // Ranks that others could reach have a secret, or are told to do without.
+    auto const nobody_s = "env -u HOME -u XDG_CONFIG_HOME MASTER_ADDR=192.0.2.1 " + torchrun;
+    check(nobody_s, "train", "expected a secret of the ranks (CALM_RANKS_SECRET or CALM_RANKS_SECRET_FILE)");
+    check("CALM_RANKS_INSECURE=1 " + nobody_s, "train", "expected at rank 0 an address of this machine");
+    check("MASTER_ADDR=no.such.host.invalid " + torchrun, "train", "expected in MASTER_ADDR a name or an address");
     if (calm::apps::has_mpi())
         check("ASAN_OPTIONS=detect_leaks=0 OMPI_COMM_WORLD_SIZE=2", "evaluate",
               "as the launcher says, found this process alone");
@@ -247,13 +264,13 @@ BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
     workshop const shop;
     for (int const victim : {0, 1}) {
         auto const other = std::to_string(1 - victim), out = "run" + std::to_string(victim);
-        auto const killed = shop.shell(
-            "export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(calm::test::free_port()) +
-            "; RANK=" + std::to_string(victim) + " " + autoencoder + "4 --steps 100000 --out " + out +
-            " & victim=$!; RANK=" + other + " " + autoencoder + "4 --steps 100000 --out " + out +
-            " & other=$!; tries=0; until [ -e " + out +
-            "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
-            "kill -9 $victim; wait $other");
+        auto const killed =
+            shop.shell("export " + calm::test::ranks_secret + " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
+                       std::to_string(calm::test::free_port()) + "; RANK=" + std::to_string(victim) + " " +
+                       autoencoder + "4 --steps 100000 --out " + out + " & victim=$!; RANK=" + other + " " +
+                       autoencoder + "4 --steps 100000 --out " + out + " & other=$!; tries=0; until [ -e " + out +
+                       "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
+                       "kill -9 $victim; wait $other");
         BOOST_TEST(killed.status == 9, killed.err);
         auto const last = number_behind(killed.err, "rank " + std::to_string(victim) + " has ended after step ");
         BOOST_TEST_REQUIRE(last.has_value(), killed.err);

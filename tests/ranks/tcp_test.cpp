@@ -2,21 +2,28 @@
 
 #include "calm/ranks/tcp.hpp"
 
+#include <sys/resource.h>
+
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/free_port.hpp"
@@ -33,7 +40,7 @@ using job = std::function<void(tcp_ranks&)>;
 
 // What each of R ranks throws, or "", where f is its job. `change` changes what it is told.
 std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_place&)> const& change = {},
-                                 double seconds_to_meet = 60) {
+                                 tcp_limits const& limits = {.meet = 60}) {
     std::vector<std::string> said(static_cast<std::size_t>(R));
     std::vector<std::thread> all;
     auto const port = free_port();
@@ -44,7 +51,7 @@ std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_pla
             try {
                 tcp_place here{r, R, "127.0.0.1", port, "a job"};
                 if (change) change(here);
-                self.emplace(here, seconds_to_meet);
+                self.emplace(here, limits);
                 f(*self);
             } catch (error const& why) {
                 says = why.what();
@@ -53,6 +60,64 @@ std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_pla
         });
     for (auto& each : all) each.join();
     return said;
+}
+// Stands for an HMAC here: openssl_mac is tried in apps/ranks_secret.
+tcp_mac hashed(std::span<std::byte const> key, std::span<std::byte const> message) {
+    sha256 digest;
+    for (auto const part : {key, message}) digest.add({reinterpret_cast<char const*>(part.data()), part.size()});
+    auto const text = digest.hex();
+    tcp_mac made;
+    std::memcpy(made.data(), text.data(), made.size());
+    return made;
+}
+void with_secret(tcp_place& here) {
+    here.secret = "what only ranks of this job know";
+    here.mac = hashed;
+}
+tcp_place place_at(std::uint16_t port, int rank, int ranks, std::string const& build = "") {
+    tcp_place here{rank, ranks, "127.0.0.1", port, "a job"};
+    here.build = build;
+    with_secret(here);
+    return here;
+}
+// One rank, in a thread of its own: what it throws, or "".
+std::future<std::string> begun(tcp_place const& here, tcp_limits const& limits, job const& f) {
+    return std::async(std::launch::async, [=]() -> std::string {
+        std::optional<tcp_ranks> self;
+        try {
+            f(self.emplace(here, limits));
+        } catch (error const& why) {
+            if (self) self->fail(why);
+            return why.what();
+        }
+        return "";
+    });
+}
+// Both ends of a connection.
+std::pair<tcp_socket, tcp_socket> connection() {
+    auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", 0).front());
+    auto one = tcp_socket::connected(door.here(), 10'000);
+    tcp_socket other;
+    while (!other) other = door.accept();
+    return {std::move(one), std::move(other)};
+}
+// Rank 0 of two, and the other end of its connection to rank 1, which is nobody that follows the protocol further.
+std::pair<tcp_socket, std::future<std::string>> joined(tcp_limits const& limits, job const& f) {
+    auto place = place_at(free_port(), 0, 2);
+    auto first = begun(place, limits, f);
+    place.rank = 1;
+    detail::tcp_meeting meeting(place, limits);
+    auto all = std::move(meeting).meet();
+    return {std::move(all[0]), std::move(first)};
+}
+// Waits until the other end is closed.
+bool ends(tcp_socket const& one) {
+    std::array<std::byte, 256> bytes;
+    for (int i = 0; i < 60'000; ++i) {
+        if (!one.receive(bytes)) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
 }
 // Whether f(rank) is true on all of R.
 bool holds(int R, std::function<bool(tcp_ranks&)> const& f) {
@@ -191,61 +256,430 @@ BOOST_AUTO_TEST_CASE(sizes_that_differ_are_told) {
     BOOST_TEST((has(said[0], "found") || has(said[1], "found")));
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_or_do_not_fit_are_told) {
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_told) {
     auto const nothing = [](tcp_ranks&) {};
-    auto const alone = said_by(
-        1, nothing, [](tcp_place& here) { here.ranks = 3; }, 0.3);
+    auto const alone = said_by(1, nothing, [](tcp_place& here) { here.ranks = 3; }, {.meet = 0.3});
     BOOST_TEST(has(alone[0], "expected 3 ranks to meet at 127.0.0.1:"), alone[0]);
     BOOST_TEST(has(alone[0], "ranks 1 and 2 did not come in time"), alone[0]);
-    auto const lost = said_by(
-        1, nothing,
-        [](tcp_place& here) {
-            here = {1, 2, here.host, here.port, here.job};
-        },
-        0.3);
+    auto const lost = said_by(1, nothing,
+                              [](tcp_place& here) {
+                                  here = {1, 2, here.host, here.port, here.job};
+                              },
+                              {.meet = 0.3});
     BOOST_TEST(has(lost[0], "rank 0 did not come in time"), lost[0]);
-    auto const others = said_by(2, nothing, [](tcp_place& here) { here.ranks += here.rank; });
-    BOOST_TEST(has(others[0], "expected each of 2 ranks once at 127.0.0.1:"), others[0]);
-    BOOST_TEST(has(others[0], "found one that says that it is rank 1 of 3"), others[0]);
-    BOOST_TEST(has(others[1], "rank 0 has ended before all ranks had met"), others[1]);
-    auto const jobs = said_by(
-        2, nothing, [](tcp_place& here) { here.job += here.rank == 1 ? "?" : ""; }, 2);
-    BOOST_TEST(has(jobs[0], "rank 1 did not come in time"), jobs[0]);
-    auto const nowhere = said_by(1, nothing, [](tcp_place& here) { here = {0, 2, "no.such.host.invalid", 1, ""}; });
-    BOOST_TEST(has(nowhere[0], "expected an address of the machine of rank 0, found 'no.such.host.invalid'"),
-               nowhere[0]);
+}
+
+BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
+    auto const at = [](std::string const& host, bool insecure) {
+        return said_by(
+            1, [](tcp_ranks&) {},
+            [&](tcp_place& here) {
+                here = {0, 2, host, 1, "a job"};
+                here.insecure = insecure;
+                here.host_source = "MASTER_ADDR";
+            })[0];
+    };
+    auto const nowhere = at("no.such.host.invalid", true);
+    BOOST_TEST(has(nowhere, "expected in MASTER_ADDR a name or an address of the machine of rank 0, found "
+                            "'no.such.host.invalid'"),
+               nowhere);
     // An address of documentation (RFC 5737), which no machine here has.
-    auto const elsewhere = said_by(1, nothing, [](tcp_place& here) { here = {0, 2, "192.0.2.1", 1, ""}; });
-    BOOST_TEST(has(elsewhere[0], "expected an address of this machine and a free port to meet the other ranks at"),
-               elsewhere[0]);
+    auto const elsewhere = at("192.0.2.1", true);
+    BOOST_TEST(has(elsewhere, "expected at rank 0 an address of this machine to meet the other ranks at, found "
+                              "192.0.2.1:1 (MASTER_ADDR, "),
+               elsewhere);
+    auto const open = at("192.0.2.1", false);
+    BOOST_TEST(has(open, "expected a secret of the ranks (tcp_place::secret), as they meet at 192.0.2.1:1"), open);
+    BOOST_TEST(has(open, "which other machines may reach, found none"), open);
+    BOOST_TEST(has(at("", true), "expected in MASTER_ADDR"));
+}
+
+// All addresses of a name are tried, in brackets or not.
+BOOST_AUTO_TEST_CASE(ranks_meet_by_any_address_of_rank_0) {
+    BOOST_TEST(text_of(detail::addresses_of("[::1]", 7).front()) == "[::1]:7");
+    auto const all = detail::addresses_of("localhost", 7);
+    BOOST_TEST(std::ranges::all_of(all, detail::is_loopback));
+    for (auto const& one : all) {
+        auto const number = text_of(one).substr(0, text_of(one).rfind(':'));
+        if (!tcp_socket::listening(detail::addresses_of(number, 0).front())) continue;  // no IPv6 here
+        auto const said = said_by(
+            3, [](tcp_ranks& ranks) { ranks.barrier(); },
+            [&](tcp_place& here) { here.host = here.rank == 1 ? number : "localhost"; });
+        for (auto const& each : said) BOOST_TEST(each.empty(), each);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_with_a_secret_meet) {
+    auto const said = said_by(
+        3, [](tcp_ranks& ranks) { ranks.barrier(); }, [](tcp_place& here) { with_secret(here); });
+    for (auto const& each : said) BOOST_TEST(each.empty(), each);
+}
+
+// A guest that is none of the job's ranks is turned away alone, and hears why where it may: rank 0 goes on waiting for
+// its own, and says whom it refused once.
+BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
+    auto const port = free_port();
+    std::mutex mutex;
+    std::vector<std::string> heard;
+    auto place = place_at(port, 0, 2);
+    place.build = "one build";
+    place.tell = [&](std::string const& sentence) {
+        std::lock_guard const lock(mutex);
+        heard.push_back(sentence);
+    };
+    auto first = begun(place, {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    // Tries until rank 0 listens, as it is not known when it does.
+    auto const said_to = [&](std::function<void(tcp_place&)> const& change) {
+        auto guest = place_at(port, 1, 2);
+        guest.build = "one build";
+        change(guest);
+        return begun(guest, {.meet = 60, .elsewhere = 0}, [](tcp_ranks&) {}).get();
+    };
+    while (!tcp_socket::connected(detail::addresses_of("127.0.0.1", port).front(), 1000))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto const where = "found at 127.0.0.1:" + std::to_string(port) + ": ";
+    auto const check = [&](std::string const& says, std::string const& expected) {
+        BOOST_TEST(has(says, where + expected), says);
+    };
+    check(said_to([](tcp_place& p) { p.job = "another"; }), "it is a rank of another job");
+    check(said_to([](tcp_place& p) { p.secret = ""; }), "it is a rank that has a secret, and this one has none");
+    check(said_to([](tcp_place& p) { p.secret += "!"; }), "it has another secret than this rank");
+    {
+        std::lock_guard const lock(mutex);
+        BOOST_TEST(heard.empty());  // of strangers nothing is said
+    }
+    check(said_to([](tcp_place& p) { p.ranks = 3; }), "it is rank 0 of 2, and this one is rank 1 of 3");
+    check(said_to([](tcp_place& p) { p.build = "another"; }),
+          "it was compiled as 'one build', and this one as 'another'");
+    auto second = begun(place_at(port, 1, 2, "one build"), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    BOOST_TEST(second.get() == "");
+    BOOST_TEST(first.get() == "");
+    BOOST_REQUIRE(heard.size() == 2U);
+    BOOST_TEST(has(heard[0], "refused one that says that it is rank 1 of 3"), heard[0]);
+    BOOST_TEST(has(heard[1], "compiled as 'another', not 'one build'"), heard[1]);
+}
+
+// Of one number there is one process, whoever comes first.
+BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_refused) {
+    auto const port = free_port();
+    std::array<std::future<std::string>, 2> both;
+    for (auto& each : both)
+        each = begun(place_at(port, 1, 3), {.meet = 60, .elsewhere = 0}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    auto first = begun(place_at(port, 0, 3), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    while (both[0].wait_for(std::chrono::milliseconds(1)) != std::future_status::ready &&
+           both[1].wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    }
+    auto third = begun(place_at(port, 2, 3), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    auto const one = both[0].get(), other = both[1].get();
+    BOOST_TEST((one.empty() || other.empty()));
+    BOOST_TEST(has(one + other, "it has a rank 1 already: each number stands for one process"), one + other);
+    BOOST_TEST(first.get() == "");
+    BOOST_TEST(third.get() == "");
+}
+
+// Who listens in rank 0's place has to prove that it has the secret too.
+BOOST_AUTO_TEST_CASE(a_false_rank_0_is_not_believed) {
+    auto const port = free_port();
+    auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
+    std::jthread const liar([&](std::stop_token const& over) {
+        while (!over.stop_requested()) {
+            auto const guest = door.accept();
+            if (!guest) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (!guest) continue;
+            auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+            detail::tcp_greeting said{};
+            tcp_mac proof{};
+            detail::tcp_challenge challenge{detail::tcp_magic, said.build, {}, 0, 2, 1, detail::tcp_answer::welcome};
+            detail::tcp_verdict const verdict{{}, detail::tcp_answer::welcome};
+            detail::receive_all(guest, std::as_writable_bytes(std::span(&said, 1)), end);
+            detail::send_all(guest, detail::bytes_of(challenge), end);
+            detail::receive_all(guest, proof, end);
+            detail::send_all(guest, detail::bytes_of(verdict), end);
+        }
+    });
+    auto const said = begun(place_at(port, 1, 2), {.meet = 60, .elsewhere = 0}, [](tcp_ranks&) {}).get();
+    BOOST_TEST(has(said, "it cannot prove that it has the secret"), said);
+}
+
+// Who passes on what two ranks prove to each other is at another address than they, and gets no connection.
+BOOST_AUTO_TEST_CASE(a_proof_cannot_be_passed_on) {
+    auto const port = free_port();
+    auto const rank_0 = detail::addresses_of("127.0.0.1", port).front();
+    auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.2", port).front());
+    BOOST_REQUIRE(door);
+    std::jthread const between([&](std::stop_token const& over) {
+        while (!over.stop_requested()) {
+            auto const guest = door.accept();
+            auto const on = guest ? tcp_socket::connected(rank_0, 1000) : tcp_socket();
+            std::array<std::byte, 4096> bytes;
+            auto const pass = [&](tcp_socket const& from, tcp_socket const& to) {
+                auto const came = from.receive(bytes);
+                if (came && *came > 0)
+                    detail::send_all(to, std::span(bytes).first(*came),
+                                     std::chrono::steady_clock::now() + std::chrono::seconds(20));
+                return came.has_value();
+            };
+            while (on && !over.stop_requested() && pass(guest, on) && pass(on, guest))
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    auto first = begun(place_at(port, 0, 2), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    while (!tcp_socket::connected(rank_0, 1000)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto misled = place_at(port, 1, 2);
+    misled.host = "127.0.0.2";
+    auto const said = begun(misled, {.meet = 60, .elsewhere = 0, .ports = 1}, [](tcp_ranks&) {}).get();
+    BOOST_TEST(has(said, "it has another secret than this rank"), said);
+    auto second = begun(place_at(port, 1, 2), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    BOOST_TEST(second.get() == "");
+    BOOST_TEST(first.get() == "");
 }
 
 // Strangers who say nothing, or something else, keep nobody from meeting; nobody listens on another interface, nor
 // once all have met.
 BOOST_AUTO_TEST_CASE(strangers_are_let_alone_and_doors_are_closed) {
     auto const port = free_port();
-    auto const at = detail::address_of("127.0.0.1", port), beside = detail::address_of("127.0.0.2", port);
+    auto const at = detail::addresses_of("127.0.0.1", port).front(),
+               beside = detail::addresses_of("127.0.0.2", port).front();
     std::vector<tcp_socket> strangers;
     std::atomic<bool> met = false;
-    std::array<std::thread, 2> ranks;
+    std::array<std::future<std::string>, 2> ranks;
     std::atomic<int> good = 0;
-    auto const be = [&](int r) {
-        tcp_ranks self({r, 2, "127.0.0.1", port, "a job"}, 60);
-        good += self.broadcast(r) == 0 ? 1 : 0;
+    auto const be = [&](tcp_ranks& self) {
+        good += self.broadcast(self.rank()) == 0 ? 1 : 0;
         while (!met) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
-    ranks[0] = std::thread(be, 0);
-    while (strangers.size() < 3) {
-        if (auto one = tcp_socket::connected(at, 1000)) strangers.push_back(std::move(one));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    ranks[0] = begun(place_at(port, 0, 2), {.meet = 60, .answer = 60}, be);
+    auto const connect = [&] {
+        for (auto const before = strangers.size(); strangers.size() == before;)
+            if (auto one = tcp_socket::connected(at, 1000)) strangers.push_back(std::move(one));
+    };
+    // As many as may wait at once, and one more, for which the first makes room.
+    for (int i = 0; i < 2 + 32 + 1; ++i) connect();
+    BOOST_TEST(ends(strangers[0]));
     BOOST_TEST(!tcp_socket::connected(beside, 200));
-    std::array<std::byte, 200> garbage{};
+    std::array<std::byte, 300> garbage{};
     BOOST_TEST(strangers[1].send(std::span(garbage).first(50)).value_or(0) == 50U);
-    BOOST_TEST(strangers[2].send(garbage).value_or(0) == 200U);
-    ranks[1] = std::thread(be, 1);
+    BOOST_TEST(strangers[2].send(garbage).value_or(0) == 300U);
+    BOOST_TEST(ends(strangers[2]));
+    ranks[1] = begun(place_at(port, 1, 2), {.meet = 60}, be);
     while (good < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     BOOST_TEST(!tcp_socket::connected(at, 200));
     met = true;
-    for (auto& each : ranks) each.join();
+    for (auto& each : ranks) BOOST_TEST(each.get() == "");
+}
+
+// A guest that has said all when its time is over is no rank: it is closed.
+BOOST_AUTO_TEST_CASE(a_guest_whose_time_is_over_is_not_let_in) {
+    for (bool const in_time : {true, false}) {
+        auto [guest, host] = connection();
+        detail::tcp_identity const self{0, 2, std::string(64, 'a'), "", "", nullptr};
+        detail::tcp_greeting const says{detail::tcp_magic, detail::padded<64>(self.job), {}, {}, 1, 2, 0, 7, 0};
+        std::array<std::byte, sizeof says + sizeof(tcp_mac)> all{};
+        std::memcpy(all.data(), &says, sizeof says);
+        BOOST_TEST(guest.send(all).value_or(0) == all.size());
+        auto const now = std::chrono::steady_clock::now();
+        detail::tcp_guest one(std::move(host), now + std::chrono::seconds(in_time ? 60 : -1));
+        auto state = one.go_on(self);
+        while (state == detail::tcp_guest::state::waiting) state = one.go_on(self);
+        BOOST_TEST((state == (in_time ? detail::tcp_guest::state::trusted : detail::tcp_guest::state::refused)));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_guest_that_is_silent_is_closed) {
+    auto const port = free_port();
+    auto first = begun(place_at(port, 0, 2), {.meet = 60, .answer = 0.05}, [](tcp_ranks&) {});
+    tcp_socket silent;
+    while (!silent) silent = tcp_socket::connected(detail::addresses_of("127.0.0.1", port).front(), 1000);
+    BOOST_TEST(ends(silent));
+    BOOST_TEST(begun(place_at(port, 1, 2), {.meet = 60}, [](tcp_ranks&) {}).get() == "");
+    BOOST_TEST(first.get() == "");
+}
+
+// Before work begins a rank is waited for as long as it gives signs of life, and no longer.
+BOOST_AUTO_TEST_CASE(a_rank_that_joined_and_is_silent_is_named) {
+    auto [rank_1, first] = joined({.meet = 60, .beat = 0.01}, [](tcp_ranks& ranks) {
+        ranks.timeout = 0.2;
+        ranks.barrier();
+    });
+    auto const said = first.get();
+    BOOST_TEST(has(said, "rank 1 gave no answer for 0.2 s"), said);
+}
+
+BOOST_AUTO_TEST_CASE(signs_of_life_are_no_messages) {
+    auto [a, b] = connection();
+    detail::tcp_peer one(std::move(a)), other(std::move(b));
+    auto const heard = other.last_heard();
+    one.send_beat();
+    one.send_beat();  // one at a time is enough
+    BOOST_TEST(one.flush());
+    while (other.last_heard() == heard) BOOST_TEST((other.drain() == detail::tcp_peer::event::none));
+    BOOST_TEST(one.messages_sent() == 0U);
+    BOOST_TEST(other.messages_received() == 0U);
+    int number = 7, place = 0;
+    one.send(std::as_bytes(std::span(&number, 1)));
+    other.expect(std::as_writable_bytes(std::span(&place, 1)));
+    BOOST_TEST(one.flush());
+    while (other.is_expecting()) BOOST_TEST((other.drain() == detail::tcp_peer::event::none));
+    BOOST_TEST(place == 7);
+}
+
+// Whatever another rank says of its failure, this one fails, with a status that a program may have and a text that a
+// terminal does not obey.
+BOOST_AUTO_TEST_CASE(a_failure_that_is_told_is_one) {
+    auto const told = [](std::string const& bytes, std::uint32_t kind) {
+        std::optional<errc> code;
+        auto [rank_1, first] = joined({.meet = 60}, [&](tcp_ranks& ranks) {
+            try {
+                ranks.barrier();
+            } catch (error const& why) {
+                code = why.code();
+                throw;
+            }
+        });
+        struct {
+            std::uint64_t size;
+            std::uint32_t what, unused;
+        } const head{bytes.size(), kind, 0};
+        std::string all(reinterpret_cast<char const*>(&head), sizeof head);
+        all += bytes;
+        BOOST_TEST(rank_1.send(std::as_bytes(std::span(all))).value_or(0) == all.size());
+        auto const said = first.get();
+        BOOST_REQUIRE(code);
+        return std::pair(*code, said);
+    };
+    for (int const code : {0, 1, 12, 100, 200, 255}) {
+        auto const [is, said] = told(std::string(1, static_cast<char>(code)) + "hello", 1);
+        BOOST_TEST((is == errc::distributed));
+        BOOST_TEST(said == "rank 1: hello");
+    }
+    auto const [is, said] = told("\4one\x1b[2J\ntwo", 1);
+    BOOST_TEST((is == errc::data));
+    BOOST_TEST(said == "rank 1: one\\x1b[2J\ntwo");
+    BOOST_TEST(told("\4", 1).second == "rank 1: it cannot go on, and does not say why");
+    BOOST_TEST(has(told("", 1).second, "expected messages of rank 1, found what no rank sends"));
+    BOOST_TEST(has(told(std::string(5000, 'a'), 1).second, "found what no rank sends"));
+    BOOST_TEST(has(told("1", 2).second, "found what no rank sends"));
+    BOOST_TEST(has(told("", 77).second, "found what no rank sends"));
+    BOOST_TEST(has(told("four", 0).second, "rank 0 expected 0 bytes from rank 1, found 4"));
+}
+
+BOOST_AUTO_TEST_CASE(as_many_files_are_allowed_as_ranks_need) {
+    rlimit before{};
+    BOOST_REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = 100;
+    BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    auto const said = said_by(2, [](tcp_ranks& ranks) { ranks.barrier(); });
+    for (auto const& each : said) BOOST_TEST(each.empty(), each);
+    rlimit now{};
+    BOOST_TEST(::getrlimit(RLIMIT_NOFILE, &now) == 0);
+    BOOST_TEST(now.rlim_cur == 2U * 2 + 64 + 128);
+    BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    if (before.rlim_max > 2'000'000'000) return;
+    auto const many = said_by(
+        1, [](tcp_ranks&) {}, [](tcp_place& here) { here.ranks = 1'000'000'000; });
+    BOOST_TEST(has(many[0], "expected to be allowed 2000000192 open files, for 1000000000 ranks, found at most "),
+               many[0]);
+}
+
+BOOST_AUTO_TEST_CASE(a_socket_that_is_connected_to_itself_is_known) {
+    auto const at = detail::addresses_of("127.0.0.1", free_port()).front();
+    tcp_socket const one(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    BOOST_REQUIRE(::bind(one.number(), at.get(), at.size) == 0);
+    BOOST_REQUIRE(::connect(one.number(), at.get(), at.size) == 0);
+    BOOST_TEST(one.is_own_end());
+    auto [a, b] = connection();
+    BOOST_TEST(!a.is_own_end());
+    BOOST_TEST(!b.is_own_end());
+}
+
+// Rank 0 takes the next port, and says so; the others find it there.
+BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
+    auto const port = free_port();
+    auto const taken = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
+    std::string heard;
+    auto place = place_at(port, 0, 2);
+    place.tell = [&](std::string const& sentence) { heard = sentence; };
+    auto first = begun(place, {.meet = 60, .answer = 0.1}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    auto second = begun(place_at(port, 1, 2), {.meet = 60, .answer = 0.1}, [](tcp_ranks& ranks) { ranks.barrier(); });
+    BOOST_TEST(first.get() == "");
+    BOOST_TEST(second.get() == "");
+    BOOST_TEST(has(heard, "port " + std::to_string(port) +
+                              " is taken: it does not answer a greeting; rank 0 listens at port "),
+               heard);
+    auto const none = begun(place_at(port, 0, 2), {.meet = 60, .answer = 0.1, .ports = 1}, [](tcp_ranks&) {}).get();
+    BOOST_TEST(has(none, "expected a free port from " + std::to_string(port) + " to " + std::to_string(port)), none);
+    BOOST_TEST(has(none, "Give another port (the port)"), none);
+}
+
+// Where something that is no rank listens in place of rank 0, that is not waited for as long as for a rank.
+BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
+    auto const found = [](std::function<void(tcp_socket const&)> const& answer) {
+        auto const port = free_port();
+        auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
+        std::jthread const stranger([&](std::stop_token const& over) {
+            std::vector<tcp_socket> guests;
+            while (!over.stop_requested()) {
+                auto one = door.accept();
+                if (!one) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                if (!one) continue;
+                answer(one);
+                if (answer) guests.push_back(std::move(one));
+            }
+        });
+        std::string heard;
+        auto place = place_at(port, 1, 2);
+        place.port_source = "MASTER_PORT";
+        place.tell = [&](std::string const& sentence) { heard = sentence; };
+        auto const said = begun(place, {.meet = 60, .answer = 0.1, .elsewhere = 0}, [](tcp_ranks&) {}).get();
+        BOOST_TEST(has(heard, "; waits for rank 0 at 127.0.0.1:" + std::to_string(port)), heard);
+        BOOST_TEST(has(said, "MASTER_PORT"), said);
+        return said;
+    };
+    auto const say = [](std::size_t bytes) {
+        return [bytes](tcp_socket const& to) {
+            std::vector<std::byte> const rubbish(bytes, std::byte{'x'});
+            static_cast<void>(to.send(rubbish));
+        };
+    };
+    BOOST_TEST(has(found([](tcp_socket const&) {}), "it does not answer a greeting"));
+    BOOST_TEST(has(found(say(20)), "it does not answer a greeting"));
+    BOOST_TEST(has(found(say(500)), "it answers otherwise than a rank of this version"));
+    BOOST_TEST(has(found([](tcp_socket const& to) { to.end_sending(); }), "it closes the connection"));
+}
+
+// Each finds its own, whoever comes first.
+BOOST_AUTO_TEST_CASE(two_jobs_at_one_port_do_not_mix) {
+    auto const port = free_port();
+    std::vector<std::future<std::string>> all;
+    for (int const i : {1, 3, 0, 2}) {
+        auto place = place_at(port, i % 2, 2);
+        place.job = i < 2 ? "one" : "other";
+        all.push_back(begun(place, {.meet = 60}, [job = i / 2](tcp_ranks& ranks) {
+            require(ranks.broadcast(job) == job && ranks.broadcast(job, 1) == job, errc::distributed, "mixed");
+        }));
+    }
+    for (auto& each : all) BOOST_TEST(each.get() == "");
+    // Two that cannot be told apart are refused.
+    auto first = begun(place_at(port, 0, 2), {.meet = 60}, [](tcp_ranks&) {});
+    while (!tcp_socket::connected(detail::addresses_of("127.0.0.1", port).front(), 1000))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto const again = begun(place_at(port, 0, 2), {.meet = 60}, [](tcp_ranks&) {}).get();
+    BOOST_TEST(has(again, "one of the same job listens there already: two jobs need two ports"), again);
+    BOOST_TEST(begun(place_at(port, 1, 2), {.meet = 60}, [](tcp_ranks&) {}).get() == "");
+    BOOST_TEST(first.get() == "");
+}
+
+BOOST_AUTO_TEST_CASE(addresses_from_the_wire_are_checked) {
+    for (std::string const host : {"127.0.0.1", "::1", "fe80::1"}) {
+        auto const one = detail::addresses_of(host, 77).front();
+        auto const back = detail::from_wire(detail::to_wire(one), 0);
+        BOOST_REQUIRE(back);
+        BOOST_TEST((*back == one));
+    }
+    detail::tcp_wire_address wrong{{}, 4, 0};
+    BOOST_TEST(!detail::from_wire(wrong, 0));
+    wrong = {{}, 1, 77};
+    BOOST_TEST(!detail::from_wire(wrong, 0));
 }

@@ -9,7 +9,7 @@ namespace calm::test {
 
 // A port of 127.0.0.1 that nobody listens at now.
 inline std::uint16_t free_port() {
-    return detail::tcp_socket::listening(detail::address_of("127.0.0.1", 0), "a free port").here().port();
+    return detail::tcp_socket::listening(detail::addresses_of("127.0.0.1", 0).front()).here().port();
 }
 
 }  // namespace calm::test

@@ -31,11 +31,15 @@ inline std::string mpirun(int ranks) {
            std::to_string(ranks) + " ";
 }
 
+// What ranks of a test prove to each other: without it they would look for the user's own secret, and make one.
+inline std::string const ranks_secret = "CALM_RANKS_SECRET=known-to-this-test-alone";
+
 // What stands before a program: so many of it, told by these variables which rank each is. The status is rank 0's.
 inline std::string by_tcp(std::string const& rank, std::string const& ranks, int count) {
     auto const R = std::to_string(count);
-    return "timeout 300 env " + ranks + "=" + R + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) +
-           " sh -c 'for r in $(seq 1 " + std::to_string(count - 1) + "); do " + rank + "=$r \"$@\" & done; " + rank +
+    return "timeout 300 env " + ranks_secret + " " + ranks + "=" + R +
+           " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(free_port()) + " sh -c 'for r in $(seq 1 " +
+           std::to_string(count - 1) + "); do " + rank + "=$r \"$@\" & done; " + rank +
            "=0 \"$@\"; status=$?; wait; exit $status' sh ";
 }
 

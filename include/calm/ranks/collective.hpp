@@ -74,8 +74,9 @@ public:
 };
 
 // One rank's end. All ranks call the same verbs in the same order; each returns when this rank has what it is to get.
-// A rank that gives no answer for `timeout` seconds while the ranks are at work, and one that failed, is an
-// errc::distributed, or the error of the other, which names it. After that the ranks are of no more use.
+// A rank that gives no answer for `timeout` seconds while the ranks are at work, or no sign of life at other times
+// where the engine has these (tcp.hpp), and one that failed, is an errc::distributed, or the error of the other, which
+// names it. After that the ranks are of no more use.
 class collective {
 public:
     using sent = std::span<std::byte const>;  // what goes to a rank
@@ -89,8 +90,8 @@ public:
     [[nodiscard]] int ranks() const { return ranks_; }          // how many there are
     [[nodiscard]] bool is_first() const { return rank_ == 0; }  // whether this is rank 0
 
-    double timeout = 120;          // seconds that another rank is waited for at work
-    bool at_work = false;          // before and after it, others are waited for as long as they take
+    double timeout = 120;          // seconds that another rank is waited for
+    bool at_work = false;          // before and after it, others may take as long as they give signs of life
     std::int64_t steps_done = -1;  // of the work, for sentences; -1: it has no steps
 
     // Whether whoever started the ranks wants them to end; may be empty.
@@ -277,9 +278,13 @@ protected:
     // Throws as exchange().
     virtual void finish_swap() = 0;
 
-    // For finish_swap(): asks is_swapped() until it is so, and meanwhile pause(seconds waited). After patience()
-    // seconds it calls give_up(silent()), the ranks that are waited for, and throws; who was asked to end hears of them
-    // once.
+    // Of these ranks, those that gave no sign of life for `timeout` seconds, where an engine knows that: what ends
+    // waiting while ranks are not at work.
+    [[nodiscard]] virtual std::vector<int> lifeless(std::span<int const>) const { return {}; }
+
+    // For finish_swap(): asks is_swapped() until it is so, and meanwhile pause(seconds waited). silent() are the ranks
+    // that are waited for: give_up() hears of those that were waited for too long before it throws, and who was asked
+    // to end hears of them once.
     template <class Pause, class Silent, class GiveUp>
     void wait_for_swap(Pause const& pause, Silent const& silent, GiveUp const& give_up) {
         using clock = std::chrono::steady_clock;
@@ -287,10 +292,13 @@ protected:
         for (bool told = false; !is_swapped();) {
             double const waited = std::chrono::duration<double>(clock::now() - since).count();
             pause(waited);
-            if (waited > patience()) {
-                std::vector<int> const missing = silent();
-                give_up(missing);
-                fail_waiting(missing);
+            if (waited > timeout) {
+                std::vector<int> const others = silent();
+                std::vector<int> const missing = at_work ? others : lifeless(others);
+                if (!missing.empty()) {
+                    give_up(missing);
+                    fail_waiting(missing);
+                }
             }
             if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
                 told = true;
@@ -308,9 +316,19 @@ protected:
                         " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
                         "command goes on after the last checkpoint, with any number of ranks");
     }
-    // Throws what another rank failed with.
-    [[noreturn]] static void fail_with(int rank, errc code, std::string_view why) {
-        throw error(code, "rank " + std::to_string(rank) + ": " + std::string(why));
+    // Throws what another rank failed with: the number of a code, and the lines of its error. What is no code is
+    // errc::distributed: a rank that failed never makes another one end as if all were well.
+    [[noreturn]] static void fail_with(int rank, int code, std::string_view why) {
+        bool const known = code >= static_cast<int>(errc::usage) && code <= static_cast<int>(errc::device);
+        std::vector<std::string> lines;
+        for (auto rest = why; lines.empty() || !rest.empty();) {
+            auto const end = std::min(rest.find('\n'), rest.size());
+            lines.emplace_back(rest.substr(0, end));
+            rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+        auto const first = lines.front().empty() ? "it cannot go on, and does not say why" : lines.front();
+        throw error(known ? static_cast<errc>(code) : errc::distributed, "rank " + std::to_string(rank) + ": " + first,
+                    std::span(lines).subspan(1));
     }
     // What comes has another size than its place.
     [[noreturn]] void fail_unequal(int rank, std::size_t expected, std::size_t found) const {

@@ -62,8 +62,7 @@ public:
         std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
         MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         give_up();
-        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
-                  std::string_view(text).substr(1));
+        fail_with(status.MPI_SOURCE, static_cast<unsigned char>(text[0]), std::string_view(text).substr(1));
     }
     // Ends all ranks at once; the launcher then exits with this status.
     [[noreturn]] static void end_all(int status) {

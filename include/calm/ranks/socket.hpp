@@ -10,17 +10,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "calm/base/error.hpp"
 
@@ -47,25 +49,52 @@ struct socket_address {
         return ntohs(bytes.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 const*>(&bytes)->sin6_port
                                                  : reinterpret_cast<sockaddr_in const*>(&bytes)->sin_port);
     }
+    friend bool operator==(socket_address const& a, socket_address const& b) {
+        return a.size == b.size && std::memcmp(&a.bytes, &b.bytes, a.size) == 0;
+    }
 };
 
-// The first address that a host's name has, or a number stands for. Throws errc::distributed where there is none.
-inline socket_address address_of(std::string const& host, std::uint16_t port) {
+// Whether only processes of this machine can reach it: 127.0.0.0/8, or ::1.
+inline bool is_loopback(socket_address const& a) {
+    if (a.bytes.ss_family == AF_INET)
+        return ntohl(reinterpret_cast<sockaddr_in const*>(&a.bytes)->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<sockaddr_in6 const*>(&a.bytes)->sin6_addr) != 0;
+}
+
+// "127.0.0.1:29500", "[::1]:29500".
+inline std::string text_of(socket_address const& a) {
+    std::array<char, NI_MAXHOST> host{};
+    if (::getnameinfo(a.get(), a.size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+    bool const brackets = a.bytes.ss_family == AF_INET6;
+    return (brackets ? "[" : "") + std::string(host.data()) + (brackets ? "]:" : ":") + std::to_string(a.port());
+}
+
+// The addresses (IPv4 and IPv6) of a host's name, or the one that a number stands for; an IPv6 number may stand in
+// brackets. Throws errc::distributed where there is none; `source` is what the name was given as.
+inline std::vector<socket_address> addresses_of(std::string const& host, std::uint16_t port,
+                                                std::string const& source = "the host") {
+    bool const brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    auto const name = brackets ? host.substr(1, host.size() - 2) : host;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    int const code = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-    std::unique_ptr<addrinfo, void (*)(addrinfo*)> const all(found, [](addrinfo* a) {
+    int const code = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
+    std::unique_ptr<addrinfo, void (*)(addrinfo*)> const list(found, [](addrinfo* a) {
         if (a != nullptr) ::freeaddrinfo(a);
     });
-    require(code == 0 && found != nullptr, errc::distributed, "expected an address of the machine of rank 0, found '",
-            host, "': ", code != 0 ? ::gai_strerror(code) : "it has none");
-    socket_address address;
-    std::copy_n(reinterpret_cast<std::byte const*>(found->ai_addr), found->ai_addrlen,
-                reinterpret_cast<std::byte*>(&address.bytes));
-    address.size = found->ai_addrlen;
-    address.set_port(port);
-    return address;
+    std::vector<socket_address> all;
+    for (auto const* a = found; code == 0 && a != nullptr; a = a->ai_next) {
+        if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
+        socket_address address;
+        std::memcpy(&address.bytes, a->ai_addr, a->ai_addrlen);
+        address.size = a->ai_addrlen;
+        address.set_port(port);
+        if (std::ranges::find(all, address) == all.end()) all.push_back(address);
+    }
+    require(!all.empty(), errc::distributed, "expected in ", source,
+            " a name or an address of the machine of rank 0, found '", host,
+            "': ", code != 0 ? ::gai_strerror(code) : "it has no address");
+    return all;
 }
 
 // A socket of TCP, whose calls return at once; none where it has no number.
@@ -79,8 +108,11 @@ public:
         return *this;
     }
     ~tcp_socket() { close(); }
+    // Leaves errno as it is.
     void close() {
+        int const before = errno;
         if (number_ >= 0) ::close(std::exchange(number_, -1));
+        errno = before;
     }
 
     [[nodiscard]] explicit operator bool() const { return number_ >= 0; }
@@ -88,35 +120,47 @@ public:
     // The address of this end, or of the other.
     [[nodiscard]] socket_address here() const { return address(::getsockname); }
     [[nodiscard]] socket_address there() const { return address(::getpeername); }
+    // Whether it is connected to itself, as the system may do it at a port that nobody listens at.
+    [[nodiscard]] bool is_own_end() const { return here() == there(); }
 
-    // One that listens at an address, and nowhere else; port 0 becomes one that is free. Throws errc::distributed.
-    static tcp_socket listening(socket_address const& at, std::string const& name) {
-        tcp_socket made = of_family(at.bytes.ss_family);
+    // One that listens at an address, and nowhere else; port 0 becomes one that is free. None where that cannot be, for
+    // the reason in errno.
+    static tcp_socket listening(socket_address const& at) {
+        auto made = of_family(at.bytes.ss_family);
         int const on = 1;
-        ::setsockopt(made.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(made.number_, at.get(), at.size) != 0 || ::listen(made.number_, SOMAXCONN) != 0)
-            throw error(errc::distributed, sentence("expected an address of this machine and a free port to meet the "
-                                                    "other ranks at, found ",
-                                                    name, ": ", system_text(errno)));
+        if (!made || ::setsockopt(made.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+            ::bind(made.number_, at.get(), at.size) != 0 || ::listen(made.number_, SOMAXCONN) != 0)
+            made.close();
         return made;
     }
-    // The next who connected, if somebody has.
+    // The next who connected, if somebody has. Throws errc::distributed where the system has no room for another.
     [[nodiscard]] tcp_socket accept() const {
         tcp_socket made(::accept4(number_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (made) made.begin();
+        require(made || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM), errc::distributed,
+                "expected room for another connection, found: ", system_text(errno),
+                "; allow more open files (ulimit -n)");
         return made;
     }
-    // A connection to who listens there, or none after so many milliseconds.
+    // A connection to who listens there. None where nobody does, or after so many milliseconds: errno has the reason.
     static tcp_socket connected(socket_address const& to, int milliseconds) {
-        tcp_socket made = of_family(to.bytes.ss_family);
-        if (::connect(made.number_, to.get(), to.size) != 0 && errno != EINPROGRESS) return {};
-        pollfd wait{made.number_, POLLOUT, 0};
-        int code = 0;
-        socklen_t size = sizeof code;
-        if (::poll(&wait, 1, milliseconds) != 1 ||
-            ::getsockopt(made.number_, SOL_SOCKET, SO_ERROR, &code, &size) != 0 || code != 0)
-            return {};
-        made.begin();
+        auto made = of_family(to.bytes.ss_family);
+        if (!made) return made;
+        int code = ::connect(made.number_, to.get(), to.size) == 0 ? 0 : errno;
+        if (code == EINPROGRESS) {
+            pollfd wait{made.number_, POLLOUT, 0};
+            socklen_t size = sizeof code;
+            if (::poll(&wait, 1, milliseconds) != 1)
+                code = ETIMEDOUT;
+            else if (::getsockopt(made.number_, SOL_SOCKET, SO_ERROR, &code, &size) != 0)
+                code = errno;
+        }
+        if (code == 0 && made.is_own_end()) code = ECONNREFUSED;
+        if (code == 0)
+            made.begin();
+        else
+            made.close();
+        errno = code;
         return made;
     }
 
@@ -139,10 +183,7 @@ public:
 
 private:
     static tcp_socket of_family(int family) {
-        tcp_socket made(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        require(static_cast<bool>(made), errc::distributed,
-                "expected a socket of the system, found: ", system_text(errno));
-        return made;
+        return tcp_socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     }
     // Small messages go at once, and who is silent for hours is asked whether it is there.
     void begin() const {

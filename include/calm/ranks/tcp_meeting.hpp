@@ -3,145 +3,311 @@
 // all; then each connects to those before it. Once all have met nobody listens.
 
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <deque>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
 #include "calm/ranks/collective.hpp"
 #include "calm/ranks/socket.hpp"
+#include "calm/ranks/tcp_greeting.hpp"
 
 namespace calm {
 
-// Which rank a process is, and where all of them meet.
+// Which rank a process is, and where and how all of them meet.
 struct tcp_place {
     int rank;            // this one's number
     int ranks;           // how many there are
     std::string host;    // of rank 0: a name, or an address of one of its interfaces, by which all reach it
-    std::uint16_t port;  // there
-    std::string job;     // the same for all ranks of a job, at most 63 bytes: who says another is none of them
+    std::uint16_t port;  // there, or one of the next ports where something else listens at it
+    std::string job;     // a name that is the same for all ranks of a job and no other's
+
+    // What all ranks of the job know, and nobody else, with an HMAC (openssl_mac) to prove it by. Without it whoever
+    // reaches the port can be a rank: then all of them have to be on this machine, unless it is `insecure`.
+    std::string secret{};
+    tcp_mac_function mac = nullptr;
+    bool insecure = false;
+
+    // How this program was compiled: ranks whose builds differ do not meet, as their bits may differ.
+    std::string build{};
+    // Hears at once of what may be wrong while a rank waits; may be empty.
+    std::function<void(std::string const&)> tell{};
+
+    // What the above was given as, for sentences.
+    std::string host_source = "the host";
+    std::string port_source = "the port";
+    std::string secret_source = "tcp_place::secret";
+    std::string insecure_source = "tcp_place::insecure";
+};
+
+// How long is waited for what, in seconds.
+struct tcp_limits {
+    double meet = 300;      // until all have come
+    double answer = 5;      // until who listens at a port answers a greeting, or a guest has proved what it is
+    double elsewhere = 30;  // for rank 0, where something else listens at its port
+    double beat = 1;        // between two signs of life of a rank that is at something else
+    int ports = 8;          // that are tried, from tcp_place::port on
 };
 
 namespace detail {
+
+// Lets this process open so many more files. Throws errc::distributed where that is not allowed.
+inline void allow_open_files(std::uint64_t more, int ranks) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    std::uint64_t const needed = more + 128;  // what it has open, about
+    if (limit.rlim_cur >= needed) return;
+    require(limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= needed, errc::distributed, "expected to be allowed ",
+            needed, " open files, for ", ranks, " ranks, found at most ", limit.rlim_max,
+            ": raise the hard limit (ulimit -Hn), or start fewer ranks");
+    limit.rlim_cur = static_cast<rlim_t>(needed);
+    require(::setrlimit(RLIMIT_NOFILE, &limit) == 0, errc::distributed, "expected to be allowed ", needed,
+            " open files, found: ", system_text(errno));
+}
 
 // One rank's way to the others.
 class tcp_meeting {
 public:
     using clock = std::chrono::steady_clock;
 
-    // Others may come until then.
-    tcp_meeting(tcp_place const& here, clock::time_point end) :
-        here_(here), end_(end), met_(static_cast<std::size_t>(here.ranks)) {
-        require(here.job.size() < sizeof(hello::job), errc::usage, "calm::tcp_ranks: expected a job's name of at most ",
-                sizeof(hello::job) - 1, " bytes, found ", here.job.size());
+    tcp_meeting(tcp_place const& here, tcp_limits const& limits) :
+        here_(here), limits_(limits),
+        end_(in(limits.meet)), self_{here.rank,  here.ranks,  tcp_job_digest(here.job, here.port),
+                                     here.build, here.secret, here.mac} {
+        require(!here.job.empty(), errc::usage, "calm::tcp_ranks: expected a name of the job, found none");
+        require(here.secret.empty() || here.mac != nullptr, errc::usage,
+                "calm::tcp_ranks: expected an HMAC to prove the secret by (tcp_place::mac), found none");
     }
     // (R) a connection to each other rank. Throws errc::distributed where one does not come, or is not as expected.
     std::vector<tcp_socket> meet() && {
-        if (here_.ranks == 1) return std::move(met_);
-        auto const first = address_of(here_.host, here_.port);
-        here_.rank == 0 ? be_met(first) : reach(first);
+        auto const ranks = static_cast<std::uint64_t>(here_.ranks);
+        if (ranks > 1) allow_open_files(2 * ranks + 64, here_.ranks);  // with as many guests
+        met_.resize(ranks);
+        if (ranks > 1) {
+            auto const addresses = addresses_of(here_.host, here_.port, here_.host_source);
+            require_secret(addresses);
+            here_.rank == 0 ? be_met(addresses) : reach(addresses);
+        }
         return std::move(met_);
     }
 
 private:
-    // What a process says of itself to whom it connects.
-    struct hello {
-        std::array<char, 16> magic;
-        std::array<char, 64> job;
-        std::int32_t rank;
-        std::int32_t ranks;
-        std::uint32_t port;  // where it listens itself
-    };
-    static constexpr std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 'r', 'a', 'n', 'k', 's', ' ', '1'};
-    // Who connected, and has not said all of that.
-    struct guest {
-        tcp_socket socket;
-        clock::time_point until;
-        hello said{};
-        std::size_t came = 0;
-    };
-    using table = std::vector<socket_address>;  // (R) where each rank listens
+    using table = std::vector<tcp_wire_address>;  // (R) where each rank listens
 
-    [[nodiscard]] hello own(std::uint16_t port) const {
-        hello says{magic, {}, here_.rank, here_.ranks, port};
-        std::ranges::copy(here_.job, says.job.begin());
-        return says;
+    static clock::time_point in(double seconds) {
+        return clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
     }
-    [[nodiscard]] std::string name() const { return here_.host + ":" + std::to_string(here_.port); }
     [[nodiscard]] tcp_socket& met(int r) { return met_[static_cast<std::size_t>(r)]; }
+    // "127.0.0.1:29500 (MASTER_ADDR, MASTER_PORT)"
+    [[nodiscard]] std::string name() const {
+        return here_.host + ":" + std::to_string(here_.port) + " (" + here_.host_source + ", " + here_.port_source +
+               ")";
+    }
+    [[nodiscard]] int last_port() const { return std::min(here_.port + std::max(limits_.ports, 1) - 1, 65535); }
+    void tell(std::string const& sentence) const {
+        if (here_.tell) here_.tell(sentence);
+    }
 
-    void be_met(socket_address const& at) {
-        auto const door = tcp_socket::listening(at, name());
+    // Who is not of this machine must be able to prove that it belongs here.
+    void require_secret(std::span<socket_address const> addresses) const {
+        if (!here_.secret.empty() || here_.insecure || std::ranges::all_of(addresses, is_loopback)) return;
+        throw error(errc::distributed,
+                    sentence("expected a secret of the ranks (", here_.secret_source, "), as they meet at ", name(),
+                             ", which other machines may reach, found none. ", here_.insecure_source,
+                             " lets in whoever reaches the port: only for a network that is your own"));
+    }
+
+    void be_met(std::span<socket_address const> addresses) {
+        auto const doors = open_doors(addresses);
         table where(met_.size());
-        welcome(door, 1, where);
+        welcome(doors, 1, where);
         for (int r = 1; r < here_.ranks; ++r)
-            if (!pass(met(r), std::as_bytes(std::span(where)))) fail_gone(r);
+            if (!send_all(met(r), std::as_bytes(std::span(where)), end_)) fail_gone(r);
     }
-    void reach(socket_address const& first) {
-        while (!met(0)) {
-            met(0) = tcp_socket::connected(first, 1000);
-            if (met(0)) break;
-            if (clock::now() > end_) fail_missing({0});
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    // Rank 0 listens at all of its addresses that are of this machine, at the first port that is free at all of them.
+    std::vector<tcp_socket> open_doors(std::span<socket_address const> addresses) {
+        std::string taken;
+        for (int port = here_.port; port <= last_port(); ++port) {
+            std::vector<tcp_socket> doors;
+            bool free = true;
+            for (auto at : addresses) {
+                at.set_port(static_cast<std::uint16_t>(port));
+                auto door = tcp_socket::listening(at);
+                int const code = errno;
+                if (door)
+                    doors.push_back(std::move(door));
+                else if (code == EADDRINUSE)
+                    free = false;
+                else if (code != EADDRNOTAVAIL && code != EAFNOSUPPORT)
+                    throw error(errc::distributed, sentence("expected to listen at ", text_of(at),
+                                                            ", for the other ranks, found: ", system_text(code),
+                                                            "; give another port (", here_.port_source, ")"));
+                if (!free) {
+                    doors.clear();
+                    taken = "port " + std::to_string(port) + " is taken: " + found_at(at);
+                    break;
+                }
+            }
+            if (!free) continue;
+            require(!doors.empty(), errc::distributed,
+                    "expected at rank 0 an address of this machine to meet the other ranks at, found ", name(),
+                    ": give that of rank 0's machine, by which all reach it");
+            if (!taken.empty()) tell(taken + "; rank 0 listens at port " + std::to_string(port));
+            return doors;
         }
-        auto at = met(0).here();
-        at.set_port(0);
-        auto const door = tcp_socket::listening(at, "the address by which it reached rank 0");
-        auto const says = own(door.here().port());
-        table where(met_.size());
-        if (!pass(met(0), std::as_bytes(std::span(&says, 1))) ||
-            !take(met(0), std::as_writable_bytes(std::span(where))))
-            fail_gone(0);
-        for (int r = 1; r < here_.rank; ++r) {
-            met(r) = tcp_socket::connected(where[static_cast<std::size_t>(r)], 10'000);
-            if (!met(r) || !pass(met(r), std::as_bytes(std::span(&says, 1)))) fail_gone(r);
-        }
-        welcome(door, here_.rank + 1, where);
+        throw error(errc::distributed,
+                    sentence("expected a free port from ", here_.port, " to ", last_port(), " at ", here_.host,
+                             ", found none; ", taken, ". Give another port (", here_.port_source, ")"));
+    }
+    // What listens at a port that rank 0 wants. Throws where that is rank 0 of the same job.
+    [[nodiscard]] std::string found_at(socket_address const& at) const {
+        auto socket = tcp_socket::connected(at, 1000);
+        if (!socket) return system_text(errno);
+        auto const end = in(std::min(limits_.answer, 1.0));
+        auto const found = greet(self_, std::move(socket), 0, 1, end, end);
+        require(!found.is_final || found.answer != tcp_answer::taken, errc::distributed, "expected one rank 0 at ",
+                name(), ", found that one of the same job listens there already: two jobs need two ports (",
+                here_.port_source, ")");
+        return found.why;
     }
 
-    // Lets ranks in from number `lowest` on; where[r] becomes where rank r listens.
-    void welcome(tcp_socket const& door, int lowest, table& where) {
-        std::vector<guest> guests;
-        for (int missing = here_.ranks - lowest; missing > 0;) {
-            std::vector<pollfd> waiting{{door.number(), POLLIN, 0}};
-            for (auto const& one : guests) waiting.push_back({one.socket.number(), POLLIN, 0});
-            ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()), 100);
-            while (auto came = door.accept())
-                guests.push_back({std::move(came), clock::now() + std::chrono::seconds(10)});
-            for (auto& one : guests) {
-                auto const all = std::as_writable_bytes(std::span(&one.said, 1));
-                auto const came = one.socket.receive(all.subspan(one.came));
-                if (came) one.came += *came;
-                if (!came || clock::now() > one.until) one.socket.close();
-                if (one.came < all.size()) continue;
-                if (one.said.magic == magic && one.said.job == own(0).job) {
-                    let_in(one, lowest, where);
-                    --missing;
-                }
-                one.socket.close();  // where it was let in it is none any more
+    void reach(std::span<socket_address const> addresses) {
+        tcp_socket door;
+        auto pause = std::chrono::milliseconds(5);
+        for (auto until = clock::time_point::max(); !met(0);) {
+            std::string strange;  // what was found at the port in place of rank 0
+            std::string final;    // why a rank of this job refuses this one
+            for (auto const& address : addresses)
+                if (!met(0)) look_for_first(address, door, strange, final);
+            if (met(0)) break;
+            if (!final.empty()) throw error(errc::distributed, sentence(final, ". Ranks meet at ", name()));
+            if (strange.empty()) until = clock::time_point::max();
+            if (!strange.empty() && until == clock::time_point::max()) {
+                until = in(limits_.elsewhere);
+                tell(
+                    sentence("found at ", strange, "; waits for rank 0 at ", name(), " or a port up to ", last_port()));
             }
-            std::erase_if(guests, [](guest const& one) { return !one.socket; });
+            if (clock::now() > until)
+                throw error(errc::distributed,
+                            sentence("expected rank 0 at ", name(), " or a port up to ", last_port(), ", found at ",
+                                     strange, ". Give all ranks a port that is free on the machine of rank 0"));
+            if (clock::now() > end_) fail_missing({0});
+            std::this_thread::sleep_for(pause);
+            pause = std::min(2 * pause, std::chrono::milliseconds(200));
+        }
+        table where(met_.size());
+        if (!receive_all(met(0), std::as_writable_bytes(std::span(where)), end_)) fail_gone(0);
+        for (int r = 1; r < here_.rank; ++r) reach_other(r, where[static_cast<std::size_t>(r)], door.here().port());
+        welcome(std::span(&door, 1), here_.rank + 1, where);
+    }
+    // Asks each port of an address for rank 0.
+    void look_for_first(socket_address at, tcp_socket& door, std::string& strange, std::string& final) {
+        for (int port = here_.port; port <= last_port(); ++port) {
+            at.set_port(static_cast<std::uint16_t>(port));
+            auto socket = tcp_socket::connected(at, 1000);
+            if (!socket && errno != ECONNREFUSED) return;  // no port of it
+            if (!socket) continue;
+            auto beside = socket.here();
+            beside.set_port(0);
+            door = tcp_socket::listening(beside);
+            require(static_cast<bool>(door), errc::distributed, "expected to listen at ", text_of(beside),
+                    ", by which this rank reached rank 0, found: ", system_text(errno));
+            auto found = greet(self_, std::move(socket), 0, door.here().port(), in(limits_.answer), end_);
+            if (found.socket) {
+                met(0) = std::move(found.socket);
+                return;
+            }
+            auto const says = text_of(at) + ": " + found.why;
+            if (found.is_final && final.empty()) final = "found at " + says;
+            if (port == here_.port) strange = says;
+        }
+    }
+    // A rank that rank 0 knows listens; it may take a while to answer.
+    void reach_other(int r, tcp_wire_address const& where, std::uint16_t port) {
+        sockaddr_in6 const scope = reinterpret_cast<sockaddr_in6 const&>(met(0).here().bytes);
+        auto const at = from_wire(where, scope.sin6_family == AF_INET6 ? scope.sin6_scope_id : 0);
+        require(at.has_value(), errc::distributed, "expected of rank 0 where rank ", r, " listens, found no address");
+        for (auto const refused = in(limits_.answer); !met(r);) {
+            auto socket = tcp_socket::connected(*at, 1000);
+            if (socket) {
+                auto found = greet(self_, std::move(socket), r, port, end_, end_);
+                require(!found.is_final, errc::distributed, "found at ", text_of(*at), ": ", found.why);
+                met(r) = std::move(found.socket);
+            }
+            if (met(r)) return;
+            if (clock::now() > std::min(refused, end_)) fail_gone(r);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    }
+
+    // Lets ranks in from number `lowest` on; where[r] becomes where rank r listens. Strangers are as many at once as
+    // there are ranks, and some: the one that has been there longest makes room.
+    void welcome(std::span<tcp_socket const> doors, int lowest, table& where) {
+        std::deque<tcp_guest> guests;
+        auto const most = met_.size() + 32;
+        for (int missing = here_.ranks - lowest; missing > 0;) {
+            std::vector<pollfd> waiting;
+            for (auto const& door : doors) waiting.push_back({door.number(), POLLIN, 0});
+            for (auto const& one : guests) waiting.push_back({one.socket().number(), POLLIN, 0});
+            ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()), 100);
+            for (auto const& door : doors)
+                for (std::size_t i = 0; i < most; ++i) {
+                    auto came = door.accept();
+                    if (!came) break;
+                    if (guests.size() == most) guests.pop_front();
+                    guests.emplace_back(std::move(came), in(limits_.answer));
+                }
+            std::erase_if(guests, [&](tcp_guest& one) {
+                auto const now = one.go_on(self_);
+                if (now == tcp_guest::state::trusted && let_in(one, lowest, where)) --missing;
+                return now != tcp_guest::state::waiting;
+            });
             if (missing > 0 && clock::now() > end_) fail_missing(missing_from(lowest));
         }
     }
-    void let_in(guest& one, int lowest, table& where) {
-        auto const r = one.said.rank;
-        require(one.said.ranks == here_.ranks && r >= lowest && r < here_.ranks && !met(r), errc::distributed,
-                "expected each of ", here_.ranks, " ranks once at ", name(), ", found one that says that it is rank ",
-                r, " of ", one.said.ranks);
-        auto& its = where[static_cast<std::size_t>(r)];
-        its = one.socket.there();
-        its.set_port(static_cast<std::uint16_t>(one.said.port));
-        met(r) = std::move(one.socket);
+    // One that proved that it is of this job. Whether it is a rank that was missing.
+    bool let_in(tcp_guest& one, int lowest, table& where) {
+        auto const& said = one.said();
+        auto const answer = judge(said, lowest);
+        if (answer != tcp_answer::welcome) {
+            note_refused(said, answer);
+            one.answer(self_, answer);
+            return false;
+        }
+        auto socket = one.answer(self_, answer);
+        if (!socket) return false;
+        auto& its = where[static_cast<std::size_t>(said.rank)];
+        its = to_wire(socket.there());
+        its.port = static_cast<std::uint16_t>(said.port);
+        met(said.rank) = std::move(socket);
+        return true;
+    }
+    [[nodiscard]] tcp_answer judge(tcp_greeting const& said, int lowest) {
+        if (said.ranks != here_.ranks) return tcp_answer::other_count;
+        if (said.wanted != here_.rank || said.port == 0 || said.port > 65535) return tcp_answer::other_rank;
+        if (unpadded(said.build) != unpadded(padded<128>(here_.build))) return tcp_answer::other_build;
+        if (said.rank < lowest || said.rank >= here_.ranks || met(said.rank)) return tcp_answer::taken;
+        return tcp_answer::welcome;
+    }
+    // Of one that is turned away: this rank goes on waiting for its own.
+    void note_refused(tcp_greeting const& said, tcp_answer answer) {
+        refused_ = sentence("refused one that says that it is rank ", said.rank, " of ", said.ranks,
+                            answer == tcp_answer::other_build
+                                ? sentence(" and compiled as '", unpadded(said.build), "', not '", here_.build, "'")
+                            : answer == tcp_answer::taken ? ", which is here already"
+                                                          : sentence(", for rank ", here_.rank, " of ", here_.ranks));
+        if (refusals_++ < 5) tell(refused_);
     }
     [[nodiscard]] std::vector<int> missing_from(int lowest) {
         std::vector<int> all;
@@ -150,40 +316,25 @@ private:
         return all;
     }
 
-    // Whether all bytes went or came in time.
-    bool pass(tcp_socket const& to, std::span<std::byte const> bytes) const {
-        return whole(to, bytes, POLLOUT, [&](auto rest) { return to.send(rest); });
-    }
-    bool take(tcp_socket const& from, std::span<std::byte> place) const {
-        return whole(from, place, POLLIN, [&](auto rest) { return from.receive(rest); });
-    }
-    template <class Byte, class Move>
-    bool whole(tcp_socket const& socket, std::span<Byte> rest, short event, Move const& move) const {
-        while (!rest.empty() && clock::now() < end_) {
-            auto const done = move(rest);
-            if (!done) return false;
-            rest = rest.subspan(*done);
-            pollfd wait{socket.number(), event, 0};
-            if (*done == 0) ::poll(&wait, 1, 100);
-        }
-        return rest.empty();
-    }
-
     [[noreturn]] void fail_missing(std::vector<int> const& missing) const {
         throw error(errc::distributed,
                     sentence("expected ", here_.ranks, " ranks to meet at ", name(), ", and ", ranks_text(missing),
-                             " did not come in time. Is that an address of rank 0's machine that all "
-                             "machines reach, and are all processes started with the same?"));
+                             " did not come in time", refused_.empty() ? "" : "; ", refused_,
+                             ". Is that an address of rank 0's machine that all machines reach, and are all "
+                             "processes started with the same?"));
     }
     [[noreturn]] void fail_gone(int r) const {
-        throw error(errc::distributed,
-                    sentence("rank ", r, " has ended before all ranks had met at ", name(),
-                             ": expected the same number of ranks and the same job of all; what it says comes first"));
+        throw error(errc::distributed, sentence("rank ", r, " has ended before all ranks had met at ", name(),
+                                                ": what it says comes first"));
     }
 
     tcp_place const& here_;
+    tcp_limits const& limits_;
     clock::time_point end_;
+    tcp_identity self_;
     std::vector<tcp_socket> met_;
+    std::string refused_;  // the last that was turned away
+    int refusals_ = 0;
 };
 
 }  // namespace detail

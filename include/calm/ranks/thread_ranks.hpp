@@ -162,7 +162,8 @@ public:
 
 private:
     void throw_unless_own(std::optional<meeting::failure> const& failed) const {
-        if (failed && failed->rank != rank()) fail_with(failed->rank, failed->why.code(), failed->why.what());
+        if (failed && failed->rank != rank())
+            fail_with(failed->rank, static_cast<int>(failed->why.code()), failed->why.what());
     }
     void begin_swap(std::span<sent const> to, std::span<received const> from) override {
         where_.begin(rank(), to, from);

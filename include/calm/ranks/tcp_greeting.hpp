@@ -1,0 +1,161 @@
+#pragma once
+// How two ranks that meet by TCP prove to each other that they belong together, before either believes anything else.
+//
+// Who connects sends a greeting, the other end a challenge, who connects its proof, and the other end its answer with a
+// proof of its own. A proof is an HMAC by the secret of the job, of greeting and challenge, each with 32 fresh random
+// bytes, and of the addresses of both ends, so that nobody can pass it on. What is sent later is neither encrypted nor
+// signed.
+
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "calm/ranks/socket.hpp"
+#include "calm/ranks/tcp_messages.hpp"
+
+namespace calm::detail {
+
+// One connection that came to a rank's door: a stranger, until its proof is right.
+class tcp_guest {
+public:
+    using clock = std::chrono::steady_clock;
+    enum class state { waiting, trusted, refused };
+
+    // It has until then.
+    tcp_guest(tcp_socket socket, clock::time_point until) : socket_(std::move(socket)), until_(until) {}
+
+    [[nodiscard]] tcp_socket const& socket() const { return socket_; }
+    [[nodiscard]] tcp_greeting const& said() const { return said_; }  // once it is trusted
+
+    // Takes what has come, and says what it is now. One that is refused is no more use.
+    state go_on(tcp_identity const& self) {
+        if (clock::now() > until_) return state::refused;
+        if (came_ < sizeof said_) {
+            if (!take(std::as_writable_bytes(std::span(&said_, 1)), 0)) return state::refused;
+            if (came_ < sizeof said_) return state::waiting;
+            if (said_.magic != tcp_magic || !challenge(self)) return state::refused;
+        }
+        if (!take(proof_, sizeof said_)) return state::refused;
+        if (came_ < sizeof said_ + sizeof proof_) return state::waiting;
+        if (is_same(proof_, tcp_proof(self, connects, ends(), said_, challenge_))) return state::trusted;
+        answer(self, tcp_answer::wrong_proof);
+        return state::refused;
+    }
+    // Tells one that is trusted whether it is welcome; a connection where it is, and it still is there.
+    tcp_socket answer(tcp_identity const& self, tcp_answer answer) {
+        bool const wrong = answer == tcp_answer::wrong_proof;
+        tcp_verdict const says{wrong ? tcp_mac{} : tcp_proof(self, accepts, ends(), said_, challenge_, answer), answer};
+        bool const heard = socket_.send(bytes_of(says)) == sizeof says;
+        return heard && answer == tcp_answer::welcome ? std::move(socket_) : tcp_socket();
+    }
+
+private:
+    [[nodiscard]] tcp_ends ends() const { return {to_wire(socket_.there()), to_wire(socket_.here())}; }
+    // Bytes of the message that begins after so many. False where the other end is gone.
+    bool take(std::span<std::byte> message, std::size_t begin) {
+        auto const came = socket_.receive(message.subspan(came_ - begin));
+        came_ += came.value_or(0);
+        return came.has_value();
+    }
+    // Whether it is of this job, as far as a stranger can be.
+    bool challenge(tcp_identity const& self) {
+        auto const answer = unpadded(said_.job) != self.job                ? tcp_answer::other_job
+                            : (said_.has_secret != 0) != self.has_secret() ? tcp_answer::secret_missing
+                                                                           : tcp_answer::welcome;
+        challenge_ = {tcp_magic,  padded<128>(self.build),     random_bytes(), self.rank,
+                      self.ranks, self.has_secret() ? 1U : 0U, answer};
+        return socket_.send(bytes_of(challenge_)) == sizeof challenge_ && answer == tcp_answer::welcome;
+    }
+
+    tcp_socket socket_;
+    clock::time_point until_;
+    tcp_greeting said_{};
+    tcp_challenge challenge_{};
+    tcp_mac proof_{};
+    std::size_t came_ = 0;
+};
+
+// Whether all bytes went or came until then; f moves what goes now.
+template <class Byte, class Move>
+bool tcp_whole(tcp_socket const& socket, std::span<Byte> rest, short event, std::chrono::steady_clock::time_point end,
+               Move const& move) {
+    while (!rest.empty() && std::chrono::steady_clock::now() < end) {
+        auto const done = move(rest);
+        if (!done) return false;
+        rest = rest.subspan(*done);
+        pollfd wait{socket.number(), event, 0};
+        if (*done == 0) ::poll(&wait, 1, 50);
+    }
+    return rest.empty();
+}
+inline bool send_all(tcp_socket const& to, std::span<std::byte const> bytes,
+                     std::chrono::steady_clock::time_point end) {
+    return tcp_whole(to, bytes, POLLOUT, end, [&](auto rest) { return to.send(rest); });
+}
+inline bool receive_all(tcp_socket const& from, std::span<std::byte> place, std::chrono::steady_clock::time_point end) {
+    return tcp_whole(from, place, POLLIN, end, [&](auto rest) { return from.receive(rest); });
+}
+
+// What came of a greeting: the connection, or why there is none.
+struct tcp_greeted {
+    tcp_socket socket;
+    std::string why{};
+    bool is_final = false;                    // another rank of this job says so, and would again
+    tcp_answer answer = tcp_answer::welcome;  // where is_final
+};
+
+// Greets who listens at the other end of a connection. It has to answer the greeting until `answer`, and the proof
+// until `end`, as by then it has to be a rank.
+inline tcp_greeted greet(tcp_identity const& self, tcp_socket socket, int wanted, std::uint16_t port,
+                         std::chrono::steady_clock::time_point answer, std::chrono::steady_clock::time_point end) {
+    tcp_greeting const says{
+        tcp_magic, padded<64>(self.job),       padded<128>(self.build), random_bytes(), self.rank, self.ranks, wanted,
+        port,      self.has_secret() ? 1U : 0U};
+    tcp_challenge heard{};
+    if (!send_all(socket, bytes_of(says), answer)) return {{}, "it takes no greeting"};
+    if (!receive_all(socket, std::as_writable_bytes(std::span(&heard, 1)), answer)) {
+        bool const silent = std::chrono::steady_clock::now() >= answer;
+        return {{}, silent ? "it does not answer a greeting" : "it closes the connection"};
+    }
+    if (heard.magic != tcp_magic) return {{}, "it answers otherwise than a rank of this version"};
+    if (heard.answer == tcp_answer::other_job) return {{}, "it is a rank of another job"};
+    if ((heard.has_secret != 0) != self.has_secret())
+        return {{},
+                self.has_secret() ? "it is a rank that has no secret, and this one has"
+                                  : "it is a rank that has a secret, and this one has none"};
+    if (heard.answer != tcp_answer::welcome) return {{}, "it refuses the greeting"};
+    tcp_verdict verdict{};
+    tcp_ends const ends{to_wire(socket.here()), to_wire(socket.there())};
+    auto const proof = tcp_proof(self, connects, ends, says, heard);
+    if (!send_all(socket, bytes_of(proof), end) ||
+        !receive_all(socket, std::as_writable_bytes(std::span(&verdict, 1)), end))
+        return {{}, "it closes the connection when it has our proof"};
+    if (verdict.answer == tcp_answer::wrong_proof) return {{}, "it has another secret than this rank"};
+    if (!is_same(verdict.proof, tcp_proof(self, accepts, ends, says, heard, verdict.answer)))
+        return {{}, "it cannot prove that it has the secret"};
+    auto const refused = [&](std::string const& why) { return tcp_greeted{{}, why, true, verdict.answer}; };
+    switch (verdict.answer) {
+    case tcp_answer::welcome:
+        return {std::move(socket)};
+    case tcp_answer::other_count:
+        return refused(sentence("it is rank ", heard.rank, " of ", heard.ranks, ", and this one is rank ", self.rank,
+                                " of ", self.ranks));
+    case tcp_answer::other_build:
+        return refused(sentence("it was compiled as '", unpadded(heard.build), "', and this one as '", self.build,
+                                "', so their bits may differ: start the same build on all machines"));
+    case tcp_answer::taken:
+        return refused(sentence("it has a rank ", self.rank,
+                                " already: each number stands for one process, and two "
+                                "jobs need two ports"));
+    default:
+        return {{}, sentence("it is rank ", heard.rank, ", and not rank ", wanted)};
+    }
+}
+
+}  // namespace calm::detail

@@ -1,0 +1,153 @@
+#pragma once
+// A connection between two ranks that have met by TCP: messages with their sizes, signs of life, and why one cannot go
+// on.
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "calm/ranks/socket.hpp"
+
+namespace calm::detail {
+
+// This rank's end. Nothing waits.
+class tcp_peer {
+public:
+    using clock = std::chrono::steady_clock;
+
+    explicit tcp_peer(tcp_socket socket = {}) : socket_(std::move(socket)) {}
+
+    // What became of what came.
+    enum class event {
+        none,      // nothing that needs to be said
+        ended,     // the other end is gone, and something of it is expected
+        unequal,   // a message has another size than its place: expected_bytes(), found_bytes()
+        failed,    // the other rank cannot go on: told()
+        nonsense,  // no message of a rank
+    };
+    static constexpr std::size_t most_told = 4096;  // bytes of told()
+
+    [[nodiscard]] tcp_socket const& socket() const { return socket_; }
+    [[nodiscard]] bool is_sending() const { return !sending_.empty(); }
+    [[nodiscard]] bool is_expecting() const { return !places_.empty(); }
+    [[nodiscard]] bool has_ended() const { return ended_; }  // as far as drain() has seen
+    [[nodiscard]] std::uint64_t messages_sent() const { return sent_; }
+    [[nodiscard]] std::uint64_t messages_received() const { return received_; }
+    [[nodiscard]] clock::time_point last_heard() const { return last_heard_; }
+    [[nodiscard]] std::size_t expected_bytes() const { return places_.front().size(); }
+    [[nodiscard]] std::uint64_t found_bytes() const { return head_.bytes; }
+    // A byte that is the number of an error's code, and what the error says. One byte at least.
+    [[nodiscard]] std::string const& told() const { return told_; }
+
+    // The bytes are left alone until they are sent, and the place until it is filled.
+    void send(std::span<std::byte const> bytes) { sending_.push_back({{bytes.size(), kind::message, 0}, bytes}); }
+    void expect(std::span<std::byte> place) { places_.push_back(place); }
+    // Queues a sign of life, where nothing else is on its way.
+    void send_beat() {
+        if (sending_.empty()) sending_.push_back({{0, kind::beat, 0}, {}});
+    }
+    // In place of all that is not sent. The other end is closed to this one where part of a message is.
+    void send_failure(std::span<std::byte const> told) {
+        if (is_sending() && sending_.front().done > 0) socket_.close();
+        sending_.clear();
+        sending_.push_back({{told.size(), kind::failure, 0}, told});
+    }
+
+    // Sends what goes now. Whether the other end is there.
+    bool flush() {
+        while (!sending_.empty()) {
+            auto& next = sending_.front();
+            auto const head = std::as_bytes(std::span(&next.head, 1));
+            auto const went = next.done < head.size() ? socket_.send(head.subspan(next.done), next.bytes)
+                                                      : socket_.send(next.bytes.subspan(next.done - head.size()));
+            if (!went && next.head.what == kind::beat && sending_.size() == 1) {
+                sending_.clear();  // it is not missed: the other end has all that it needs
+                return true;
+            }
+            if (!went) return false;
+            if (*went == 0) return true;
+            next.done += *went;
+            if (next.done < head.size() + next.bytes.size()) continue;
+            if (next.head.what == kind::message) ++sent_;
+            sending_.pop_front();
+        }
+        return true;
+    }
+    // Takes what has come, as far as it has a place.
+    event drain() {
+        for (;;) {
+            if (auto const head = std::as_writable_bytes(std::span(&head_, 1)); came_ < head.size()) {
+                if (!take(head.subspan(came_))) return is_expecting() ? event::ended : event::none;
+                if (came_ < head.size()) return event::none;
+            }
+            if (head_.what == kind::failure) return take_failure();
+            if (head_.what == kind::beat && head_.bytes == 0) {
+                came_ = 0;
+                continue;
+            }
+            if (head_.what != kind::message) return event::nonsense;
+            if (places_.empty()) return event::none;  // it is ahead
+            auto const to = places_.front();
+            if (head_.bytes != to.size()) return event::unequal;
+            if (auto const rest = to.subspan(came_ - sizeof head_); !rest.empty()) {
+                if (!take(rest)) return event::ended;
+                if (came_ < sizeof head_ + to.size()) return event::none;
+            }
+            places_.pop_front();
+            came_ = 0;
+            ++received_;
+        }
+    }
+
+private:
+    enum class kind : std::uint32_t { message, failure, beat };
+    // What stands before the bytes of a message.
+    struct header {
+        std::uint64_t bytes;
+        kind what;
+        std::uint32_t unused;
+    };
+    struct outgoing {
+        header head;
+        std::span<std::byte const> bytes;
+        std::size_t done = 0;  // of both
+    };
+
+    // What comes now of the rest of a header, message or failure. False where nothing is to come any more.
+    bool take(std::span<std::byte> rest) {
+        auto const came = socket_.receive(rest);
+        if (!came) ended_ = true;
+        if (came.value_or(0) > 0) last_heard_ = clock::now();
+        came_ += came.value_or(0);
+        return came.has_value();
+    }
+    event take_failure() {
+        if (head_.bytes == 0 || head_.bytes > most_told) return event::nonsense;
+        told_.resize(static_cast<std::size_t>(head_.bytes));
+        auto const rest = std::as_writable_bytes(std::span(told_)).subspan(came_ - sizeof head_);
+        bool const more = !rest.empty() && take(rest);
+        auto const size = came_ - sizeof head_;
+        if (size < told_.size() && (more || size == 0)) return ended_ ? event::ended : event::none;
+        told_.resize(size);
+        return event::failed;
+    }
+
+    tcp_socket socket_;
+    std::deque<outgoing> sending_;
+    std::deque<std::span<std::byte>> places_;  // of what is to come, in order
+    header head_{};                            // of what comes now
+    std::size_t came_ = 0;                     // of it and its head
+    std::uint64_t sent_ = 0;
+    std::uint64_t received_ = 0;
+    clock::time_point last_heard_ = clock::now();
+    std::string told_;
+    bool ended_ = false;
+};
+
+}  // namespace calm::detail

@@ -1,0 +1,42 @@
+#pragma once
+// A connection whose other end sends some bytes and no more.
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "calm/ranks/socket.hpp"
+#include "calm/ranks/tcp_messages.hpp"
+
+namespace calm::test {
+
+// This end; the other one is closed when it has sent all.
+inline detail::tcp_socket connection_with(std::span<std::uint8_t const> bytes) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) std::abort();
+    detail::tcp_socket here(ends[0]);
+    detail::tcp_socket const there(ends[1]);
+    if (there.send(std::as_bytes(bytes)) != bytes.size()) std::abort();
+    there.end_sending();
+    // What is sent to it is not missed.
+    int const size = 1 << 20;
+    ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    return here;
+}
+
+// Rank 1 of 3, with or without a secret; every proof by it is zeros, so that bytes get as far as they may.
+inline detail::tcp_identity rank_1(bool has_secret) {
+    return {1,
+            3,
+            std::string(64, 'a'),
+            "a build",
+            has_secret ? "a secret" : "",
+            [](std::span<std::byte const>, std::span<std::byte const>) { return tcp_mac{}; }};
+}
+
+}  // namespace calm::test

@@ -1,0 +1,25 @@
+// Any bytes as an address that rank 0 tells: none, or one that is sent as the same bytes again.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "calm/ranks/tcp_messages.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+    using namespace calm::detail;
+    tcp_wire_address told{};
+    if (size < sizeof told) return 0;
+    std::memcpy(&told, data, sizeof told);
+    auto const read = from_wire(told, 2);
+    if (!read) return 0;
+    static_cast<void>(text_of(*read));
+    auto const again = to_wire(*read);
+    auto const bytes = told.family == 4 ? 4U : 16U;
+    if (again.family != told.family || again.port != told.port) std::abort();
+    if (std::memcmp(again.bytes.data(), told.bytes.data(), bytes) != 0) std::abort();
+    return 0;
+}
