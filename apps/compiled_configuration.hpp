@@ -86,7 +86,7 @@ public:
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
         run.keep_as_begun(recipe);
         tell_together<Backend>(recipe);
-        auto const stored = read_model_description(o.autoencoder);
+        auto const stored = opened_model(o.autoencoder);
         auto const words = tokenizer_of(stored);
         require_match(C.autoencoder, words.vocabulary_size(), stored);
         tell_of_another_holdout(stored, o.data);

@@ -22,6 +22,7 @@
 #include "calm/train/throughput.hpp"
 #include "products.hpp"
 #include "program.hpp"
+#include "registry.hpp"
 #include "run/initial_weights.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"

@@ -19,7 +19,7 @@ int evaluate(evaluate_options options) {
     for (auto const& directory : options.models) {
         auto one = options;
         one.model = directory;
-        auto const model = calm::read_model_description(directory);
+        auto const model = opened_model(directory);
         auto const& work = configuration_of(model).on(options.device, options.weights);
         all.push_back({model, work.evaluate(one, model)});
         if (several) tell("== " + directory);

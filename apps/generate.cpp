@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
             auto options = read_generate(argc, argv);
             if (!options) return 0;
             options->threads = threads_of_rank(options->threads);
-            auto const model = calm::read_model_description(options->model);
+            auto const model = opened_model(options->model);
             return configuration_of(model).on(options->device, options->weights).generate(*options, model);
         });
     });

@@ -2,6 +2,7 @@
 
 #include "command/command_line.hpp"
 #include "program.hpp"
+#include "registry.hpp"
 #include "stored_tables.hpp"
 #include "text/text_output.hpp"
 
@@ -11,7 +12,7 @@ int main(int argc, char** argv) {
     return run_program("inspect", [&] {
         auto const options = read_inspect(argc, argv);
         if (!options) return 0;
-        text_output().put(model_text(calm::read_model_description(options->model)));
+        text_output().put(model_text(opened_model(options->model)));
         return 0;
     });
 }

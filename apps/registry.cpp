@@ -61,16 +61,7 @@ std::string joined(std::vector<std::string> const& lines, std::string const& bet
 std::vector<std::string> obstacles(stored_model const& model) {
     bool const autoregressive = model.description.kind == model_kind::autoregressive;
     auto lines = autoregressive ? differences(model.autoregressive(), model) : differences_from(model.sizes, model);
-    auto const& c = model.sizes;
-    if (!autoregressive && !check::layers_are_even(c.autoencoder))
-        lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");
-    if (model.description.kind == model_kind::autoencoder || !lines.empty()) return lines;
-    auto const llama = autoregressive ? model.autoregressive().llama : llama_sizes_of(c);
-    if (!check::heads_divide_width(llama)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
-    if (!check::key_value_heads_divide_heads(llama))
-        lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
-    if (lines.empty() && !check::head_size_is_even(llama))
-        lines.emplace_back("expected an even hidden_size / num_attention_heads");
+    for (auto& line : impossible_sizes(model)) lines.push_back(std::move(line));
     return lines;
 }
 
@@ -192,6 +183,16 @@ entry const& configuration_named(std::string const& name) {
                                   (registered().size() == 1 ? " is" : " are") + (near.empty() ? "." : near) +
                                   " If apps/configs/" + name +
                                   ".cpp is there, this compiles it: " + line_that_compiles(name));
+}
+
+stored_model opened_model(std::string const& directory) {
+    auto model = read_model_description(directory);
+    for (auto const* each = &model; each != nullptr; each = each->autoencoder.get())
+        if (auto const& unread = each->weights->unread(); !unread.empty())
+            tell(each->directory + ": the weights are those of " +
+                 std::filesystem::path(each->weights->path()).filename().string() + "; " + joined(unread, " and ") +
+                 (unread.size() == 1 ? " is" : " are") + " not read");
+    return model;
 }
 
 entry const& configuration_of(stored_model const& model) {

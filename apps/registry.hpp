@@ -75,6 +75,9 @@ entry const& configuration_named(std::string const& name);
 entry const& calm_named(std::string const& name);
 entry const& autoregressive_named(std::string const& name);
 
+// The model of a directory that the command line names, read and checked. Says which files of weights are not read.
+stored_model opened_model(std::string const& directory);
+
 // The configuration that a stored model has the sizes of; an autoencoder's is any that shares its autoencoder. Throws
 // errc::config with the sizes in which those that are compiled differ, and the unit to compile; or with what no
 // configuration can have.

@@ -92,11 +92,14 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     c.number<index_t, index_t>(pool_option, pool, "N", "draws per patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
     c.check_whole([&, models = std::move(models)] {
-        for (auto const& model : models())
-            if (is_autoregressive(model))
+        for (auto const& model : models()) {
+            auto const found = description_in(model);
+            if (!found) continue;
+            if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
             else
                 sampler_of(rule, temperature, pool);
+        }
     });
 }
 
@@ -392,7 +395,9 @@ void add_sampling(command& c, head_numbers& head, std::function<std::vector<std:
             if (!value) continue;
             bool has_owner = false;
             for (auto const& model : models()) {
-                auto const* const facts = head_of(model);
+                auto const found = description_in(model);
+                has_owner = has_owner || !found;  // whose head is not known
+                auto const* const facts = found ? found->head.facts : nullptr;
                 auto const* const number = facts == nullptr ? nullptr : facts->sampling.find_option(option);
                 if (number == nullptr) continue;
                 has_owner = true;
@@ -730,7 +735,8 @@ void declare(command& c, generate_options& o) {
                              "of an autoregressive model: the fewest likeliest tokens with a share X (1)", above_zero,
                              1);
     c.check_whole([&] {
-        if ((o.top_k > 0 || o.top_p < 1) && !is_autoregressive(o.model))
+        auto const found = description_in(o.model);
+        if ((o.top_k > 0 || o.top_p < 1) && found && found->kind != model_kind::autoregressive)
             c.problem("--top-k and --top-p need the probabilities of tokens, which a CALM does not know: take a "
                       "--temperature below 1");
     });

@@ -1,12 +1,14 @@
 #include "run/initial_weights.hpp"
 
+#include "registry.hpp"
+
 namespace calm::apps {
 
 std::optional<stored_model> initial_model(std::string const& directory, train_options const& o,
                                           tokenizer const& words) {
     if (!directory.empty()) return read_model_description(directory);
     if (o.init.empty()) return std::nullopt;
-    auto model = read_model_description(o.init);
+    auto model = opened_model(o.init);
     auto const& calm = model.description.calm;
     if (calm && calm->tokenizer && calm->tokenizer->fingerprint != words.fingerprint())
         throw error(errc::tokenizer, o.init, "",

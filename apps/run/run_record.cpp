@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "calm/base/file.hpp"
+#include "calm/base/sha256.hpp"
 #include "calm/version.hpp"
 #include "program.hpp"
 #include "strict_json.hpp"
@@ -32,16 +33,17 @@ std::string date_text() {
 
 // The calls before; none where the file is not one of ours.
 nlohmann::ordered_json calls_of(std::string const& path) {
-    auto none = nlohmann::ordered_json::array();
-    if (!calm::is_there(path)) return none;
+    if (!calm::is_there(path)) return nlohmann::ordered_json::array();
     auto const file = mapped_file::open(path);
+    std::string why = "it has no list of calls";
     try {
         auto const before = nlohmann::ordered_json::parse(json_line(strict_json(file.text())));
         if (before.is_object() && before.contains("calls") && before["calls"].is_array()) return before["calls"];
-    } catch (error const&) {
-        return none;
+    } catch (error const& wrong) {
+        why = wrong.what();
     }
-    return none;
+    tell(path + ": the calls before are lost: " + why);
+    return nlohmann::ordered_json::array();
 }
 
 // Leaves the lines of a step at most `step`.
@@ -78,12 +80,42 @@ std::string with_defaults(std::string const& options, recipe_record const& value
 void write_record(std::string const& directory, run_record const& record, index_t step) {
     std::filesystem::path const folder(directory);
     auto const path = (folder / run_file).string();
-    auto calls = calls_of(path);
-    calls.push_back(
-        {{"date", date_text()}, {"command", record.words}, {"version", version_text()}, {"after_step", step}});
-    nlohmann::ordered_json const all{{"calls", std::move(calls)}};
-    replace_file(path, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    if (!record.options.empty()) replace_file((folder / options_toml).string(), record.options);
+    nlohmann::ordered_json all{{"calls", calls_of(path)}};
+    auto& calls = all["calls"];
+    calls.push_back({{"date", date_text()},
+                     {"command", recorded(record.words)},
+                     {"version", version_text()},
+                     {"after_step", step}});
+    auto const text = [&] { return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; };
+    auto written = text();
+    if (written.size() > longest_json) {
+        tell(path + ": is too long; of the calls the newer half remains");
+        for (; written.size() > longest_json; written = text())
+            calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>((calls.size() + 1) / 2));
+    }
+    replace_file(path, written);
+    auto const options = (folder / options_toml).string();
+    if (record.options.size() <= longest_json) {
+        if (!record.options.empty()) replace_file(options, record.options);
+        return;
+    }
+    std::filesystem::remove(options);
+    tell(options + ": is not written, since options of more than 1 MB cannot be read again; a folder or a pattern in "
+                   "quotes names many files in few words");
+}
+
+std::vector<std::string> recorded(std::vector<std::string> const& words) {
+    constexpr std::size_t most = 100'000;
+    std::vector<std::string> first;
+    std::size_t bytes = 0;
+    sha256 hash;
+    for (auto const& word : words) {
+        hash.add(word + '\n');
+        bytes += word.size() + 1;
+        if (bytes <= most) first.push_back(word);
+    }
+    if (bytes > most) first.push_back("... " + std::to_string(words.size()) + " in all, SHA-256 " + hash.hex());
+    return first;
 }
 
 samples_log::samples_log(std::string const& directory, index_t step) :

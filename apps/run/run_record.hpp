@@ -22,8 +22,13 @@ std::string version_text();
 // was begun does not follow from the options of a later call.
 std::string with_defaults(std::string const& options, recipe_record const& values);
 
+// What files record of a list that may be long, as that of a pattern that a shell expands: all of it, or of more than
+// 100,000 bytes the first ones, the number of all and a SHA-256 of all. So every file can be read again.
+std::vector<std::string> recorded(std::vector<std::string> const& words);
+
 // Writes options.toml, and adds this call to the calls of run.json: its time (UTC), command line and version, and the
-// step it begins after. Throws errc::storage.
+// step it begins after. Of options that are too long to be read again there is no file, and of the calls the newest
+// remain; both are said. Throws errc::storage.
 void write_record(std::string const& directory, run_record const& record, index_t step);
 
 // samples.jsonl: what the model writes at a step, a line each.

@@ -43,7 +43,7 @@ std::string fingerprint_of(text_extent const& text) {
 // All that the result follows from, but for the text itself.
 recipe_record given_record(text_options const& o, text_choices const& given) {
     std::string specs;
-    for (auto const& spec : o.data.sources) specs += (specs.empty() ? "" : " ") + spec;
+    for (auto const& spec : recorded(o.data.sources)) specs += (specs.empty() ? "" : " ") + spec;
     recipe_record all{{"data", printable_line(specs)},
                       {"data-seed", std::to_string(data_seed_of(o.data))},
                       {"seed", std::to_string(o.seed)}};
@@ -259,6 +259,18 @@ void prepare(text_options const& o, intention const& what) {
     tell_lines(table_of(o, what.record));
 }
 
+// Whether the model of a run that is done can be read; else its stage puts it back from a checkpoint.
+bool holds_model(std::string const& directory) {
+    if (!run_directory::holds_run(directory)) return false;
+    try {
+        static_cast<void>(read_model_description(directory));
+        return true;
+    } catch (error const& damage) {
+        tell(sentence(damage.what(), "; it is restored from the newest checkpoint"));
+        return false;
+    }
+}
+
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
     if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
@@ -273,7 +285,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
     }
     for (auto& stage : stages) {
         bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
-        if (as_first_rank([&] { return done && run_directory::holds_run(stage.options.out); })) {
+        if (as_first_rank([&] { return done && holds_model(stage.options.out); })) {
             tell("the " + std::string(stage.name) + " is trained");
             continue;
         }

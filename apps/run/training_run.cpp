@@ -135,7 +135,7 @@ calm_description description_of(std::string const& configuration, train_options 
                                  .block_tokens = block,
                                  .data_seed = data_seed,
                                  .holdout = o.data.holdout,
-                                 .sources = o.data.sources,
+                                 .sources = recorded(o.data.sources),
                                  .extras = {}};
     ours.tokenizer = tokenizer_description{.file = words.file_name(),
                                            .pattern = std::string(words.pattern()),

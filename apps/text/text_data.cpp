@@ -140,6 +140,11 @@ tokenizer tokenizer_of(stored_model const& model) {
     auto const& d = model.description;
     bool const described = d.calm && d.calm->tokenizer;
     auto const path = tokenizer_path(model);
+    if (!calm::is_there(path))
+        throw error(errc::tokenizer, path, "",
+                    "expected the model's tokenizer, found none: put its file (tokenizer.json" +
+                        std::string(described ? ")" : ", or tiktoken's lines as tokenizer.model)") + " into " +
+                        model.directory);
     auto words = load_tokenizer(path);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",

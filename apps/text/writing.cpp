@@ -37,17 +37,6 @@ std::string standard_input() {
     return text;
 }
 
-// Of a directory that holds a model; who opens it says what is wrong where it cannot be read.
-std::optional<model_description> description_in(std::string const& directory) {
-    auto const path = in_directory(directory, config_file);
-    if (directory.empty() || !is_there(path)) return std::nullopt;
-    try {
-        return read_config_json(path);
-    } catch (error const&) {
-        return std::nullopt;
-    }
-}
-
 }  // namespace
 
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool) {
@@ -66,14 +55,13 @@ token_sampler token_sampler_of(std::string const& name, std::string const& tempe
     return token_sampler::of(parse_temperature(temperature), top_k, top_p);
 }
 
-bool is_autoregressive(std::string const& directory) {
-    auto const found = description_in(directory);
-    return found && found->kind == model_kind::autoregressive;
-}
-
-head_facts const* head_of(std::string const& directory) {
-    auto const found = description_in(directory);
-    return found && found->kind == model_kind::calm ? found->head.facts : nullptr;
+std::optional<model_description> description_in(std::string const& directory) {
+    if (directory.empty()) return std::nullopt;
+    try {
+        return read_config_json(in_directory(whole_directory(directory), config_file));
+    } catch (error const&) {
+        return std::nullopt;
+    }
 }
 
 std::ifstream opened_prompts(std::string const& path) {

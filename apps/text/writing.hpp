@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <fstream>
 #include <istream>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "calm/io/model_description.hpp"
 #include "calm/sample/generate.hpp"
 #include "command/options.hpp"
 
@@ -20,10 +22,9 @@ sampler sampler_of(std::string const& name, std::string const& temperature, inde
 token_sampler token_sampler_of(std::string const& name, std::string const& temperature, index_t top_k = 0,
                                double top_p = 1);
 
-// Whether a directory says that it holds an autoregressive model; false where that cannot be read.
-bool is_autoregressive(std::string const& directory);
-// What the head of a CALM is; nullptr of other models, and where the directory holds none.
-head_facts const* head_of(std::string const& directory);
+// What config.json of a model's directory says; nothing where there is none or it is refused: whoever opens the model
+// says why.
+std::optional<model_description> description_in(std::string const& directory);
 
 // A file of prompts, open: a regular one, a pipe or a terminal. Throws errc::storage for what cannot be read, or may
 // never end (a device).

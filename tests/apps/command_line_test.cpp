@@ -261,9 +261,22 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     }
 }
 
+namespace {
+
+// A folder with the config.json of a CALM with a head.
+std::string calm_with(temporary_folder const& folder, std::string const& head) {
+    auto description = model_description::of(model_kind::calm, head);
+    description.vocab_size = 8;
+    std::filesystem::create_directory(folder.path(head));
+    write_config_json(folder.path(head + "/config.json"), description);
+    return folder.path(head);
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     temporary_folder const folder;
-    auto const model = folder.path("");
+    auto const model = calm_with(folder, "energy");
     auto const rule = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
         return generation_settings_of(*read(read_generate, words)).sampler;
@@ -286,16 +299,32 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     BOOST_TEST(has(refused({"--prompts", folder.path("none.txt")}), "--prompts: there is no"));
 }
 
+// Whoever opens such a model says why it is refused; no option is judged by what it might be.
+BOOST_AUTO_TEST_CASE(options_of_a_model_that_is_refused_are_not_judged) {
+    temporary_folder const folder;
+    auto const model = calm_with(folder, "energy");
+    auto const is_judged = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"--model", model});
+        try {
+            read(read_generate, words);
+            return false;
+        } catch (error const&) {
+            return true;
+        }
+    };
+    std::vector<std::vector<std::string>> const options{
+        {"--temperature", "0"}, {"--temperature", "0.8"}, {"--top-k", "5"}, {"--top-p", "0.5"}, {"--head-steps", "4"}};
+    for (auto const& words : options) BOOST_TEST(is_judged(words), words[0] << " " << words[1]);
+    static_cast<void>(folder.with("energy/config.json", R"({"architectures":["MistralForCausalLM"]})"));
+    for (auto const& words : options) BOOST_TEST(!is_judged(words), words[0] << " " << words[1]);
+    std::filesystem::remove(folder.path("energy/config.json"));
+    for (auto const& words : options) BOOST_TEST(!is_judged(words), words[0] << " " << words[1]);
+}
+
 BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
     temporary_folder const folder;
-    auto const model_with = [&](std::string const& head) {
-        auto description = model_description::of(model_kind::calm, head);
-        description.vocab_size = 8;
-        std::filesystem::create_directory(folder.path(head));
-        write_config_json(folder.path(head + "/config.json"), description);
-        return folder.path(head);
-    };
-    auto const flow = model_with("flow"), diffusion = model_with("diffusion"), energy = model_with("energy");
+    auto const flow = calm_with(folder, "flow"), diffusion = calm_with(folder, "diffusion"),
+               energy = calm_with(folder, "energy");
     auto const g = read(read_generate, {"--model", flow, "--head-steps", "4", "--head-order", "1"});
     BOOST_REQUIRE(g.has_value());
     BOOST_TEST(g->head.at("steps").value() == 4);
@@ -381,7 +410,7 @@ BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
     BOOST_TEST(has(refusal(read_evaluate, {"--model", "nowhere", "--data", "stories:9", "stray.txt", "--samples", "1"}),
                    "stray.txt"));
     temporary_folder const folder;
-    std::vector<std::string> const start{"--model", folder.path("")};
+    std::vector<std::string> const start{"--model", calm_with(folder, "energy")};
     auto const refused = [&](std::vector<std::string> words) {
         words.insert(words.begin(), start.begin(), start.end());
         return refusal(read_generate, words);

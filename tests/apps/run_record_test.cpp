@@ -4,6 +4,8 @@
 
 #include <simdjson.h>
 
+#include <filesystem>
+
 #include "calm/version.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
@@ -42,6 +44,30 @@ BOOST_AUTO_TEST_CASE(what_is_kept_as_begun_stands_in_place_of_defaults) {
                "# train calm --config-file THIS does the same\nwarmup = 3  # as begun\n"
                "accumulation = 1  # flag\nrate = 0.1  # default\n");
     BOOST_TEST(with_defaults("", {{"warmup", "3"}}) == "");
+}
+
+// What is written can be read again, however long a command was and however often it was given.
+BOOST_AUTO_TEST_CASE(records_stay_as_long_as_they_are_read) {
+    temporary_folder const folder;
+    std::vector<std::string> paths;
+    for (int i = 0; i < 5000; ++i) paths.push_back(std::string(210, 'x') + std::to_string(i));
+    auto const some = recorded(paths);
+    BOOST_REQUIRE(some.size() < 500U);
+    BOOST_TEST(some.front() == paths.front());
+    BOOST_TEST(has(some.back(), "... 5000 in all, SHA-256 "));
+    auto others = paths;
+    others.back() += "y";
+    BOOST_TEST(recorded(others).back() != some.back());
+    BOOST_TEST(recorded({"a", "b"}) == (std::vector<std::string>{"a", "b"}));
+
+    for (int call = 0; call < 12; ++call) write_record(folder.path(""), {.options = "", .words = paths}, call);
+    auto const text = folder.content("run.json");
+    BOOST_TEST(text.size() <= 1'000'000U);
+    BOOST_TEST(has(text, "\"after_step\": 11"));
+    BOOST_TEST(has(text, "\"after_step\": 10"));
+    write_record(folder.path(""), {.options = "seed = 1\n", .words = {}}, 0);
+    write_record(folder.path(""), {.options = std::string(1'000'001, '#'), .words = {}}, 0);
+    BOOST_TEST(!std::filesystem::exists(folder.path("options.toml")));
 }
 
 BOOST_AUTO_TEST_CASE(samples_go_on_where_the_run_does) {

@@ -98,6 +98,14 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
         BOOST_TEST(has(again.err, part), part << " is missing in " << again.err);
     BOOST_TEST(!has(again.err, "step 1 "));
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
+
+    // A model that is damaged comes back from its checkpoint.
+    for (std::string const model : {"autoencoder", "model"}) {
+        auto const file = "run/" + model + "/model.safetensors";
+        auto const restored = shop.good("head -c 1000 " + file + " >cut; mv cut " + file + "; " + few + "--out run");
+        BOOST_TEST(has(restored.err, "it is restored from the newest checkpoint"), restored.err);
+    }
+    shop.same_weights("run", "three");
     auto const record = nlohmann::json::parse(plan);
     BOOST_TEST(record["plan"]["vocabulary"] == "259");
     BOOST_TEST(record["given"]["steps"] == "5");

@@ -36,6 +36,17 @@ std::string again(std::string const& text) {
     return calm::config_json_text(calm::parse_config_json(text, "config.json"));
 }
 
+// What is said of a text that is refused, all lines of it.
+std::string refusal(std::string const& text) {
+    try {
+        (void)calm::parse_config_json(text, "dir/config.json");
+        return "";
+    } catch (calm::error const& thrown) {
+        BOOST_TEST((thrown.code() == calm::errc::model_file));
+        return thrown.what();
+    }
+}
+
 // A text of the model above with one key set, or taken out.
 std::string with(std::string const& text, std::string const& key, std::string const& value) {
     auto json = value_of(text);
@@ -69,7 +80,9 @@ struct range_checker {
     void operator()(std::string_view, std::string const&, bool = false) const {}
     void operator()(std::string_view, std::vector<std::string> const&, bool = false) const {}
     template <class T> void only(std::string_view, T, bool = false) const {}
-    template <class T> void only_if_there(std::string_view, T) const {}
+    template <class T> void only_if_there(std::string_view, T, bool = false) const {}
+    void either(std::string_view, std::string_view, std::string const&) const {}
+    void rotary_base(std::string_view key, std::string_view, double base) const { check(key, base); }
     void number(calm::field_value const& one) const {
         BOOST_TEST(one.is_allowed(), one.field.key);
         BOOST_TEST(one.field.least < one.field.most);
@@ -131,8 +144,9 @@ BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were) {
 
 BOOST_AUTO_TEST_CASE(keys_not_known_come_back) {
     auto const text =
-        energy + R"(,"transformers_version":"4.4\u00e9","_list":[1,2.5e-7,null,{"a":{}}],"big":18446744073709551615,)"
-                 R"("calm":{"format":1,"data":{"mode":"padded","block_tokens":512,"new":[true]},"x":-3}})";
+        energy + R"(,"transformers_version":"4.4\u00e9","_list":[1,2.5e-7,null,{"a":{}}],"_big":18446744073709551615,)"
+                 R"("unheard_of":null,)"
+                 R"("calm":{"format":1,"data":{"mode":"padded","block_tokens":512,"new":[true]},"_x":-3}})";
     BOOST_TEST((value_of(again(text)) == value_of(text)));
     BOOST_TEST(again(again(text)) == again(text));
 }
@@ -222,8 +236,8 @@ BOOST_AUTO_TEST_CASE(the_kind_follows_from_architecture_or_type) {
     auto const untyped = with(energy + "}", "architectures", "");
     BOOST_TEST((kind(with(untyped, "model_type", "\"energy\"")) == model_kind::calm));
     BOOST_TEST((calm::parse_config_json(with(untyped, "model_type", "\"flow\""), "c").head.name() == "flow"));
-    BOOST_TEST((kind(with(untyped, "model_type", "\"llama\"")) == model_kind::autoregressive));
-    BOOST_TEST((kind(with(energy + "}", "architectures", "[\"LlamaForCausalLM\"]")) == model_kind::autoregressive));
+    BOOST_TEST((kind(with(llama, "architectures", "")) == model_kind::autoregressive));
+    BOOST_TEST((kind(with(llama, "model_type", "")) == model_kind::autoregressive));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
@@ -286,7 +300,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     inside(R"({"format":1,"posterior_std":-1})", ", key 'calm/posterior_std': expected a number from 0.0 to 1e+39");
     inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"data_seed":-1}})",
            ", key 'calm/data/data_seed': expected an integer of at least 0, found -1");
-    inside(R"({"format":1,"tokenizer":{"file":1}})", ", key 'calm/tokenizer/file': expected a string, found 1");
+    inside(R"({"format":1,"tokenizer":{"file":1,"fingerprint":"f"}})",
+           ", key 'calm/tokenizer/file': expected a string, found 1");
     inside(R"({"format":1,"format":1})", ", key 'calm/format': expected the key once, found it twice");
     says(energy + ",\"vocab_size\":98}", ", key 'vocab_size': expected the key once, found it twice");
     bad("num_hidden_layers", "[2]", layers + "[2]");
@@ -302,7 +317,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("mlp_bias", "null", "expected false, the one value that this library computes, found null");
     bad("attention_dropout", "0.1", "expected 0.0, the one value that this library computes, found 0.1");
     bad("bos_token_id", "1048576", "expected a token id from 0 to 1048575, or null, found 1048576");
-    inside(R"({"format":1,"autoencoder":{"hidden_size":8}})", ", key 'calm/autoencoder/intermediate_size': " + size);
+    inside(R"({"format":1,"autoencoder":{"hidden_size":8,"num_encoder_layers":2,"num_decoder_layers":2}})",
+           ", key 'calm/autoencoder/intermediate_size': " + size);
     inside(R"({"format":1,"data":{"mode":"padded","block_tokens":8,"sources":"x"}})",
            ", key 'calm/data/sources': expected a list of strings, found \"x\"");
     says(std::string(5000, '['), ": expected a JSON object, found none: ");
@@ -354,7 +370,6 @@ BOOST_AUTO_TEST_CASE(what_an_autoregressive_model_may_not_ask_for_is_refused) {
     };
     std::string const one = ", the one value that this library computes";
     bad("rope_scaling", R"({"factor":8.0,"rope_type":"llama3"})", "null" + one);
-    bad("rope_parameters", R"({"rope_theta":10000.0,"rope_type":"default"})", "null" + one);
     bad("quantization_config", R"({"quant_method":"gptq"})", "null" + one);
     bad("attention_bias", "true", "false" + one);
     bad("mlp_bias", "true", "false" + one);
@@ -376,9 +391,90 @@ BOOST_AUTO_TEST_CASE(keys_that_say_nothing_new_are_kept_where_they_stand) {
     auto const fresh = value_of(calm::config_json_text(calm::model_description::of(model_kind::autoregressive)));
     for (auto const* const key : {"head_dim", "rope_parameters", "quantization_config"})
         BOOST_TEST(!fresh.contains(key), key);
-    // Of a CALM they are not known.
-    auto const text = with(energy + "}", "quantization_config", "{}");
-    BOOST_TEST((value_of(again(text)) == value_of(text)));
+}
+
+// One reader: what would be computed wrongly is refused of every kind of model, an unknown key too.
+BOOST_AUTO_TEST_CASE(no_kind_of_model_is_read_less_strictly) {
+    std::string const unknown = "expected no such key, which may change what the model computes, found ";
+    for (auto const& text : {autoencoder, energy + "}", llama}) {
+        auto const is_refused = [&](std::string const& key, std::string const& value, std::string const& sentence) {
+            auto const said = refusal(with(text, key, value));
+            BOOST_TEST(said.starts_with("dir/config.json, key '" + key + "': " + sentence), said << " of " << text);
+        };
+        is_refused("quantization_config", R"({"quant_method":"gptq"})", "expected null, ");
+        is_refused("mlp_bias", "true", "expected false, ");
+        is_refused("attn_logit_softcapping", "50.0", unknown + "50");
+        auto const said = refusal(with(text, "calm", R"({"format":1,"input_scale":2})"));
+        BOOST_TEST(said.starts_with("dir/config.json, key 'calm/input_scale': " + unknown + "2"), said);
+        BOOST_TEST(refusal(with(text, "attn_logit_softcapping", "null")) == "");
+        BOOST_TEST(refusal(with(text, "_attn_implementation", "\"eager\"")) == "");
+        BOOST_TEST(refusal(with(text, "transformers_version", "\"5.2\"")) == "");
+        if (text == autoencoder) continue;
+        is_refused("head_dim", "16", "expected 12, ");
+        is_refused("rope_interleaved", "true", "expected false, ");
+        is_refused("partial_rotary_factor", "0.5", "expected 1.0, ");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_base_of_the_rotary_angles_is_read_from_either_place) {
+    std::string const plain = R"({"rope_theta":500000.0,"rope_type":"default"})";
+    for (auto const& text : {with(energy + "}", "rope_theta", ""), with(llama, "rope_theta", "")}) {
+        auto const with_object = [&](std::string const& value) { return with(text, "rope_parameters", value); };
+        BOOST_TEST(calm::parse_config_json(with_object(plain), "c").rope_theta == 500000);
+        BOOST_TEST((value_of(again(with_object(plain))) == value_of(with_object(plain))));
+        BOOST_TEST(calm::parse_config_json(with_object("null"), "c").rope_theta == 10000);
+        BOOST_TEST(calm::parse_config_json(with_object("{}"), "c").rope_theta == 10000);
+        auto const both = with(with_object(plain), "rope_theta", "500000");
+        BOOST_TEST(calm::parse_config_json(both, "c").rope_theta == 500000);
+        BOOST_TEST((value_of(again(both)) == value_of(both)));
+        auto const is_refused = [](std::string const& whole, std::string const& sentence) {
+            auto const said = refusal(whole);
+            BOOST_TEST(said.starts_with("dir/config.json, key 'rope_parameters" + sentence), said);
+        };
+        is_refused(with(both, "rope_theta", "10000.0"),
+                   "/rope_theta': expected 10000.0, which 'rope_theta' says, found");
+        is_refused(with_object(R"({"rope_theta":5e5,"rope_type":"llama3"})"), "/rope_type': expected \"default\", ");
+        is_refused(with_object(R"({"rope_theta":5e5,"factor":8.0})"), "/factor': expected no such key");
+        is_refused(with_object(R"({"full_attention":{"rope_theta":5e5}})"), "/full_attention': expected no such key");
+        is_refused(with_object(R"({"rope_theta":"5e5"})"), "/rope_theta': expected a number from 1.0");
+        is_refused(with_object(R"({"rope_theta":5e5,"partial_rotary_factor":0.5})"),
+                   "/partial_rotary_factor': expected 1.0");
+        is_refused(with_object("[1]"), "': expected an object, found [1]");
+    }
+}
+
+// The precision goes out under the key that it came with, once.
+BOOST_AUTO_TEST_CASE(one_statement_of_the_precision_is_left) {
+    auto const rounded = [](std::string const& text) {
+        auto description = calm::parse_config_json(text, "c");
+        description.torch_dtype = "float16";
+        return value_of(calm::config_json_text(description));
+    };
+    auto const none = with(llama, "torch_dtype", ""), other = with(none, "dtype", "\"bfloat16\"");
+    BOOST_TEST(calm::parse_config_json(other, "c").torch_dtype == "bfloat16");
+    BOOST_TEST((value_of(again(other)) == value_of(other)));
+    BOOST_TEST((rounded(other) == value_of(with(none, "dtype", "\"float16\""))));
+    BOOST_TEST((rounded(llama) == value_of(with(llama, "torch_dtype", "\"float16\""))));
+    BOOST_TEST((rounded(none) == value_of(with(llama, "torch_dtype", "\"float16\""))));
+    BOOST_TEST((rounded(with(none, "dtype", "null")) == value_of(with(llama, "torch_dtype", "\"float16\""))));
+    auto const both = with(llama, "dtype", "\"bfloat16\"");
+    BOOST_TEST((value_of(again(both)) == value_of(other)));
+    BOOST_TEST(
+        refusal(with(llama, "dtype", "\"float32\""))
+            .starts_with("dir/config.json, key 'dtype': expected \"bfloat16\", which 'torch_dtype' says, found"));
+}
+
+BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_told_at_once) {
+    auto text = with(with(llama, "hidden_act", "\"gelu\""), "hidden_size", "\"48\"");
+    text = with(with(text, "head_dim", "12"), "rope_scaling", "{}");
+    auto const said = refusal(text);
+    BOOST_TEST(said.starts_with("dir/config.json: 3 problems\n"), said);
+    for (auto const* const key : {"key 'hidden_size': ", "key 'hidden_act': ", "key 'rope_scaling': "})
+        BOOST_TEST(said.find(key) != std::string::npos, said);
+}
+
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_dropped) {
+    BOOST_TEST((value_of(again("\xef\xbb\xbf" + llama)) == value_of(llama)));
 }
 
 BOOST_AUTO_TEST_CASE(every_number_has_a_range_that_holds_what_is_usual) {

@@ -92,6 +92,38 @@ BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along) {
     BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path where nothing stands yet"));
 }
 
+BOOST_AUTO_TEST_CASE(a_file_larger_than_any_that_is_read_is_not_copied) {
+    temporary_folder const folder;
+    auto const from = folder.path("from");
+    std::filesystem::copy(checkpoint("base", "autoencoder"), from);
+    for (auto const& [name, most] :
+         {std::pair{"tokenizer.model", limits::tokenizer_file}, std::pair{"bigram.counts", std::uint64_t{1} << 31}}) {
+        std::ofstream(from + "/" + name) << "x";
+        std::filesystem::resize_file(from + "/" + name, most + 1);  // without a block on the disk
+        auto const said = sentence_of<error>([&] { convert_model(from, folder.path("to")); });
+        BOOST_TEST(has(said, std::string(name) + ": expected at most " + std::to_string(most) + " bytes"), said);
+        BOOST_TEST(!std::filesystem::exists(folder.path("to")));
+        std::filesystem::remove(from + "/" + name);
+    }
+}
+
+// However little config.json said of it before.
+BOOST_AUTO_TEST_CASE(the_precision_of_all_tensors_is_stated) {
+    temporary_folder const folder;
+    auto const from = folder.path("from");
+    std::filesystem::copy(checkpoint("base", "calm_bf16"), from);
+    auto json = configuration_in(from);
+    json.erase("torch_dtype");
+    json["dtype"] = "float32";
+    std::ofstream(from + "/config.json") << json.dump();
+    convert_model(from, folder.path("to"));
+    BOOST_TEST(configuration_in(folder.path("to"))["dtype"] == "bfloat16");
+    BOOST_TEST(!configuration_in(folder.path("to")).contains("torch_dtype"));
+    convert_model(folder.path("to"), folder.path("wide"), {.as = stored_type::f32});
+    BOOST_TEST(configuration_in(folder.path("wide"))["dtype"] == "float32");
+    BOOST_TEST(!configuration_in(folder.path("wide")).contains("torch_dtype"));
+}
+
 BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused) {
     temporary_folder const folder;
     namespace fs = std::filesystem;

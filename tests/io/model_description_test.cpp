@@ -13,7 +13,12 @@ struct keys {
     std::vector<std::string> seen;
     void operator()(std::string_view key, auto const&, bool = false) { seen.emplace_back(key); }
     void only(std::string_view key, auto, bool = false) { seen.emplace_back(key); }
-    void only_if_there(std::string_view key, auto) { seen.emplace_back(key); }
+    void only_if_there(std::string_view key, auto, bool = false) { seen.emplace_back(key); }
+    void either(std::string_view key, std::string_view other, auto const&) {
+        seen.emplace_back(key);
+        seen.emplace_back(other);
+    }
+    void rotary_base(std::string_view key, std::string_view object, double) { either(key, object, 0); }
     void operator()(calm::number_field const& field, calm::index_t) { seen.emplace_back(field.key); }
     void number(calm::field_value const& one) { seen.emplace_back(one.field.key); }
     void object(std::string_view key, auto const&, auto const&) { seen.emplace_back(key); }

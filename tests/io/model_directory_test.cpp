@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
     };
     BOOST_TEST(sentence_with([](auto&) {}).empty());
     has(sentence_with([](auto& t) { t.erase(t.begin(), t.begin() + 5); }),
-        "5 are missing: 'encoder.embed_tokens.weight', ");
+        "5 missing: 'encoder.embed_tokens.weight', ");
     std::array<float, 7 * 4> const values{1};
     std::vector<index_t> const shape{7, 4};
     auto const extra = [&](char const* name) { return to_store(name, shape, std::span<float const>(values)); };
@@ -338,7 +338,6 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
                    t.push_back(t[0]);
                    t.back().name = "decoder.lm_head_weight";
                }).empty());
-    BOOST_TEST(stored_vocabulary(original) == 7);
 }
 
 BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
@@ -350,12 +349,12 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
     d.vocab_size = 8;
     write_config_json(path + "/config.json", d);
     auto sentence = sentence_of([&] { read_model_description(path); });
-    BOOST_TEST(sentence.find("expected 8, found 7") != std::string::npos, sentence);
+    BOOST_TEST(sentence.find("expected shape [8, 4], found [7, 4]") != std::string::npos, sentence);
     d = describe_tiny();
     d.calm->autoencoder->sizes.hidden_size = 5;
     write_config_json(path + "/config.json", d);
     sentence = sentence_of([&] { read_model_description(path); });
-    BOOST_TEST(sentence.find("autoencoder hidden_size: expected 5, found 4") != std::string::npos, sentence);
+    BOOST_TEST(sentence.find("expected shape [7, 5], found [7, 4]") != std::string::npos, sentence);
     std::filesystem::remove(path + "/model.safetensors");
     sentence = sentence_of([&] { read_model_description(path); });
     BOOST_TEST(sentence.find("model.safetensors") != std::string::npos, sentence);
@@ -490,11 +489,18 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
     auto const mark = [&](std::string const& text) { static_cast<void>(folder.with("model/replaced-by", text)); };
     mark("new");
     BOOST_TEST(read_model_description(folder.path("model")).directory == folder.path("model/new"));
-    for (auto const* const name : {"", "..", "../model", "/etc", "new/../..", "./new"}) {
+    auto const refused = [&] { return sentence_of([&] { read_model_description(folder.path("model")); }); };
+    for (std::string const& name :
+         {std::string(), std::string(".."), std::string("../model"), std::string("/etc"), std::string("new/../.."),
+          std::string("./new"), std::string("absent"), std::string(101, 'n')}) {
         mark(name);
-        auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
-        BOOST_TEST(sentence.find("replaced-by: expected the name of a directory inside") != std::string::npos, name);
+        BOOST_TEST(has(refused(), "replaced-by: expected the name of a directory inside"), name);
     }
+    // Nothing is read through a link, and nothing of what it leads to is said.
+    std::filesystem::remove(folder.path("model/replaced-by"));
+    std::filesystem::create_symlink(folder.with("secret", "SECRET"), folder.path("model/replaced-by"));
+    BOOST_TEST(has(refused(), "replaced-by: is a link, which is not followed"));
+    BOOST_TEST(!has(refused(), "SECRET"));
 }
 
 BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {

@@ -57,6 +57,11 @@ std::string with(std::string text, std::string const& from, std::string const& t
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_before_an_index_is_dropped) {
+    sharded_model const model;
+    BOOST_TEST(model.open("\xef\xbb\xbf" + two_files) == "read");
+}
+
 BOOST_AUTO_TEST_CASE(several_files_are_one_table) {
     sharded_model const model;
     for (auto const& index :

@@ -240,6 +240,17 @@ BOOST_AUTO_TEST_CASE(one_process_at_a_time) {
     run_directory free(path);
 }
 
+BOOST_AUTO_TEST_CASE(checkpoints_of_another_run_are_not_reached_through_a_link) {
+    temporary_folder const folder;
+    std::filesystem::create_directories(folder.path("victim/checkpoints/step-00000001"));
+    std::filesystem::create_directory(folder.path("run"));
+    static_cast<void>(folder.with("run/run.lock", ""));
+    std::filesystem::create_directory_symlink(folder.path("victim/checkpoints"), folder.path("run/checkpoints"));
+    auto const said = sentence_of<error>([&] { run_directory(folder.path("run")).clear({}); });
+    BOOST_TEST(has(said, "run/checkpoints: is a link, which is not followed"), said);
+    BOOST_TEST(std::filesystem::exists(folder.path("victim/checkpoints/step-00000001")));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_run_is_left_alone) {
     temporary_folder const folder;
     static_cast<void>(folder.with("file", "x"));

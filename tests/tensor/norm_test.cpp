@@ -81,6 +81,25 @@ BOOST_AUTO_TEST_CASE(every_operand_of_another_size_is_refused) {
     check(call_layer_norm_back, {.db = 4}, "calm::layer_norm_back: expected db of 5 numbers, found 4");
 }
 
+// Squares that overflow make no row of zeros, or of the bias: nothing that looks like a result comes of them.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, executors) {
+    using T = typename on::scalar;
+    constexpr index_t R = 3, D = 19;
+    typename on::context ctx(1, 2);
+    typename on::template tensor<extents<dyn, D>> x{extents<dyn, D>(R)}, y{extents<dyn, D>(R)};
+    typename on::template tensor<extents<D>> w, b;
+    typename on::vector mean{extents<dyn>(R)}, r{extents<dyn>(R)};
+    draw(x, 1), draw(w, 2), draw(b, 3);
+    x[D + 4] = std::sqrt(std::numeric_limits<T>::max()) * 2;
+    auto const is_marked = [&](auto const& what) {
+        for (index_t i = 0; i < R * D; ++i) BOOST_TEST(std::isnan(static_cast<double>(y[i])) == (i / D == 1), what);
+    };
+    rms_norm(ctx, y, r, x, w, 1e-6);
+    is_marked("rms_norm");
+    layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
+    is_marked("layer_norm");
+}
+
 // LayerNorm and its gradients by their definition, of tensors as they are.
 BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
     using T = typename on::scalar;

@@ -253,6 +253,8 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded_it_is_the_same) {
     for (char const c : file.content()) crlf += c == '\n' ? "\r\n" : std::string(1, c);
     temporary_file const other("windows.model", crlf + "\r\n");
     BOOST_TEST(calm::load_tokenizer(other.path()).fingerprint() == trained.fingerprint());
+    temporary_file const marked("marked.model", "\xef\xbb\xbf" + file.content());
+    BOOST_TEST(calm::load_tokenizer(marked.path()).fingerprint() == trained.fingerprint());
     BOOST_CHECK_THROW(trained.save(file.path() + "/no/such"), calm::error);
 }
 

@@ -13,5 +13,7 @@ namespace calm::limits {
 
 // Tokens of a vocabulary, specials among them: each is a row of a model's tables. Published ones have up to 300,000.
 inline constexpr std::int64_t vocabulary = std::int64_t{1} << 20;
+// Bytes of a tokenizer's file: published ones have at most 35 MB.
+inline constexpr std::uint64_t tokenizer_file = std::uint64_t{64} << 20;
 
 }  // namespace calm::limits

@@ -17,21 +17,22 @@
 #include "calm/base/file.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/base/simdjson.hpp"
-#include "calm/io/bounded_reader.hpp"
+#include "calm/io/harmless_keys.hpp"
 #include "calm/io/json_object.hpp"
 #include "calm/io/model_description.hpp"
 #include "calm/io/number_range.hpp"
+#include "calm/io/problem_list.hpp"
 
 namespace calm {
 
 namespace detail {
 
-// Reads the keys of one JSON object as a description visits them; keep_rest() keeps the others. Errors name the path
-// of the file and the key, "calm/data/mode" for a nested one.
+// Reads the keys of one JSON object as a description visits them; keep_rest() keeps the others, or refuses them. What
+// is wrong is added to `problems` with its key, "calm/data/mode" for a nested one, and the member stays as it is.
 class config_reader {
 public:
-    config_reader(simdjson::dom::object object, std::string const& path, std::string prefix, json_extras& extras) :
-        path_(path), prefix_(std::move(prefix)), extras_(extras) {
+    config_reader(simdjson::dom::object object, std::string prefix, json_extras& extras, problem_list& problems) :
+        prefix_(std::move(prefix)), extras_(extras), problems_(problems) {
         for (auto const [key, value] : object)
             if (!keys_.emplace(key, value).second) fail(key, "expected the key once, found it twice");
     }
@@ -56,8 +57,9 @@ public:
         std::int64_t whole = 0;
         double real = 0;
         bool const read = one.whole ? !found->get(whole) : !found->get(real);
-        one.value = one.whole ? static_cast<double>(whole) : real;
-        if (!read || !one.is_allowed()) fail(field.key, "expected " + wanted + ", found " + text(*found));
+        field_value const given{field, one.whole ? static_cast<double>(whole) : real, one.whole};
+        if (!read || !given.is_allowed()) return fail(field.key, "expected " + wanted + ", found " + text(*found));
+        one = given;
     }
 
     template <class T, class Make> void object(std::string_view key, std::optional<T>& value, Make const& make) {
@@ -72,14 +74,67 @@ public:
         auto const found = take(key, required, nlohmann::ordered_json(value).dump());
         if (found) require_equal(key, *found, value);
     }
-    // The same of a key that most files do not have; null says as little. It is kept with those that are not known.
-    template <class T> void only_if_there(std::string_view key, T value) const {
-        auto const found = keys_.find(key);
-        if (found != keys_.end() && !found->second.is_null()) require_equal(key, found->second, value);
+    // The same of a key that most files do not have; null says as little. It is kept with those that are not known. A
+    // value that is `derived` from other keys is compared where those are right.
+    template <class T> void only_if_there(std::string_view key, T value, bool derived = false) {
+        auto const found = keep(key);
+        if (found && !(derived && !problems_.empty())) require_equal(key, *found, value);
     }
 
-    void keep_rest() {
-        for (auto const& [key, value] : keys_) extras_.others.emplace(key, simdjson::minify(value));
+    // A key that some files have under another name, or under both with one value. null says as little as no key.
+    template <class T> void either(std::string_view key, std::string_view other, T& value) {
+        for (auto const& name : {key, other})
+            if (auto const found = keys_.find(name); found != keys_.end() && found->second.is_null())
+                keys_.erase(found);
+        auto const second = keys_.find(other);
+        if (second == keys_.end()) return (*this)(key, value);
+        extras_.stated_by.emplace(key, other);
+        if (auto const first = keys_.find(key); first != keys_.end()) {
+            if (text(first->second) != text(second->second))
+                fail(other, "expected " + text(first->second) + ", which " + in_quotes(key) + " says, found " +
+                                text(second->second) + "; take one of the two out");
+            keys_.erase(first);
+        }
+        (*this)(other, value);
+    }
+
+    // The base of the rotary angles, under a key of its own or in the object that transformers 5 writes; that may ask
+    // for no other angles.
+    void rotary_base(std::string_view key, std::string_view object, double& base) {
+        bool is_stated = keys_.contains(key);
+        (*this)(key, base);
+        auto const found = keep(object);
+        if (!found) return;
+        simdjson::dom::object parameters;
+        if (found->get(parameters)) return fail(object, "expected an object, found " + text(*found));
+        for (auto const [name, value] : parameters) {
+            auto const place = std::string(object) + "/" + std::string(name);
+            double given = 0;
+            if (name == "rope_type" || name == "type") {
+                require_equal(place, value, "default");
+            } else if (name == "partial_rotary_factor") {
+                require_equal(place, value, 1.0);
+            } else if (name != key) {
+                if (!value.is_null()) refuse(place, value);
+            } else if (!read(value, given, key)) {
+                fail(place, "expected " + expected(base, key) + ", found " + text(value));
+            } else if (is_stated && given != base) {
+                fail(place, "expected " + text(base) + ", which " + in_quotes(key) + " says, found " + text(given));
+            } else if (!is_stated) {
+                base = given;
+                is_stated = true;
+                extras_.stated_by.emplace(key, object);
+            }
+        }
+    }
+
+    // Keeps the keys that were not asked for. Where `describes_numbers`, one that is not known to be harmless is
+    // refused, unless it is null.
+    void keep_rest(bool describes_numbers) {
+        for (auto const& [key, value] : keys_) {
+            if (describes_numbers && !is_harmless(key) && !value.is_null()) refuse(key, value);
+            extras_.others.emplace(key, simdjson::minify(value));
+        }
     }
 
 private:
@@ -95,14 +150,28 @@ private:
         return value;
     }
 
-    template <class T> void require_equal(std::string_view key, simdjson::dom::element found, T const& value) const {
+    // The value of a key that is written again as it stands; nothing for null, or where there is no such key.
+    std::optional<simdjson::dom::element> keep(std::string_view key) {
+        auto const found = keys_.find(key);
+        if (found == keys_.end()) return std::nullopt;
+        auto const value = found->second;
+        keys_.erase(found);
+        extras_.others.emplace(key, simdjson::minify(value));
+        return value.is_null() ? std::nullopt : std::optional(value);
+    }
+
+    template <class T> void require_equal(std::string_view key, simdjson::dom::element found, T const& value) {
         nlohmann::ordered_json const wanted = value;
         if (nlohmann::ordered_json::parse(simdjson::minify(found)) != wanted)
             fail(key, "expected " + wanted.dump() + ", the one value that this library computes, found " + text(found));
     }
 
-    [[noreturn]] void fail(std::string_view key, std::string const& sentence) const {
-        throw error(errc::model_file, path_, "key " + in_quotes(prefix_ + std::string(key)), sentence);
+    void refuse(std::string_view key, simdjson::dom::element value) {
+        fail(key, "expected no such key, which may change what the model computes, found " + text(value) +
+                      "; where it changes nothing, take it out");
+    }
+    void fail(std::string_view key, std::string sentence) {
+        problems_.add(std::move(sentence), "key " + in_quotes(prefix_ + std::string(key)));
     }
 
     static std::string text(simdjson::dom::element value) { return printable(simdjson::minify(value)); }
@@ -164,21 +233,21 @@ private:
             if (!read(entry, to.emplace_back(), key)) return false;
         return true;
     }
-    template <class T> bool read(simdjson::dom::element from, std::optional<T>& to, std::string_view key) const {
+    template <class T> bool read(simdjson::dom::element from, std::optional<T>& to, std::string_view key) {
         return read_object(from, to.emplace(), key);
     }
-    template <class T> bool read_object(simdjson::dom::element from, T& to, std::string_view key) const {
+    template <class T> bool read_object(simdjson::dom::element from, T& to, std::string_view key) {
         simdjson::dom::object object;
         if (from.get(object)) return false;
-        config_reader inner(object, path_, prefix_ + std::string(key) + "/", to.extras);
+        config_reader inner(object, prefix_ + std::string(key) + "/", to.extras, problems_);
         T::visit(to, inner);
-        inner.keep_rest();
+        inner.keep_rest(T::describes_numbers);
         return true;
     }
 
-    std::string const& path_;
     std::string prefix_;
     json_extras& extras_;
+    problem_list& problems_;
     std::map<std::string, simdjson::dom::element, std::less<>> keys_;
 };
 
@@ -211,7 +280,9 @@ public:
         json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
     }
     template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
-    template <class T> void only_if_there(std::string_view, T) {}  // what was read is among the extras
+    template <class T> void only_if_there(std::string_view, T, bool = false) {}  // what was read is among the extras
+    template <class T> void either(std::string_view key, std::string_view, T const& value) { (*this)(key, value); }
+    void rotary_base(std::string_view key, std::string_view, double base) { (*this)(key, base); }
 
 private:
     nlohmann::ordered_json& json_;
@@ -225,6 +296,10 @@ template <class T> nlohmann::ordered_json json_of(T const& described, T const& p
         T::visit(plain, config_writer(usual));
         for (auto const& key : described.extras.omitted)
             if (json.contains(key) && usual.contains(key) && json[key] == usual[key]) json.erase(key);
+    }
+    for (auto const& [key, by] : described.extras.stated_by) {
+        if (!described.extras.others.contains(by)) json[by] = json[key];
+        json.erase(key);
     }
     for (auto const& [key, text] : described.extras.others) json[key] = nlohmann::ordered_json::parse(text);
     return json;
@@ -250,15 +325,18 @@ inline model_description empty_description(simdjson::dom::object object, std::st
 
 }  // namespace detail
 
-// Reads the text of a config.json; `path` is what errors call it. Throws errc::model_file, naming the path and the key,
-// where a size is missing, a value has another type, a key stands twice, or a value asks for what is not computed here.
+// Reads the text of a config.json; `path` is what errors call it. Throws errc::model_file, naming the path and every
+// key that is wrong: a size is missing, a value has another type, a key stands twice, a value asks for what is not
+// computed here, or a key is neither known nor known to be harmless.
 inline model_description parse_config_json(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
     auto const object = detail::json_object(parser, text, json_limit::config, path);
     auto description = detail::empty_description(object, path);
-    detail::config_reader reader(object, path, "", description.extras);
+    problem_list problems;
+    detail::config_reader reader(object, "", description.extras, problems);
     model_description::visit(description, reader);
-    reader.keep_rest();
+    reader.keep_rest(model_description::describes_numbers);
+    problems.throw_if_any(path);
     if (description.extras.omitted.contains("num_key_value_heads"))
         description.llama.num_key_value_heads = description.llama.num_attention_heads;
     return description;
@@ -270,13 +348,15 @@ inline model_description read_config_json(std::string const& path) {
 }
 
 // The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
-// Throws errc::usage where a text is not UTF-8.
+// Throws errc::usage where a text is not UTF-8, or the whole is longer than what is read again.
 inline std::string config_json_text(model_description const& description) {
     auto plain = model_description::of(description.kind, description.head.facts == nullptr ? default_head::name
                                                                                            : description.head.name());
     plain.llama.num_key_value_heads = description.llama.num_attention_heads;
     try {
-        return detail::json_of(description, plain).dump(2) + "\n";
+        auto text = detail::json_of(description, plain).dump(2) + "\n";
+        detail::require_readable(text, json_limit::config, "config.json");
+        return text;
     } catch (nlohmann::json::type_error const&) {
         throw error(errc::usage, "config.json: expected UTF-8 in every name and path, found other bytes");
     }

@@ -43,12 +43,26 @@ inline void collect_tensors(tensor_table const& from, std::span<tied_name const>
     }
 }
 
+// The largest file of counts that is copied: 2^27 pairs, more than the text of any run here has.
+inline constexpr std::uint64_t largest_counts = std::uint64_t{1} << 31;
+
 // Of the files beside weights and config.json, those that belong to a model and not to the run that made it.
 inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) {
     constexpr std::array<std::string_view, 5> begins{"tokenizer", "vocab", "merges", "special_tokens", "added_tokens"};
     for (auto const begin : begins)
         if (name.starts_with(begin)) return true;
     return name == tokenizer || name == "generation_config.json" || name == bigram_file;
+}
+
+// The type that all floating-point tensors have.
+inline std::optional<stored_type> common_type(std::span<stored_tensor const> tensors) {
+    std::optional<stored_type> type;
+    for (auto const& tensor : tensors) {
+        if (!is_float(tensor.type)) continue;
+        if (type && *type != tensor.type) return std::nullopt;
+        type = tensor.type;
+    }
+    return type;
 }
 
 }  // namespace detail
@@ -60,12 +74,12 @@ inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
     return tensors;
 }
 
-// Writes the model of one directory into another, which must not be there yet: every tensor once, as safetensors, its
-// values rounded to nearest where the type changes; config.json with the type; tokenizer and counts as they are. A CALM
-// gets the autoencoder that `ae_path` names. Memory is that of one block of a tensor. Throws errc::model_file where the
-// model cannot be read, errc::non_finite where a value is too large for the type, errc::storage where writing fails.
-inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
-    auto const model = read_model_description(from);
+// Writes a model into a directory, which must not be there yet: every tensor once, as safetensors, its values rounded
+// to nearest where the type changes; config.json with the type; tokenizer and counts as they are. A CALM gets the
+// autoencoder that `ae_path` names. Memory is that of one block of a tensor. Throws errc::model_file where a file
+// beside the weights is larger than any that is read, errc::non_finite where a value is too large for the type,
+// errc::storage where writing fails.
+inline void convert_model(stored_model const& model, std::string const& to, conversion const& c = {}) {
     auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)
         detail::collect_tensors(*model.autoencoder->weights, tied_names_of_autoencoder, "ae_model.", tensors);
@@ -76,16 +90,26 @@ inline void convert_model(std::string const& from, std::string const& to, conver
     for (auto const& name : detail::names_in(model.directory)) {
         std::error_code unknown;
         auto const path = in_directory(model.directory, name);
-        if (detail::belongs_to_model(name, tokenizer) && std::filesystem::is_regular_file(path, unknown))
-            target.write(name, mapped_file::open(path).text());
+        if (!detail::belongs_to_model(name, tokenizer) || !std::filesystem::is_regular_file(path, unknown)) continue;
+        auto const file = mapped_file::open(path);
+        auto const most = name == bigram_file ? detail::largest_counts : limits::tokenizer_file;
+        if (file.bytes().size() > most)
+            throw error(errc::model_file, path, "",
+                        sentence("expected at most ", most, " bytes, found ", file.bytes().size(),
+                                 "; it belongs to no model: remove it"));
+        target.write(name, file.text());
     }
     auto description = model.description;
-    if (c.as) description.torch_dtype = torch_name_of(*c.as);
+    if (auto const type = c.as ? c.as : detail::common_type(tensors)) description.torch_dtype = torch_name_of(*type);
     target.write(config_file, config_json_text(description));
     auto metadata = model.weights->metadata();
     metadata.emplace("format", "pt");
     write_weights(target, tensors, metadata, c.as, c.shard_bytes);
     target.commit();
+}
+// The same of the model in a directory. Throws as read_model_description does, too.
+inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
+    convert_model(read_model_description(from), to, c);
 }
 
 }  // namespace calm

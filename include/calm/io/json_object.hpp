@@ -20,18 +20,25 @@ inline constexpr std::size_t state = 1'000'000;                // state.json: 2 
 
 namespace detail {
 
-// The object that a text of at most `most` bytes is; it lives as long as the parser. Throws errc::model_file, naming
-// the path and the place.
+// The object that a text of at most `most` bytes is, a byte order mark aside; it lives as long as the parser. Throws
+// errc::model_file, naming the path and the place.
 inline simdjson::dom::object json_object(simdjson::dom::parser& parser, std::string_view text, std::size_t most,
                                          std::string const& path, std::string const& place = "") {
     if (text.size() > most)
         throw error(errc::model_file, path, place,
                     sentence("expected a JSON object of at most ", most, " bytes, found ", text.size()));
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     simdjson::dom::object object;
     if (auto const code = parse_json(parser, text).get(object))
         throw error(errc::model_file, path, place,
                     std::string("expected a JSON object, found none: ") + simdjson::error_message(code));
     return object;
+}
+
+// What is written can be read again. Throws errc::usage for a text of more than `most` bytes.
+inline void require_readable(std::string_view text, std::size_t most, std::string_view file) {
+    require(text.size() <= most, errc::usage, file, ": expected at most ", most, " bytes to write, found ", text.size(),
+            ": they could not be read again; are names or lists too long?");
 }
 
 }  // namespace detail

@@ -1,9 +1,11 @@
 #pragma once
 // What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
 // of a description calls key(name, member, required) or, for a size, key(field, member) for every key, key.only(name,
-// value) for what must have one value, key.only_if_there(name, value) for what may have one value or null and is
-// written only where it was read, key.number(value) for a number of the head, and key.object(name, member, make) for an
-// object that begins as make().
+// value) for what must have one value, key.only_if_there(name, value, derived) for what may have one value or null and
+// is written only where it was read, key.either(name, other, member) for a key of two names, key.rotary_base(name,
+// object, member) for the base of the rotary angles, key.number(value) for a number of the head, and key.object(name,
+// member, make) for an object that begins as make(). `describes_numbers` says that keys of an object may change what is
+// computed: then every one has to be known.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,10 +24,11 @@
 namespace calm {
 
 // What an object of the file held besides the keys known here, as JSON text, and which known keys it did not have.
-// Both are kept, so that reading and writing changes no value.
+// All are kept, so that reading and writing changes no value.
 struct json_extras {
-    std::map<std::string, std::string> others;  // JSON text by its key
-    std::set<std::string> omitted;              // known keys that were not there
+    std::map<std::string, std::string> others;     // JSON text by its key
+    std::set<std::string> omitted;                 // known keys that were not there
+    std::map<std::string, std::string> stated_by;  // known keys, and the key of the file that stands for each
 };
 
 // The autoencoder's sizes and loss. In its own config.json these are keys of the file; in a CALM's they stand in our
@@ -36,6 +39,8 @@ struct autoencoder_description {
     double kl_clamp = 0.5;            // nats a dimension
     double kl_weight = 1e-3;          // of the divergence in the loss
     json_extras extras;               // of this object
+    // Every key has to be known.
+    static constexpr bool describes_numbers = true;
 
     // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
@@ -60,6 +65,8 @@ struct data_description {
     std::string holdout;               // "m:r", or empty
     std::vector<std::string> sources;  // as the command line named them
     json_extras extras;                // of this object
+    // It may have more keys.
+    static constexpr bool describes_numbers = false;
 
     // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
@@ -77,6 +84,8 @@ struct tokenizer_description {
     std::string pattern;                   // of a piece (pretokenizer.hpp); empty for symbols
     std::string fingerprint;               // tokenizer::fingerprint, hexadecimal
     json_extras extras;                    // of this object
+    // It may have more keys.
+    static constexpr bool describes_numbers = false;
 
     // Names every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
@@ -96,6 +105,8 @@ struct calm_description {
     std::optional<data_description> data;  // none where it is not known
     std::optional<tokenizer_description> tokenizer;  // none where the model has no text
     json_extras extras;                              // of this object
+    // Every key has to be known.
+    static constexpr bool describes_numbers = true;
 
     // Of a model with that head, to be filled in.
     static calm_description of(any_head const& head) {
@@ -146,6 +157,8 @@ struct model_description {
     std::string torch_dtype = "float32";          // type of the stored weights
     std::optional<calm_description> calm;         // our object, none in a published file
     json_extras extras;                           // of the file
+    // Every key has to be known.
+    static constexpr bool describes_numbers = true;
 
     // A description to be filled in and written. Throws errc::config for an unknown head.
     static model_description of(model_kind kind, std::string_view head = default_head::name);
@@ -160,18 +173,17 @@ struct model_description {
             autoencoder_description::visit(self.autoencoder, key);
         } else {
             llama_sizes::visit_fields(self.llama, key);
-            key("rope_theta", self.rope_theta);
+            key.rotary_base("rope_theta", "rope_parameters", self.rope_theta);
             key.only("rope_scaling", nullptr);
+            key.only_if_there("rope_interleaved", false);
+            key.only_if_there("partial_rotary_factor", 1.0);
             key.only("attention_bias", false);
             key.only("attention_dropout", 0.0);
             key("use_cache", self.use_cache);
+            key.only_if_there("head_dim", self.llama.hidden_size / std::max<index_t>(1, self.llama.num_attention_heads),
+                              true);
         }
-        if (self.kind == model_kind::autoregressive) {
-            key.only_if_there("rope_parameters", nullptr);
-            key.only_if_there("quantization_config", nullptr);
-            key.only_if_there("head_dim",
-                              self.llama.hidden_size / std::max<index_t>(1, self.llama.num_attention_heads));
-        }
+        key.only_if_there("quantization_config", nullptr);
         if (self.kind == model_kind::calm) {
             key("ae_path", self.ae_path);
             for (auto& one : self.head.sizes) key.number(one);
@@ -187,7 +199,7 @@ struct model_description {
         key("eos_token_id", self.eos_token_id);
         key("pad_token_id", self.pad_token_id);
         key("tie_word_embeddings", self.tie_word_embeddings);
-        key("torch_dtype", self.torch_dtype);
+        key.either("torch_dtype", "dtype", self.torch_dtype);
         key.object("calm", self.calm, [&self] { return calm_description::of(self.head); });
     }
 };

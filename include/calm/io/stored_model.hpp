@@ -1,6 +1,7 @@
 #pragma once
 // What a model directory holds, known before its model is built: for choosing a configuration that is compiled.
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -216,10 +217,11 @@ template <class Configuration> bool matches(Configuration const& compiled, store
     return differences(compiled, stored).empty();
 }
 
-// Reads config.json and the names and shapes of the weights, in any layout. A CALM's autoencoder has the sizes of its
-// tensors; `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
-// errc::model_file where a file is missing or a link to outside of the directory, the two contradict each other, or the
-// tokenizer is no file of its own in the directory.
+// Reads config.json and the names, shapes and types of the weights, in any layout: the one check of a model directory,
+// of every program. A CALM's autoencoder has the sizes that config.json states, or else those of its tensors;
+// `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
+// errc::model_file where a file is missing or a link to outside of the directory, no model has the sizes, tensors are
+// not those of the sizes, or the tokenizer is no file of its own in the directory.
 inline stored_model read_model_description(std::string const& named);
 
 namespace detail {
@@ -277,45 +279,59 @@ inline std::string autoencoder_beside(stored_model const& m) {
     return there.string();
 }
 
-// Notes where the rows of a table are not the vocabulary that config.json says.
-inline void compare_vocabulary(difference_list& list, stored_model const& m, std::string_view table) {
-    list.compare("vocab_size, rows of " + std::string(table), m.vocabulary(), stored_vocabulary(*m.weights, table));
-}
-
-// The sizes of a CALM's autoencoder become those of its tensors, or of the model that `ae_path` names, which is read.
-inline void compare_with_weights_of_calm(difference_list& list, stored_model& m) {
+// The autoencoder of a CALM: among its own tensors, with the sizes that config.json states or else those of their
+// shapes; or the model that `ae_path` names, which is read.
+inline void find_autoencoder(stored_model& m) {
     auto const& d = m.description;
-    if (m.sizes.input != input_kind::latents) compare_vocabulary(list, m, "transformer.embed_tokens.weight");
-    auto const described = m.sizes.autoencoder;
-    if (m.weights->find("ae_model.encoder.embed_tokens.weight") != nullptr) {
-        compare_vocabulary(list, m, "ae_model.encoder.embed_tokens.weight");
-        m.sizes.autoencoder = autoencoder_sizes(*m.weights, "ae_model.");
-    } else {
-        m.autoencoder = std::make_shared<stored_model const>(read_model_description(autoencoder_beside(m)));
-        list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
-        m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
-    }
     bool const states_all = d.calm && d.calm->autoencoder;
+    auto const described = m.sizes.autoencoder;
+    if (std::ranges::any_of(m.weights->tensors(), [](auto& tensor) { return tensor.name.starts_with("ae_model."); })) {
+        if (!states_all) m.sizes.autoencoder = with_published(autoencoder_sizes(*m.weights, "ae_model."), described);
+        return;
+    }
+    m.autoencoder = std::make_shared<stored_model const>(read_model_description(autoencoder_beside(m)));
+    m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
+    difference_list list;
+    list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
     list.compare(states_all ? described : with_published(m.sizes.autoencoder, described), m.sizes.autoencoder);
+    if (!list.lines.empty())
+        throw error(errc::model_file, m.path(config_file), "",
+                    "the autoencoder contradicts it: " + list.lines.front() + "; the files belong to different models");
 }
 
-// The number of heads alone does not follow from shapes.
-inline void compare_with_weights_of_autoregressive(difference_list& list, stored_model const& m) {
-    auto const& file = *m.weights;
-    auto const& d = m.description;
-    std::string const block = "model.layers.0.";
-    compare_vocabulary(list, m, "model.embed_tokens.weight");
-    list.compare("hidden_size", d.llama.hidden_size, stored_matrix(file, "model.embed_tokens.weight")[1]);
-    list.compare("intermediate_size", d.llama.intermediate_size,
-                 stored_matrix(file, block + "mlp.gate_proj.weight")[0]);
-    list.compare("num_hidden_layers", d.llama.num_hidden_layers,
-                 count_of(file, "model.layers.", ".input_layernorm.weight"));
-    list.compare("num_key_value_heads, rows of " + block + "self_attn.k_proj.weight",
-                 d.llama.hidden_size / d.llama.num_attention_heads * d.llama.num_key_value_heads,
-                 stored_matrix(file, block + "self_attn.k_proj.weight")[0]);
+// The tensors that the files of a model hold, second names apart.
+inline tensor_shapes expected_tensors(stored_model const& m) {
+    auto sizes = m.sizes;
+    sizes.autoencoder.vocab_size = m.vocabulary();
+    tensor_shapes all;
+    if (m.description.kind == model_kind::autoregressive) {
+        add_tensors(all, m.autoregressive());
+    } else if (m.description.kind == model_kind::autoencoder) {
+        add_tensors(all, sizes.autoencoder);
+    } else {
+        add_tensors(all, sizes);
+        if (m.autoencoder == nullptr) all.inside("ae_model", [&] { add_tensors(all, sizes.autoencoder); });
+    }
+    return all;
 }
 
 }  // namespace detail
+
+// Why no model can have the sizes that config.json states, a sentence each; empty where one can.
+inline std::vector<std::string> impossible_sizes(stored_model const& m) {
+    std::vector<std::string> lines;
+    bool const autoregressive = m.description.kind == model_kind::autoregressive;
+    if (!autoregressive && !check::layers_are_even(m.sizes.autoencoder))
+        lines.emplace_back("expected even numbers of encoder and decoder layers, half of them for tokens");
+    if (m.description.kind == model_kind::autoencoder) return lines;
+    auto const llama = autoregressive ? m.autoregressive().llama : llama_sizes_of(m.sizes);
+    if (!check::heads_divide_width(llama)) lines.emplace_back("expected num_attention_heads to divide hidden_size");
+    if (!check::key_value_heads_divide_heads(llama))
+        lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
+    if (lines.empty() && !check::head_size_is_even(llama))
+        lines.emplace_back("expected an even hidden_size / num_attention_heads");
+    return lines;
+}
 
 inline stored_model read_model_description(std::string const& named) {
     std::error_code unknown;
@@ -325,18 +341,10 @@ inline stored_model read_model_description(std::string const& named) {
     auto const tokenizer = detail::read_description(m);
     m.weights = std::make_shared<stored_weights const>(stored_weights::open(m.directory));
     if (m.weights->holds_file(tokenizer)) detail::refuse_tokenizer(m, tokenizer);
-    detail::difference_list list;
-    if (m.description.kind == model_kind::autoencoder) {
-        detail::compare_vocabulary(list, m, "encoder.embed_tokens.weight");
-        list.compare(m.sizes.autoencoder, detail::autoencoder_sizes(*m.weights, ""));
-    } else if (m.description.kind == model_kind::calm) {
-        detail::compare_with_weights_of_calm(list, m);
-    } else {
-        detail::compare_with_weights_of_autoregressive(list, m);
-    }
-    if (!list.lines.empty())
-        throw error(errc::model_file, m.path(config_file), "",
-                    "the weights contradict it: " + list.lines.front() + "; the files belong to different models");
+    if (m.description.kind == model_kind::calm) detail::find_autoencoder(m);
+    if (auto const lines = impossible_sizes(m); !lines.empty())
+        throw error(errc::model_file, m.path(config_file), "", lines.front());
+    check_tensors(*m.weights, detail::tied_names_of(m.description), detail::expected_tensors(m));
     return m;
 }
 

@@ -63,7 +63,13 @@ public:
         for (auto const& facts : detail::weights_layouts) {
             auto const path = in_directory(directory, facts.file);
             std::error_code unknown;
-            if (std::filesystem::exists(path, unknown)) return open(facts.layout, path);
+            if (std::filesystem::exists(path, unknown)) {
+                auto weights = open(facts.layout, path);
+                for (auto const* other = &facts + 1; other != detail::weights_layouts.end(); ++other)
+                    if (std::filesystem::exists(in_directory(directory, other->file), unknown))
+                        weights.unread_.emplace_back(other->file);
+                return weights;
+            }
             if (unknown) throw error(errc::storage, path, "", "cannot be looked for: " + unknown.message());
         }
         throw error(errc::model_file, directory, "",
@@ -76,6 +82,8 @@ public:
         return std::any_of(files_.begin(), files_.end(),
                            [&](auto const& file) { return std::filesystem::path(file->path()).filename() == name; });
     }
+    // Files of other layouts in the directory, which are not read; they may hold other weights.
+    [[nodiscard]] std::vector<std::string> const& unread() const noexcept { return unread_; }
     // How many files hold the tensors.
     [[nodiscard]] std::size_t files() const noexcept { return files_.size(); }
 
@@ -114,6 +122,7 @@ private:
 
     weights_layout layout_;
     owners files_;
+    std::vector<std::string> unread_;
 };
 
 }  // namespace calm

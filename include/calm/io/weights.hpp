@@ -17,6 +17,7 @@
 #include "calm/io/safetensors.hpp"
 #include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
+#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/copy.hpp"
 
@@ -40,12 +41,12 @@ inline constexpr std::array<tied_name, 1> tied_names_of_tied_autoregressive{
 
 namespace detail {
 
-// "'a', 'b' and 3 more"
-inline std::string some_of(std::vector<std::string> const& names) {
+// "a, b, c and 3 more"
+inline std::string some_of(std::vector<std::string> const& texts) {
     constexpr std::size_t most = 3;
     std::string text;
-    for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + in_quotes(names[i]);
-    if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+    for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) text += (i > 0 ? ", " : "") + texts[i];
+    if (texts.size() > most) text += " and " + std::to_string(texts.size() - most) + " more";
     return text;
 }
 
@@ -120,49 +121,60 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
     write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
-// Reads every parameter, which must be there with its exact shape, as F16, BF16, F32 or F64; one that is stored in bf16
-// is rounded to nearest, ties to even, and a BF16 of the file stays as it is. Tensors that nobody claims
-// are an error, but for second names (`ties`) of those that are read. Everything is checked before the first weight
-// changes. Throws errc::model_file, naming the file and the tensors, and errc::non_finite with the place of a value
-// that is not a finite number.
+// Throws errc::model_file unless a file holds the tensors expected, each as F16, BF16, F32 or F64 of that shape, and no
+// others but second names (`ties`) of those: one sentence with all that is missing, unknown, of another shape or type.
+inline void check_tensors(tensor_table const& file, std::span<tied_name const> ties, tensor_shapes const& expected) {
+    std::set<std::string_view> known;
+    std::vector<std::string> missing, unknown, unfit;
+    for (auto const& [name, shape] : expected.all) {
+        known.insert(name);
+        auto const* const tensor = file.find(name);
+        if (tensor == nullptr)
+            missing.push_back(in_quotes(name));
+        else if (tensor->shape != shape)
+            unfit.push_back(in_quotes(name) + ": expected shape " + text_of(shape) + ", found " +
+                            text_of(tensor->shape));
+    }
+    for (auto const& tensor : file.tensors()) {
+        auto const begins = [&](auto const& prefix) { return tensor.name.starts_with(prefix); };
+        if (!known.contains(tensor.name) && std::ranges::none_of(expected.unknown_from, begins) &&
+            !detail::repeats_another(file, tensor, ties))
+            unknown.push_back(in_quotes(tensor.name));
+        else if (!detail::is_float(tensor.type))
+            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64, found " +
+                            std::string(name_of(tensor.type)));
+    }
+    std::string wrong;
+    auto const tell = [&](std::vector<std::string> const& what, std::string const& before) {
+        if (!what.empty()) wrong += "; " + before + detail::some_of(what);
+    };
+    tell(missing, std::to_string(missing.size()) + " missing: ");
+    tell(unknown, "found also ");
+    tell(unfit, "");
+    if (!wrong.empty())
+        throw error(errc::model_file, file.path(), "",
+                    "expected " + std::to_string(known.size()) + " tensors" + wrong +
+                        ". The file is of another model or of other sizes, or incomplete");
+}
+
+// Reads every parameter, which must be there as check_tensors() asks; one that is stored in bf16 is rounded to nearest,
+// ties to even, and a BF16 of the file stays as it is. Everything is checked before the first weight changes. Throws
+// errc::model_file, naming the file and the tensors, and errc::non_finite with the place of a value that is not a
+// finite number.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void load_weights(tensor_table const& file, std::span<tied_name const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {
-    std::set<std::string, std::less<>> claimed;
-    std::vector<std::string> missing;
+    tensor_shapes expected;
     for (auto const& p : parameters) {
         with_values(p, [&](auto const& values) {
             require(values.data() != nullptr || values.size() == 0, errc::usage,
                     "calm::load_weights: expected memory for ", p.name, "; call calm::allocate first");
         });
-        claimed.insert(p.name);
-        auto const* const tensor = file.find(p.name);
-        if (tensor == nullptr) {
-            missing.push_back(p.name);
-            continue;
-        }
-        if (tensor->shape != p.shape)
-            detail::fail_at(*tensor, file.path(),
-                            "expected shape " + text_of(p.shape) + ", found " + text_of(tensor->shape));
-        if (!detail::is_float(tensor->type))
-            detail::fail_at(*tensor, file.path(),
-                            "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor->type)));
-        require_finite(*tensor, file.path());
+        expected.add(p.name, p.shape);
     }
-    if (!missing.empty())
-        throw error(errc::model_file, file.path(), "",
-                    "expected " + std::to_string(claimed.size()) + " tensors, of which " +
-                        std::to_string(missing.size()) + " are missing: " + detail::some_of(missing) +
-                        "; the file is of another kind of model, or incomplete");
-    std::vector<std::string> unknown;
-    for (auto const& tensor : file.tensors())
-        if (!claimed.contains(tensor.name) && !detail::repeats_another(file, tensor, ties))
-            unknown.push_back(tensor.name);
-    if (!unknown.empty())
-        throw error(errc::model_file, file.path(), "",
-                    "expected only tensors of this model, found also " + detail::some_of(unknown) +
-                        "; the file is of another kind of model, or of other sizes");
+    check_tensors(file, ties, expected);
+    for (auto const& p : parameters) require_finite(file.at(p.name), file.path());
     for (auto const& p : parameters)
         with_values(p, [&](auto const& values) { file.read_into(file.at(p.name), detail::on_this_side(values)); });
 }
@@ -190,14 +202,6 @@ void load_weights(context<Backend> const& ctx, tensor_table const& file, std::sp
     } else {
         load_weights(file, ties, parameters);
     }
-}
-
-// The vocabulary V that the table of a file has, for the model to be built with. Throws errc::model_file.
-inline index_t stored_vocabulary(tensor_table const& file, std::string_view table = "encoder.embed_tokens.weight") {
-    auto const& tensor = file.at(table);
-    if (tensor.shape.size() != 2)
-        detail::fail_at(tensor, file.path(), "expected a table of shape [V, D], found " + text_of(tensor.shape));
-    return tensor.shape[0];
 }
 
 }  // namespace calm

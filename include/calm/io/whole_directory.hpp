@@ -26,11 +26,15 @@ inline std::string whole_directory(std::string const& directory) {
     namespace fs = std::filesystem;
     auto const mark = (fs::path(directory) / successor_file).string();
     if (!is_there(mark)) return directory;
-    auto const file = mapped_file::open(mark, errc::model_file);
-    fs::path const name(file.text().substr(0, 4096));
+    constexpr std::size_t longest = 100;  // names of checkpoints have some 30 bytes
+    auto const file =
+        mapped_file::of(detail::open_regular(mark, O_RDONLY | O_NOFOLLOW, errc::model_file, "cannot be opened"), mark,
+                        errc::model_file);
+    fs::path const name(file.text().substr(0, longest + 1));
     auto inside = (fs::path(directory) / name).string();
-    if (name.empty() || name.is_absolute() || name != name.lexically_normal() || *name.begin() == ".." ||
-        detail::leads_outside(directory, inside))
+    std::error_code unknown;
+    if (name.empty() || name.native().size() > longest || name.is_absolute() || name != name.lexically_normal() ||
+        *name.begin() == ".." || !fs::is_directory(inside, unknown) || detail::leads_outside(directory, inside))
         throw error(errc::model_file, mark, "", "expected the name of a directory inside; remove this file");
     return inside;
 }

@@ -2,6 +2,7 @@
 // Patches that are only compared need few of their tokens: where two begin differently, what follows says no more.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -15,30 +16,31 @@ namespace calm {
 // In the place of a token that was not decoded.
 inline constexpr token_id not_decoded = -1;
 
-// In the place of the tokens of a latent that is not finite, where a device made them: it has none.
+// In the place of a token whose row of the decoder is not finite, where a device made it: it has none.
 inline constexpr token_id without_tokens = -2;
 
 namespace detail {
-inline constexpr char latents_not_finite[] =
-    "calm::calm_model: expected finite latents, found one that is not: the weights or the temperature are too large";
+inline constexpr char rows_not_finite[] =
+    "calm::autoencoder: expected a decoder whose numbers are finite, found one that is not: the weights or the "
+    "temperature are too large";
 
-// tokens[i], of the latent of its patch among z (R, L), where that is not finite.
+// tokens[i], of row i of y (R, D), where that is not finite: a norm made it, and so its first number is not either.
 template <class T> struct mark_not_finite {
     token_id* tokens;
-    T const* z;
-    row_id const* places;  // of the tokens among all (R K); null: all in order
-    index_t L, K;
+    T const* y;
+    index_t D;
     CALM_HD void operator()(index_t i) const {
-        T const* const own = z + (places == nullptr ? i : static_cast<index_t>(places[i])) / K * L;
-        for (index_t l = 0; l < L; ++l)
-            if (!(own[l] * T{} == T{})) tokens[i] = without_tokens;
+        if (!(y[i * D] * T{} == T{})) tokens[i] = without_tokens;
     }
 };
 
+// 0 times all numbers that tokens are chosen by is 0.
+inline void require_finite(double nothing) {
+    require(std::isfinite(nothing), errc::non_finite, rows_not_finite);
+}
 // Of a device's tokens, on the host.
 inline void require_tokens(std::span<token_id const> tokens) {
-    require(std::find(tokens.begin(), tokens.end(), without_tokens) == tokens.end(), errc::non_finite,
-            latents_not_finite);
+    require(std::find(tokens.begin(), tokens.end(), without_tokens) == tokens.end(), errc::non_finite, rows_not_finite);
 }
 }  // namespace detail
 

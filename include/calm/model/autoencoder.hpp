@@ -145,18 +145,26 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return s;
     }
 
-    // tokens (R * K) = the most likely ones of z (R, L); on a device `without_tokens` where z is not finite. What it
-    // needs of ctx.saved is given back. A screen, or null, is one of embed_tokens.
+    // tokens (R * K) = the most likely ones of z (R, L), as choose_tokens() has them. ctx.saved is given back.
     void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
                        token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
-        argmax_token(ctx, tokens, decode(ctx, z).y, embed_tokens.weight.read(), screen);
-        mark_not_finite(ctx, tokens, z, nullptr);
+        choose_tokens(ctx, tokens, decode(ctx, z).y, screen);
     }
 
-    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike. Of the
-    // decoder, the patches' half is done once for those of which some token is decoded, the tokens' half for these
-    // tokens. On a device it throws errc::non_finite for a latent that is not finite.
+    // tokens (R) = the most likely ones of rows y (R, D) of the decoder. A row that is not finite has none: the host
+    // throws errc::non_finite, a device marks it (without_tokens). A screen, or null, is one of embed_tokens.
+    void choose_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
+                       matrix_view<T const, D, Backend> const& y, token_screen const* screen = nullptr) const {
+        if constexpr (host_memory<Backend>)
+            detail::require_finite(ctx.rehearsing() ? 0 : detail::real_part(sum(ctx, y * 0.0)));
+        argmax_token(ctx, tokens, y, embed_tokens.weight.read(), screen);
+        if constexpr (device_memory<Backend>)
+            for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), y.data(), D});
+    }
+
+    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike; the
+    // patches' half of the decoder is done once for those of which some token is decoded. A device throws too.
     void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, alike_groups groups,
                       token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
@@ -185,7 +193,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                 for (auto i = k; i < end; ++i) places.push_back(static_cast<row_id>(begun[patch] * K + i));
             if (places.empty()) continue;
             auto const all = reshape(expanded, extents<dyn, D>(R * K));
-            auto from = decode_at(ctx, room, all, latents_begun, places, screen).begin();
+            auto from = decode_at(ctx, room, all, places, screen).begin();
             for (auto const patch : patches)
                 for (auto i = k; i < end; ++i) tokens[static_cast<std::size_t>(patch * K + i)] = *from++;
         }
@@ -358,25 +366,17 @@ private:
         return {eps, scale};
     }
 
-    // Token i, or places[i] of all, has no value where its latent is not finite. The host sees to that itself.
-    static void mark_not_finite(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                                const_latents const& z, row_id const* places) {
-        if constexpr (device_memory<Backend>)
-            for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), z.data(), places, L, K});
-    }
-
-    // Of the rows x (R K, D) that the patches' half made of z (R, L), those at `places`: their tokens, on the host.
+    // Of the rows x (R K, D) that the patches' half made, those at `places`: their tokens, on the host.
     std::span<token_id const> decode_at(context<Backend>& ctx, std::vector<token_id>& room,
-                                        matrix_view<T const, D, Backend> const& x, const_latents const& z,
-                                        std::span<row_id const> places, token_screen const* screen) const {
+                                        matrix_view<T const, D, Backend> const& x, std::span<row_id const> places,
+                                        token_screen const* screen) const {
         auto const some = ctx.saved.template take<T>(extents<dyn, D>(std::ssize(places)));
         auto const found = ctx.saved.template take<token_id>(extents<dyn>(std::ssize(places)));
         auto const named = bring_ids(ctx, places, x.extent(0));
         decoded s{};
         gather_rows(ctx, some, x, named);
         decode_tokens_apart(ctx, s, some);
-        argmax_token(ctx, found, s.y, embed_tokens.weight.read(), screen);
-        mark_not_finite(ctx, found, z, named.data());
+        choose_tokens(ctx, found, s.y, screen);
         auto const on_the_host = on_host(ctx, found, room);
         detail::require_tokens(on_the_host);
         return on_the_host;

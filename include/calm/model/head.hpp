@@ -75,6 +75,9 @@ concept head_objective = std::default_initializable<Objective> &&
 //   objective                   the settings of its loss
 //   layer<C, Space>             its network, a head_network (model/head_network.hpp)
 //   flops(surroundings)         of its products
+//   tensors(surroundings, to)   adds the names and shapes of its network's parameters to tensor_shapes; may be left
+//   out,
+//                               then files are checked where the network is loaded alone
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&
     head_objective<typename Head::objective> && requires(Head const& head, detail::some_visitor const& visitor) {
@@ -161,6 +164,8 @@ public:
     }
 };
 
+class tensor_shapes;  // model/tensor_shapes.hpp
+
 // What is known of a head's type at run time.
 struct head_facts {
     std::string_view name;          // as the type names itself
@@ -171,6 +176,8 @@ struct head_facts {
     field_values sampling;          // with their defaults; empty where a sample takes no steps
     // Of a head of those sizes.
     head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
+    // Adds the tensors of a head of those sizes; nullptr where the head does not list them.
+    void (*tensors)(field_values const& sizes, head_surroundings const& at, tensor_shapes& to);
 };
 
 namespace detail {
@@ -186,6 +193,17 @@ template <class Head> field_values sampling_of() {
     else
         return {};
 }
+template <class Head> inline constexpr bool lists_tensors = requires(Head const& head, tensor_shapes& to) {
+    head.tensors(head_surroundings{}, to);
+};
+template <class Head> constexpr auto tensors_of() -> decltype(head_facts::tensors) {
+    if constexpr (lists_tensors<Head>)
+        return [](field_values const& sizes, head_surroundings const& at, tensor_shapes& to) {
+            sizes.as<Head>().tensors(at, to);
+        };
+    else
+        return nullptr;
+}
 }  // namespace detail
 
 // Those of a head; one object a head.
@@ -197,7 +215,8 @@ template <generative_head Head> head_facts const& head_facts_of() {
         field_values::of(Head{}),
         field_values::of(typename Head::objective{}),
         detail::sampling_of<Head>(),
-        [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); }};
+        [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); },
+        detail::tensors_of<Head>()};
     return facts;
 }
 

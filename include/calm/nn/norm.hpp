@@ -107,7 +107,8 @@ template <index_t D, class Space = space<>> struct bare_layer_norm {
         saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
                       ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
         evaluate(ctx, s.y,
-                 (x - kept(s.mean, row_mean(x))) * kept(s.r, 1.0 / sqrt(row_mean_square(x - column(s.mean)) + eps)));
+                 (x - kept(s.mean, row_mean(x))) *
+                     kept(s.r, apply<op::reciprocal_root>(row_mean_square(x - column(s.mean)) + eps)));
         return s;
     }
 

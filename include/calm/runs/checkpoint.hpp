@@ -59,7 +59,9 @@ inline std::string state_text(checkpoint_record const& r) {
     if (r.score) json["score"] = *r.score;
     if (r.state.first_phase_steps > 0) json["first_phase_steps"] = r.state.first_phase_steps;
     if (r.state.hidden_from > 0) json["hidden_from"] = r.state.hidden_from;
-    return json.dump(1) + "\n";
+    auto text = json.dump(1) + "\n";
+    require_readable(text, json_limit::state, state_file);
+    return text;
 }
 
 // Reads the text of a state.json; every key is needed and of its type.

@@ -74,6 +74,10 @@ public:
                         "is there already and holds no run to go on with; choose another path, or remove it");
         make_directories(path_);
         lock_.emplace(path_, lock_name);
+        if (std::error_code unknown; std::filesystem::is_symlink(checkpoints(), unknown))
+            throw error(errc::storage, checkpoints(), "",
+                        "is a link, which is not followed: the checkpoints there may be of another run; put the folder "
+                        "itself there");
         make_directories(checkpoints());
         if (auto const newer = whole_directory(path_); newer != path_) publish(newer);  // interrupted
         remove_leftovers();

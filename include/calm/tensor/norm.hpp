@@ -21,14 +21,14 @@ void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Ma
 
 }  // namespace detail
 
-// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. Zhang and Sennrich 2019. Throws
-// errc::usage, as all of these do, where shapes do not fit.
+// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A row whose squares overflow becomes
+// NaN. Zhang and Sennrich 2019. Throws errc::usage, as all of these do, where shapes do not fit.
 template <tensor_like Y>
 void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
               detail::row_read<Y> const& w, double eps) {
     auto const out = detail::written_rows(y);
     detail::require_shapes_of_norm("calm::rms_norm", out.extents(), x, w, r);
-    evaluate(ctx, out, x * kept(r, 1.0 / sqrt(row_mean_square(x) + eps)) * w);
+    evaluate(ctx, out, x * kept(r, apply<op::reciprocal_root>(row_mean_square(x) + eps)) * w);
 }
 
 // From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.

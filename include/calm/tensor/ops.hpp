@@ -68,6 +68,12 @@ struct square_root {
     template <class V> CALM_HD static V value(V a) { return math::sqrt(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy / (y + y); }
 };
+// 1 / sqrt(a) of a mean of squares: NaN where that overflowed, for 0 would make of a row that is too large one of
+// zeros.
+struct reciprocal_root {
+    template <class V> CALM_HD static V value(V a) { return splat<V>(1) / math::sqrt(a) + (a - a); }
+    template <class V> CALM_HD static V back(V dy, V a, V y) { return -(dy * y / (a + a)); }
+};
 // a^2.
 struct squared {
     template <class V> CALM_HD static V value(V a) { return a * a; }

@@ -14,7 +14,7 @@ namespace calm {
 // The tokenizer of a file's bytes: a JSON object as Hugging Face writes tokenizer.json, else `base64 rank` lines; those
 // of markov().lines() give markov(). Throws errc::tokenizer with path and the line or key in question.
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path) {
-    std::size_t const first = bytes.substr(0, detail::largest_tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
+    std::size_t const first = bytes.substr(0, limits::tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
     if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));
     return tokenizer::parse_lines(bytes, path);
 }

@@ -29,6 +29,7 @@ namespace calm {
 // Throws errc::tokenizer with `path` and the line.
 [[nodiscard]] inline token_table parse_rank_lines(std::string_view text, std::string const& path) {
     detail::require_tokenizer_size(path, text.size());
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark of UTF-8
     token_table table;
     for (std::size_t number = 1; !text.empty(); ++number) {
         auto const fail = [&](std::string const& sentence) {

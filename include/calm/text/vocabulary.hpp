@@ -45,14 +45,12 @@ namespace detail {
 
 // Longer tokens are taken for damage.
 inline constexpr std::size_t longest_token = std::size_t{1} << 20;
-// Larger files too: those of published tokenizers, of up to 300,000 tokens, have at most 35 MB.
-inline constexpr std::size_t largest_tokenizer_file = std::size_t{64} << 20;
 
-// Throws errc::tokenizer for a file of so many bytes that is larger.
+// Throws errc::tokenizer for a file of so many bytes that is larger than any tokenizer's.
 inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
-    if (bytes > largest_tokenizer_file)
+    if (bytes > limits::tokenizer_file)
         throw error(errc::tokenizer, path, "",
-                    sentence("expected a tokenizer of at most ", largest_tokenizer_file, " bytes, found ", bytes,
+                    sentence("expected a tokenizer of at most ", limits::tokenizer_file, " bytes, found ", bytes,
                              ": the file is of another kind"));
 }
 

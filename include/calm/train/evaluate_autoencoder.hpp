@@ -102,7 +102,7 @@ private:
         fill_noise(z);
         evaluate(ctx_, z, posterior.mean + exp(posterior.log_std) * z);
         matrix_view<T const, model_type::D, Backend> const decoded = model_.decode(ctx_, z).y;  // (n K, D)
-        argmax_token(ctx_, got, decoded, model_.embed_tokens.weight.read(), screen_);
+        model_.choose_tokens(ctx_, got, decoded, screen_);
         right_posterior_ += count_right();
         auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
         cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want.ids, 0);

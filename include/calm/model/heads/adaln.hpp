@@ -10,6 +10,7 @@
 #include <string>
 
 #include "calm/model/flops.hpp"
+#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
@@ -329,6 +330,24 @@ private:
         if constexpr (Part + 1 < Parts) part_backward<Part + 1>(ctx, x, dy, dx);
     }
 };
+
+namespace detail {
+// The tensors of an adaln_network.
+inline void add_adaln_tensors(tensor_shapes& to, head_surroundings const& at, index_t parts, index_t depth) {
+    to.linear("time_embed.mlp.0", 2 * frequencies, at.D);
+    to.linear("time_embed.mlp.2", at.D, at.D);
+    to.linear("cond_embed", at.D, at.D);
+    to.linear("input_proj", at.L, at.D);
+    to.repeated("res_blocks", depth, [&] {
+        to.layer_norm("in_ln", at.D);
+        to.linear("adaLN_modulation.1", at.D, 3 * at.D);
+        to.linear("mlp.0", at.D, at.D);
+        to.linear("mlp.2", at.D, at.D);
+    });
+    to.linear("final_layer.adaLN_modulation.1", at.D, 2 * at.D);
+    to.linear("final_layer.linear", at.D, parts * at.L);
+}
+}  // namespace detail
 
 namespace flops {
 // Of an adaln_network: what depends on the hidden state alone.

@@ -72,6 +72,19 @@ struct drafted {
                 .drawn = sample.drawn + at.encoding + apart,
                 .scored = embd / 3 + (K - together * 2 / 3) * token};
     }
+    // Of the network.
+    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+        index_t const W = own_table != 0 ? at.D : at.table_width;
+        to.linear("draft.hidden_embd", at.D, at.K * W);
+        if (looks_back != 0 && at.K > 1) {
+            to.add("draft.context_table.weight", {at.V + 1, W});
+            to.matrix("draft.context_embd", (at.K - 1) * W, W);
+        }
+        to.linear("draft.output_embd.1", W, W);
+        if (own_table != 0) to.add("draft_table.weight", {at.V, W});
+        to.add("gate", {at.L});
+        to.inside("network", [&] { network(at.L).tensors(at, to); });
+    }
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         calm::energy::visit_fields(self, visitor);

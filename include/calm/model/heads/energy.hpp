@@ -14,6 +14,7 @@
 #include "calm/model/flops.hpp"
 #include "calm/model/heads/at_once.hpp"
 #include "calm/model/limits.hpp"
+#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
@@ -209,6 +210,23 @@ struct energy {
             noise + flops::product(5 * num_mlp_layers + 1, at.D, at.D) + flops::product(1, at.D, at.L);
         return {
             .shared = flops::product(1 + num_mlp_layers, at.D, at.D), .trained = sample - noise / 3, .drawn = sample};
+    }
+    // Of the network.
+    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+        to.linear("noise_embd", noise_size, at.D);
+        to.linear("hidden_embd", at.D, at.D);
+        to.layer_norm("norm_hidden", at.D);
+        to.layer_norm("norm_noise", at.D);
+        to.repeated("mlp_blocks", num_mlp_layers, [&] {
+            to.layer_norm("in_ln", at.D);
+            to.linear("linears.0", 2 * at.D, at.D);
+            to.linear("linears.2", at.D, at.D);
+            to.linear("linears.4", at.D, 2 * at.D);
+            to.linear("down_proj", at.D, at.D);
+        });
+        to.layer_norm("final_layer.in_ln", at.D);
+        to.linear("final_layer.linears.0", at.D, at.D);
+        to.linear("final_layer.linears.2", at.D, at.L);
     }
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {

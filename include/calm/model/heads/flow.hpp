@@ -59,6 +59,10 @@ struct flow {
                 .trained = flops::adaln_trained(at.L, at.D, 1, num_mlp_layers),
                 .drawn = static_cast<double>(flow_sampling{}.evaluations()) * once};
     }
+    // Of the network.
+    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+        to.inside("net", [&] { detail::add_adaln_tensors(to, at, 1, num_mlp_layers); });
+    }
     // Names every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(

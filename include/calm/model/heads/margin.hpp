@@ -9,6 +9,7 @@
 #include "calm/model/config.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/heads/paired.hpp"
+#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/tensor/fill_places.hpp"
@@ -29,6 +30,11 @@ struct margin {
     // Of the products: the samples of a position have one guess.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         return {.shared = flops::product(1, at.D, at.D) + flops::product(1, at.D, at.L), .trained = 0, .drawn = 0};
+    }
+    // Of the network.
+    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+        to.linear("linears.0", at.D, at.D);
+        to.linear("linears.2", at.D, at.L);
     }
     // Names every size: none.
     template <class Self, class Visitor> static constexpr void visit_fields(Self&, Visitor&&) {}

@@ -109,8 +109,9 @@ private:
         auto totals = block.template sums_of_warps<T, Rows * columns>(parts);
         if constexpr (has_norm) {  // a lane gets the squares of the row whose total it has
             auto const total_squares = block.template sums_of_warps<T, Rows>(square_parts);
-            block.each(
-                [&](int t) { totals[t] *= T{1} / math::sqrt(total_squares[t] / static_cast<T>(p.k) + norm.eps); });
+            block.each([&](int t) {
+                totals[t] *= op::reciprocal_root::value(total_squares[t] / static_cast<T>(p.k) + norm.eps);
+            });
         }
         constexpr int each = warp_size / (Rows * columns);  // lanes that have a total
         auto const elements = [&](auto const& f) {          // f(t, row, column of C, column of the warp)

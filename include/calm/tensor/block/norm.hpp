@@ -6,7 +6,7 @@
 
 #include "calm/tensor/block/by_rows.hpp"
 #include "calm/tensor/block/rows.hpp"
-#include "calm/tensor/math.hpp"
+#include "calm/tensor/ops.hpp"
 
 namespace calm::detail {
 
@@ -33,7 +33,7 @@ template <class T, class Y> struct layer_norm_kernel {
             V const apart = load<V>(xr + j) - splat<V>(middle);
             return apart * apart;
         });
-        T const scale = T{1} / math::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
+        T const scale = op::reciprocal_root::value(squares / static_cast<T>(n) + static_cast<T>(eps));
         row.once([&] {
             mean[number] = middle;
             r[number] = scale;

@@ -3,14 +3,10 @@
 // long, because its mean goes through memory; and no tree gives dx and what all rows share in one pass: 1.6 times as
 // long for RMSNorm, 4 for LayerNorm (bench/norms).
 
-#include "calm/tensor/math.hpp"
+#include "calm/tensor/ops.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
-
-template <class T> T reciprocal_root(T x) {
-    return T{1} / math::sqrt(x);
-}
 
 // dx and, added to dw, the gain's gradient.
 template <class T> void rms_norm_row_back(T* dx, T* dw, T const* dy, T const* x, T const* w, T r, index_t n) {
@@ -35,7 +31,7 @@ void layer_norm_row(T* y, T& mean_of_row, T& r_of_row, T const* x, T const* w, T
                                           return d * d;
                                       }) /
                        number<T>(n);
-    T const r = reciprocal_root(variance + static_cast<T>(eps));
+    T const r = op::reciprocal_root::value(variance + static_cast<T>(eps));
     for_pieces<T>(0, n, [&]<class V>(index_t i) {
         store(y + i, (load<V>(x + i) - splat<V>(mean)) * splat<V>(r) * load<V>(w + i) + load<V>(b + i));
     });

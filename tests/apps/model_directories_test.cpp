@@ -1,0 +1,98 @@
+// What programs say of a model's directory: every one the same, whatever it was started for.
+
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A folder with a tokenizer and an autoregressive model of a step.
+class workshop {
+public:
+    workshop() {
+        good("train tokenizer --vocabulary 300 --data stories:4000 --out words; "
+             "train ar --config tiny-ar --tokenizer words --data stories:4000 --batch 2 --block 32 --steps 1 --out lm");
+    }
+    ran good(std::string const& line) const {
+        auto made = run_in(folder, line);
+        BOOST_REQUIRE_MESSAGE(made.status == 0, line + ": " + made.err);
+        return made;
+    }
+    void is_refused(std::string const& line, int status, std::string const& says) const {
+        auto const made = run_in(folder, line);
+        BOOST_TEST(made.status == status, line << ": " << made.err);
+        BOOST_TEST(has(made.err, says), line << ": " << made.err);
+    }
+    // A copy of the model with one key of config.json set.
+    void copy_with(std::string const& name, std::string const& key, nlohmann::json const& value) const {
+        fs::copy(folder.path("lm"), folder.path(name));
+        auto json = nlohmann::json::parse(folder.content(name + "/config.json"));
+        json[key] = value;
+        std::ofstream(folder.path(name + "/config.json")) << json.dump();
+    }
+    temporary_folder folder;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
+    workshop const shop;
+    // A refusal of config.json, with each option that only some models take.
+    shop.copy_with("quantised", "quantization_config", {{"quant_method", "gptq"}});
+    for (std::string const line :
+         {"generate --model quantised", "generate --model quantised --temperature 0",
+          "generate --model quantised --temperature 0.8", "generate --model quantised --top-k 5",
+          "generate --model quantised --sampler adaptive", "generate --model quantised --head-steps 4",
+          "evaluate --model quantised --data stories:100 --temperature 0.8", "inspect quantised",
+          "convert quantised --out no",
+          "train ar --config tiny-ar --tokenizer words --data stories:4000 --steps 1 --init quantised --out no"})
+        shop.is_refused(line, 5, "key 'quantization_config': expected null");
+
+    shop.copy_with("extended", "num_hidden_layers", 9);
+    for (std::string const line :
+         {"generate --model extended", "evaluate --model extended --data stories:100", "inspect extended",
+          "convert extended --out no",
+          "train ar --config tiny-ar --tokenizer words --data stories:4000 --steps 1 --init extended --out no"})
+        shop.is_refused(line, 5, " missing: 'model.layers.");
+
+    shop.good("cp -r lm bare; rm bare/tokenizer.model");
+    shop.is_refused("generate --model bare", 6, "put its file (tokenizer.json) into bare");
+    shop.is_refused("evaluate --model bare --data stories:100", 6, "put its file (tokenizer.json) into bare");
+
+    shop.good("cp -r lm two; echo '{}' >two/model.safetensors.index.json");
+    for (std::string const line : {"generate --model two --max-tokens 1", "inspect two", "convert two --out one"})
+        BOOST_TEST(has(shop.good(line).err,
+                       "two: the weights are those of model.safetensors; model.safetensors.index.json is not read"),
+                   line);
+    BOOST_TEST(!has(shop.good("inspect one").err, "not read"));
+}
+
+// As many paths as a shell makes of a pattern.
+BOOST_AUTO_TEST_CASE(a_run_of_very_many_paths_can_be_read_and_goes_on) {
+    workshop const shop;
+    std::string const name(200, 'x');
+    fs::create_directories(shop.folder.path("r/" + name));
+    for (int i = 0; i < 5000; ++i)
+        std::ofstream(shop.folder.path("r/" + name + "/" + std::to_string(i) + ".txt")) << "a b c " << i << "\n";
+    std::string const train = "train ar --config tiny-ar --tokenizer words --data r/" + name +
+                              "/*.txt --batch 2 --block 32 --out many --steps ";
+    shop.good(train + "1");
+    shop.good("generate --model many --max-tokens 1");
+    shop.good("inspect many");
+    BOOST_TEST(has(shop.good(train + "1").err, "is finished"));
+    BOOST_TEST(has(shop.good(train + "2").err, "goes on after step 1"));
+}
