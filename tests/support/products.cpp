@@ -6,6 +6,8 @@ template void gemm(context<cpu>&, product<float> const&);
 template void gemm(context<cpu>&, product<float, bf16> const&);
 template void gemm(context<cpu>&, product<double> const&);
 template void gemm(context<cpu>&, product<std::complex<double>> const&);
+template void eigen_product(product<float> const&);
+template void eigen_product(product<double> const&);
 template void serial_gemm(product<float> const&);
 template void serial_gemm(product<double> const&);
 template void serial_gemm(product<std::complex<double>> const&);

@@ -12,6 +12,8 @@ extern template void gemm(context<cpu>&, product<float> const&);
 extern template void gemm(context<cpu>&, product<float, bf16> const&);
 extern template void gemm(context<cpu>&, product<double> const&);
 extern template void gemm(context<cpu>&, product<std::complex<double>> const&);
+extern template void eigen_product(product<float> const&);
+extern template void eigen_product(product<double> const&);
 extern template void serial_gemm(product<float> const&);
 extern template void serial_gemm(product<double> const&);
 extern template void serial_gemm(product<std::complex<double>> const&);
