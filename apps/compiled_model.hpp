@@ -153,6 +153,22 @@ protected:
         if constexpr (device_memory<Backend>) recipe.tell_every = 10;
     }
 
+    // A device's micro-batches are as large as its memory allows, where neither --accumulation nor the run that goes on
+    // says how many there are. plan(recipe): what is taken.
+    template <class Backend, class Recipe, class Plan>
+    static void fill_memory(Recipe& recipe, train_options const& o, training_run const& run, Plan const& plan) {
+        if constexpr (device_memory<Backend>) {
+            if (recipe.accumulation == 1 || o.accumulation || run.from()) return;
+            auto const bytes = [&](index_t micro_batches) {
+                auto tried = recipe;
+                tried.accumulation = micro_batches;
+                return plan(tried).total();
+            };
+            recipe.accumulation = fewest_micro_batches(recipe.accumulation, ranks() != nullptr ? ranks()->ranks() : 1,
+                                                       context_of<Backend>(o).memory, bytes);
+        }
+    }
+
     // `device`: what it is trained on, said where it is not the cpu.
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
                   std::string const& device) const {

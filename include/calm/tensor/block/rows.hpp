@@ -17,7 +17,7 @@ template <class T, class U> struct copy_kernel {
     U const* x;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        for_elements<T>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
+        for_elements<group_of<T>>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
     }
 };
 
@@ -98,10 +98,11 @@ template <class T, class W, class Id> struct gather_kernel {
     }
 };
 
-// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id,
-// and some columns: it adds the rows of that id as they come.
+// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id:
+// it adds the rows of that id as they come.
 template <class T, class Id> struct scatter_kernel {
     static constexpr int threads = 128;
+    static constexpr int at_once = 16;
     struct shared {};
     T* table;
     T const* dy;
@@ -109,26 +110,39 @@ template <class T, class Id> struct scatter_kernel {
     row_id const* order;
     index_t rows;
     index_t width;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        index_t const tiles = blocks_for(width, threads);
-        index_t const first = block / tiles;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t first) const {
         Id const id = ids[order[first]];
         if (first > 0 && ids[order[first - 1]] == id) return;
         index_t const end = end_of(id, first);
         b.phase([&](int t) {
-            index_t const column = block % tiles * threads + t;
-            if (column >= width) return;
-            T& sum = table[static_cast<index_t>(id) * width + column];
-            T total = sum;
-            for (index_t i = first; i < end; ++i) total += dy[static_cast<index_t>(order[i]) * width + column];
-            sum = total;
+            for_groups<Block, T>(t, 0, width, [&]<class V>(index_t column) {
+                T* const to = table + static_cast<index_t>(id) * width + column;
+                V total = load<V>(to);
+                auto const row = [&](index_t i) {
+                    return load<V>(dy + static_cast<index_t>(order[i]) * width + column);
+                };
+                index_t i = first;
+                for (; i + at_once <= end; i += at_once) {  // of an id that many rows have: they come together
+                    V rows_there[at_once];
+                    for (int l = 0; l < at_once; ++l) rows_there[l] = row(i + l);
+                    for (V const& each : rows_there) total += each;
+                }
+                for (; i < end; ++i) total += row(i);
+                store(to, total);
+            });
         });
     }
 
 private:
-    // Behind the last row of an id, of which `first` is one.
+    // Behind the last row of an id, of which `first` is one: most have few.
     [[nodiscard]] CALM_HD index_t end_of(Id id, index_t first) const {
-        index_t inside = first, outside = rows;
+        index_t inside = first, outside = first + 1;
+        while (outside < rows && ids[order[outside]] == id) {
+            index_t const tried = outside - first;
+            inside = outside;
+            outside += tried;
+        }
+        if (outside > rows) outside = rows;
         while (outside - inside > 1) {
             index_t const middle = inside + (outside - inside) / 2;
             (ids[order[middle]] == id ? inside : outside) = middle;
@@ -161,7 +175,7 @@ template <class Id> struct first_outside_kernel {
 
 template <block_executor Backend, class T, class U>
 void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
-    launch(ctx, element_blocks<T>(n), copy_kernel<T, U>{y, x, n});
+    launch(ctx, element_blocks<group_of<T>>(n), copy_kernel<T, U>{y, x, n});
 }
 
 // Rows in ctx.scratch that are stored as T, of others that are stored in another type.
@@ -236,7 +250,7 @@ void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const
     if (rows == 0) return;
     arena_scope const scope(ctx.scratch);
     auto const* const order = order_of_rows(ctx, ids, rows, V);
-    launch(ctx, rows * blocks_for(width, kernel::threads), kernel{table, dy, ids, order, rows, width});
+    launch(ctx, rows, kernel{table, dy, ids, order, rows, width});
 }
 
 // The place of the first id outside 0 .. V - 1, or n. Waits for a device.
