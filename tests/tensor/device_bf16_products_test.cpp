@@ -233,7 +233,8 @@ BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
                 auto const [b, narrow_b] = drawn(b_size, 2);
                 auto const c = drawn(m * stride, 3).first, bias = drawn(n, 4).first, plus = drawn(m * stride, 5).first;
                 std::vector<float> rooms[6];
-                auto const start = std::vector<float>(on_host(ctx, c, rooms[0]).begin(), rooms[0].end());
+                auto const there = on_host(ctx, c, rooms[0]);
+                std::vector<float> const start(there.begin(), there.end());
                 detail::product<float, bf16, bf16> p{
                     m,        n,      k,          c.data(), stride, narrow_a.data(), a_stride, turned, narrow_b.data(),
                     b_stride, turned, accumulates};

@@ -99,10 +99,11 @@ template <class T, class W, class Id> struct gather_kernel {
 };
 
 // table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id:
-// it adds the rows of that id as they come.
-template <class T, class Id> struct scatter_kernel {
+// it adds the rows of that id as they come. V is a group where the rows are in groups.
+template <class V, class Id> struct scatter_kernel {
+    using T = lane_t<V>;
     static constexpr int threads = 128;
-    static constexpr int at_once = 16;
+    static constexpr int at_once = 8;  // rows that come together, of an id that many have
     struct shared {};
     T* table;
     T const* dy;
@@ -115,21 +116,21 @@ template <class T, class Id> struct scatter_kernel {
         if (first > 0 && ids[order[first - 1]] == id) return;
         index_t const end = end_of(id, first);
         b.phase([&](int t) {
-            for_groups<Block, T>(t, 0, width, [&]<class V>(index_t column) {
-                T* const to = table + static_cast<index_t>(id) * width + column;
-                V total = load<V>(to);
+            for (index_t column = t * lanes<V>; column < width; column += threads * lanes<V>) {
+                T* const to = place_of<V>(table + static_cast<index_t>(id) * width + column);
                 auto const row = [&](index_t i) {
-                    return load<V>(dy + static_cast<index_t>(order[i]) * width + column);
+                    return load<V>(place_of<V>(dy + static_cast<index_t>(order[i]) * width + column));
                 };
+                V total = load<V>(to);
                 index_t i = first;
-                for (; i + at_once <= end; i += at_once) {  // of an id that many rows have: they come together
-                    V rows_there[at_once];
-                    for (int l = 0; l < at_once; ++l) rows_there[l] = row(i + l);
-                    for (V const& each : rows_there) total += each;
+                for (; i + at_once <= end; i += at_once) {
+                    V together[at_once];
+                    for (int l = 0; l < at_once; ++l) together[l] = row(i + l);
+                    for (V const& each : together) total += each;
                 }
                 for (; i < end; ++i) total += row(i);
                 store(to, total);
-            });
+            }
         });
     }
 
@@ -246,11 +247,11 @@ void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids,
 template <block_executor Backend, class T, class Id>
 void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width,
                           index_t V) {
-    using kernel = scatter_kernel<T, Id>;
     if (rows == 0) return;
     arena_scope const scope(ctx.scratch);
     auto const* const order = order_of_rows(ctx, ids, rows, V);
-    launch(ctx, rows, kernel{table, dy, ids, order, rows, width});
+    auto const by = [&]<class V>() { launch(ctx, rows, scatter_kernel<V, Id>{table, dy, ids, order, rows, width}); };
+    are_in_groups<T>(width, {table, dy}) ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
 
 // The place of the first id outside 0 .. V - 1, or n. Waits for a device.

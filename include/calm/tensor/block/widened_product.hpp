@@ -85,7 +85,8 @@ template <block_executor Backend> void gemm(context<Backend>& ctx, product<float
     }
     if (goes_by_warps(p)) return product_by_warps(ctx, p);
     if constexpr (device_memory<Backend>)
-        if (!p.a_transposed && p.ldb % rounded_matrix::each == 0 && p.k > 0) return split_product(ctx, p);
+        if (p.m > most_rows_by_warps && !p.a_transposed && p.ldb % rounded_matrix::each == 0 && p.k > 0)
+            return split_product(ctx, p);
     arena_scope const scope(ctx.scratch);
     index_t const rows = p.b_transposed ? p.n : p.k;
     auto const b = ctx.scratch.template take<float>(extents<dyn>(rows * p.ldb));

@@ -118,27 +118,11 @@ concept says_blocks_at_once = requires {
 template <class Kernel> inline constexpr int blocks_at_once = 0;  // as many as there is room for
 template <says_blocks_at_once Kernel> inline constexpr int blocks_at_once<Kernel> = Kernel::blocks_at_once;
 
-// Each kernel lets the next one start once all of its own blocks have, and does nothing before the one before it is
-// done (programmatic dependent launch, from compute capability 9 on): what it takes to start one passes meanwhile.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, blocks_at_once<Kernel>) run_blocks(Kernel const kernel) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
     extern __shared__ __align__(16) unsigned char shared_memory[];
     device_block<Kernel::threads> threads;
     kernel(threads, *reinterpret_cast<typename Kernel::shared*>(shared_memory), static_cast<index_t>(blockIdx.x));
-}
-
-// Whether a kernel is one that waits so: as it was compiled. CALM_CUDA_EARLY=0 in the environment starts none early.
-template <class Kernel> bool starts_early() {
-    static bool const does = [] {
-        cudaFuncAttributes found{};
-        check_cuda(cudaFuncGetAttributes(&found, run_blocks<Kernel>), "asking for a kernel");
-        return found.ptxVersion >= 90 && environment_says("CALM_CUDA_EARLY", true);
-    }();
-    return does;
 }
 
 // A type as it stands in the source.
@@ -171,18 +155,8 @@ template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Ke
         detail::check_cuda(cudaFuncSetAttribute(detail::run_blocks<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(bytes)),
                            "asking for shared memory");
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t how{};
-    how.gridDim = dim3(static_cast<unsigned>(blocks));
-    how.blockDim = dim3(Kernel::threads);
-    how.dynamicSmemBytes = bytes;
-    how.stream = ctx.queue();
-    how.attrs = &early;
-    how.numAttrs = detail::starts_early<Kernel>() ? 1 : 0;
-    detail::check_cuda(cudaLaunchKernelEx(&how, detail::run_blocks<Kernel>, kernel),
-                       "starting a kernel, or running one before it");
+    detail::run_blocks<Kernel><<<static_cast<unsigned>(blocks), Kernel::threads, bytes, ctx.queue()>>>(kernel);
+    detail::check_cuda(cudaGetLastError(), "starting a kernel, or running one before it");
     detail::check_launched(ctx, typeid(Kernel));
 }
 
