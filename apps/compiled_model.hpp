@@ -2,6 +2,7 @@
 // What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -162,7 +163,12 @@ protected:
             auto const bytes = [&](index_t micro_batches) {
                 auto tried = recipe;
                 tried.accumulation = micro_batches;
-                return plan(tried).total();
+                try {
+                    return plan(tried).total();
+                } catch (error const& e) {
+                    if (e.code() != errc::memory) throw;
+                    return std::numeric_limits<std::size_t>::max();
+                }
             };
             recipe.accumulation = fewest_micro_batches(recipe.accumulation, ranks() != nullptr ? ranks()->ranks() : 1,
                                                        context_of<Backend>(o).memory, bytes);

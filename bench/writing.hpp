@@ -39,7 +39,8 @@ template <class Model, class Backend = calm::cpu> class writing {
 public:
     writing(calm::context<Backend>& ctx, Model const& model, index_t texts, index_t draws, index_t patches,
             index_t prompt_patches = 16) :
-        ctx_(ctx), model_(model),
+        ctx_(ctx),
+        model_(model),
         rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
         session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
         tokens_(static_cast<std::size_t>(texts * Model::K)) {
