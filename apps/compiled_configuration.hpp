@@ -27,20 +27,20 @@ public:
         run.keep_as_begun(recipe);
         tell_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
+        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
         index_t const block = 64 * K;
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
         if (o.dry_run) {
             auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
-            auto ctx = context_of<Backend>(o);
             resident<autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
             plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_autoencoder() : 0;
             plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
                                                             recipe.batch_tokens / recipe.accumulation / K) /
                                    double(K);
-            calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
+            plan.memory = memory_of(recipe, o, words);
             return tell(plan, o);
         }
         auto const text = training_text(o.data, words, data_seed);
@@ -89,6 +89,7 @@ public:
         auto const stored = opened_model(o.autoencoder);
         auto const words = tokenizer_of(stored);
         require_match(C.autoencoder, words.vocabulary_size(), stored);
+        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
         tell_of_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
@@ -206,9 +207,24 @@ private:
     static constexpr std::size_t interval_tokens = positions_on_the_way * size_of_patch;
     static constexpr std::size_t final_tokens = positions_at_the_end * size_of_patch;
 
+    // What a run takes.
+    static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& words) {
+        auto ctx = context_of<Backend>(o);
+        resident<autoencoder_type> own(words.vocabulary_size());
+        memory_plan plan;
+        calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
+        return plan;
+    }
+    static memory_plan memory_of(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words) {
+        auto ctx = context_of<Backend>(o);
+        resident<model_type> own(words.vocabulary_size());
+        memory_plan plan;
+        calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
+        return plan;
+    }
+
     run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
                           text_size const& text, std::size_t heldout) const {
-        auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
@@ -216,7 +232,7 @@ private:
         plan.flops_per_token =
             flops::train_calm_per_token(C, words.vocabulary_size(), recipe.sequences / recipe.accumulation,
                                         recipe.block_tokens, recipe.objective.samples);
-        calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
+        plan.memory = memory_of(recipe, o, words);
         return plan;
     }
     static void save(context<Backend> const& ctx, std::string const& directory, model_type& model,

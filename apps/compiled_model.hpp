@@ -2,6 +2,7 @@
 // What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -155,6 +156,27 @@ protected:
     // A device does some steps before the host waits for what came of them.
     template <class Backend> static void tell_together(training_recipe& recipe) {
         if constexpr (device_memory<Backend>) recipe.tell_every = 10;
+    }
+
+    // A device's micro-batches are as large as its memory allows, where neither --accumulation nor the run that goes on
+    // says how many there are. plan(recipe): what is taken.
+    template <class Backend, class Recipe, class Plan>
+    static void fill_memory(Recipe& recipe, train_options const& o, training_run const& run, Plan const& plan) {
+        if constexpr (device_memory<Backend>) {
+            if (recipe.accumulation == 1 || o.accumulation || run.from()) return;
+            auto const bytes = [&](index_t micro_batches) {
+                auto tried = recipe;
+                tried.accumulation = micro_batches;
+                try {
+                    return plan(tried).total();
+                } catch (error const& e) {
+                    if (e.code() != errc::memory) throw;
+                    return std::numeric_limits<std::size_t>::max();
+                }
+            };
+            recipe.accumulation = fewest_micro_batches(recipe.accumulation, ranks() != nullptr ? ranks()->ranks() : 1,
+                                                       context_of<Backend>(o).memory, bytes);
+        }
     }
 
     // `device`: what it is trained on, said where it is not the cpu.

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that are written with random weights, patch after patch behind a prompt of 16.
+// Texts that are written with random weights, patch after patch behind a prompt.
 
 #include <algorithm>
 #include <cstdint>
@@ -37,10 +37,10 @@ template <class Model> std::size_t bytes_of_a_patch(Model& model) {
 // Texts that go on together.
 template <class Model, class Backend = calm::cpu> class writing {
 public:
-    static constexpr index_t prompt_patches = 16;
-
-    writing(calm::context<Backend>& ctx, Model const& model, index_t texts, index_t draws, index_t patches) :
-        ctx_(ctx), model_(model),
+    writing(calm::context<Backend>& ctx, Model const& model, index_t texts, index_t draws, index_t patches,
+            index_t prompt_patches = 16) :
+        ctx_(ctx),
+        model_(model),
         rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
         session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
         tokens_(static_cast<std::size_t>(texts * Model::K)) {

@@ -88,6 +88,13 @@ std::string to_text(run_plan const& p, train_options const& o) {
     return text;
 }
 
+index_t fewest_micro_batches(index_t in_recipe, index_t ranks, std::size_t memory,
+                             std::function<std::size_t(index_t)> const& bytes) {
+    index_t count = in_recipe;
+    while (count % (2 * ranks) == 0 && bytes(count / 2) <= memory / 10 * 9) count /= 2;
+    return count;
+}
+
 training_callbacks only_the_plan(memory_plan& to, training_recipe const& recipe) {
     training_callbacks calls;
     calls.start = [&to](memory_plan const& plan) { to = plan; };

@@ -2,6 +2,7 @@
 // What a training run would take, known without a step of it.
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "calm/train/loop.hpp"
@@ -31,6 +32,12 @@ std::string short_text(patch_level const& level);
 
 // The plan as lines of text, with the disk that the checkpoints of the options need and have.
 std::string to_text(run_plan const& plan, train_options const& o);
+
+// How many micro-batches a step has on a device that finds the given number in its recipe: half of them again and
+// again, as long as the ranks share them evenly and what a run then takes, bytes(micro-batches), is in nine tenths of
+// the memory. Kernels of few rows leave a device idle.
+index_t fewest_micro_batches(index_t in_recipe, index_t ranks, std::size_t memory,
+                             std::function<std::size_t(index_t)> const& bytes);
 
 // What a loop tells so that it ends before its first step: only the memory plan is taken.
 training_callbacks only_the_plan(memory_plan& to, training_recipe const& recipe);

@@ -90,6 +90,16 @@ template <class F> void agree_with_host(std::string const& name, double bound, F
     agree(name, most, bound);
 }
 
+// Says that a context left nothing to the block kernels that a library of the device was to compute. To be asked once
+// all is timed: such work is slow, not wrong.
+inline void left_nothing(std::string const& name, index_t products_and_attentions) {
+    agree(name + ", products and attentions left to the block kernels", static_cast<double>(products_and_attentions),
+          0);
+}
+inline index_t left_by(device_context const& ctx) {
+    return ctx.unsupported_products() + ctx.unsupported_attentions();
+}
+
 // ---- times
 
 // Seconds of the device from the beginning to the end of what f asks for.

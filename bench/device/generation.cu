@@ -1,13 +1,17 @@
 // Writing with random weights: milliseconds a patch of all texts together, of one text and of 64, at T = 1 and at T =
-// 1/2 by the batch rule with a pool of 200 draws, as bench/reference/bench.py has.
+// 1/2 by the batch rule with a pool of 200 draws, as bench/reference/bench.py has, behind a prompt of 16 patches; of
+// one text also behind one of 2,000.
 //
-//     generation tiny|calm-m
+//     generation [profile] tiny|calm-m
+//
+// Behind the word profile the kernels of a patch at T = 1 are timed one by one.
 //
 // What tiny writes is first compared with what it writes by the block kernels on the host, token by token.
 
 #include "../configurations.hpp"
 #include "../writing.hpp"
 #include "device.hpp"
+#include "profile.hpp"
 
 namespace {
 
@@ -46,37 +50,48 @@ void compare_with_host() {
                         });
 }
 
-// At T = 1, and in some configurations at T = 1/2.
-template <calm::model_configuration auto C, class Space> void time_writing(std::string const& name, bool at_half) {
+index_t left = 0;  // to the block kernels
+bool profile = false;
+
+template <class Model>
+void time_texts(device_context& ctx, Model& model, std::string const& name, index_t texts, index_t draws,
+                index_t prompt = 16) {
     constexpr index_t most_patches = 3200;  // more than time_of asks for, twice
-    device_context ctx(1);
-    writer<C, Space> w(ctx);
-    auto const bytes = static_cast<double>(bytes_of_a_patch(w.lm.model));
-    for (index_t const texts : {index_t{1}, sized(64, 3)})
-        for (index_t const draws : {index_t{1}, sized(200, 5)}) {
-            if (draws > 1 && !at_half) continue;
-            writing<typename writer<C, Space>::model_type, device> all(ctx, w.lm.model, texts, draws, most_patches);
-            ctx.uses_graphs = false;
-            auto const by_kernels = time_of(ctx, [&] { all.patch(); });
-            ctx.uses_graphs = true;
-            for (int i = 0; i < 3; ++i) all.patch();  // until they are recorded
-            auto const seconds = time_of(ctx, [&] { all.patch(); });
-            auto const number = static_cast<double>(texts);
-            say_row(name + ", " + (texts == 1 ? "one text" : "64 texts") +
-                        ", T = " + (draws == 1 ? "1" : "1/2, 200 draws"),
-                    {{"ms", seconds.median * 1e3},
-                     {"fastest", seconds.lowest * 1e3},
-                     {"slowest", seconds.highest * 1e3},
-                     {"ms_by_kernels", by_kernels.median * 1e3},
-                     {"tokens_per_s", number * static_cast<double>(w.lm.model.K) / seconds.median},
-                     {"bytes", bytes}});
-        }
+    writing<Model, device> all(ctx, model, texts, draws, most_patches, prompt);
+    ctx.uses_graphs = false;
+    auto const by_kernels = time_of(ctx, [&] { all.patch(); });
+    ctx.uses_graphs = true;
+    for (int i = 0; i < 3; ++i) all.patch();  // until they are recorded
+    auto const seconds = time_of(ctx, [&] { all.patch(); });
+    say_row(name, {{"ms", seconds.median * 1e3},
+                   {"fastest", seconds.lowest * 1e3},
+                   {"slowest", seconds.highest * 1e3},
+                   {"ms_by_kernels", by_kernels.median * 1e3},
+                   {"tokens_per_s", static_cast<double>(texts * model.K) / seconds.median},
+                   {"bytes", static_cast<double>(bytes_of_a_patch(model))}});
+    if (profile && draws == 1) say_profile(ctx, name, [&] { all.patch(); });
 }
 
-// With weights in fp32, and in bf16.
+// At T = 1, and in some configurations at T = 1/2.
+template <calm::model_configuration auto C, class Space> void time_writing(std::string const& name, bool at_half) {
+    device_context ctx(1);
+    writer<C, Space> w(ctx);
+    auto const many = sized(64, 3), long_prompt = sized(2000, 40);
+    time_texts(ctx, w.lm.model, name + ", one text, T = 1", 1, 1);
+    time_texts(ctx, w.lm.model, name + ", one text, 2,000 patches before, T = 1", 1, 1, long_prompt);
+    time_texts(ctx, w.lm.model, name + ", 64 texts, T = 1", many, 1);
+    if (at_half) {
+        auto const draws = sized(200, 5);
+        time_texts(ctx, w.lm.model, name + ", one text, T = 1/2, 200 draws", 1, draws);
+        time_texts(ctx, w.lm.model, name + ", 64 texts, T = 1/2, 200 draws", many, draws);
+    }
+    left += left_by(ctx);
+}
+
+// With weights in bf16, and in fp32.
 template <calm::model_configuration auto C> void time_both(std::string const& name) {
-    time_writing<C, calm::space<device>>(name, true);
     time_writing<C, calm::bf16_weights_on<device>>(name + " in bf16", false);
+    time_writing<C, calm::space<device>>(name, true);
 }
 
 bool time_configuration(std::string_view name) {
@@ -92,8 +107,14 @@ bool time_configuration(std::string_view name) {
 int main(int argc, char** argv) {
     return run([&] {
         compare_with_host();
-        for (auto const* name : std::span(argv, static_cast<std::size_t>(argc)).subspan(1))
-            calm::require(time_configuration(name), calm::errc::usage,
-                          "generation: expected tiny or calm-m, the emulated device tiny alone, found ", name);
+        for (std::string_view const word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+            if (word == "profile")
+                profile = true;
+            else
+                calm::require(time_configuration(word), calm::errc::usage,
+                              "generation: expected profile, tiny or calm-m, the emulated device tiny alone, found ",
+                              word);
+        }
+        left_nothing("generation", left);
     });
 }

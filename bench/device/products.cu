@@ -1,7 +1,7 @@
 // What a device can do at most, and products at the shapes of a step.
 //
 //     products ceilings    # copies, launches, square products in fp32 and bf16
-//     products shapes      # every shape, forward, gradient of the input and of the weights
+//     products shapes [calm-m|text|small|tiny]    # forward, gradient of the input and of the weights
 //     products few         # few rows by tables, as writing multiplies: the library's kernel beside cuBLASLt
 //
 // A shape in fp32 is what the library computes, which takes the way that cuBLASLt's heuristic puts first, beside the
@@ -164,11 +164,14 @@ void ceilings(multiplying& by) {
     }
 }
 
-void shapes(multiplying& by) {
-    shapes_of(by, "calm-m", calm_m, calm_m_batch);
-    shapes_of(by, "text", text, text_batch);
-    shapes_of(by, "small", small, small_batch);
-    shapes_of(by, "tiny", tiny, tiny_batch);
+void shapes(multiplying& by, std::string_view name) {
+    auto const of = [&](char const* configuration, calm::configuration<> const& c, batch const& b) {
+        if (name.empty() || name == configuration) shapes_of(by, configuration, c, b);
+    };
+    of("calm-m", calm_m, calm_m_batch);
+    of("text", text, text_batch);
+    of("small", small, small_batch);
+    of("tiny", tiny, tiny_batch);
 }
 
 // Microseconds a product of few rows by a table, one table after another of more than a cache holds, and the bytes of
@@ -224,13 +227,13 @@ void few(multiplying& by) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::string_view const part = argc == 2 ? argv[1] : "";
+    std::string_view const part = argc == 2 || (argc == 3 && std::string_view(argv[1]) == "shapes") ? argv[1] : "";
     if (part != "ceilings" && part != "shapes" && part != "few") {
-        std::fputs("usage: products ceilings|shapes|few\n", stderr);
+        std::fputs("usage: products ceilings|shapes [NAME]|few\n", stderr);
         return 2;
     }
     return run([&] {
         multiplying by;
-        part == "ceilings" ? ceilings(by) : part == "shapes" ? shapes(by) : few(by);
+        part == "ceilings" ? ceilings(by) : part == "shapes" ? shapes(by, argc == 3 ? argv[2] : "") : few(by);
     });
 }

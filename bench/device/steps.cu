@@ -1,11 +1,12 @@
 // Training steps: forward, backward, clipping and AdamW on one batch of random tokens that is brought to the device,
 // noise drawn inside, as bench/reference/bench.py times them.
 //
-//     steps tiny|text|calm-m ...
+//     steps [bf16] [profile] tiny|text|calm-m ...
 //
 // Steps of tiny are first compared with those of the block kernels on the host; those of each configuration must be
 // finite. They are timed by graphs, and by each kernel as it comes, whose launches are counted. The first loss
-// in bf16 is compared with that in fp32.
+// in bf16 is compared with that in fp32, of what comes behind the word bf16 no step is made in fp32. Behind the word
+// profile the kernels of a step are timed one by one. Language models are trained in bf16 with Muon, too.
 
 #include "../configurations.hpp"
 #include "../random_tokens.hpp"
@@ -16,6 +17,7 @@
 #include "calm/tensor/graph.hpp"
 #include "calm/train/optimizer.hpp"
 #include "launched.hpp"
+#include "profile.hpp"
 
 namespace {
 
@@ -75,11 +77,12 @@ template <calm::model_configuration auto C, class Backend> struct autoencoder_wo
 template <class Work, class Backend> struct training {
     calm::context<Backend>& ctx;
     Work work;
-    calm::adamw<calm::space<Backend>> optimizer{work.lm.model};
+    calm::adamw<calm::space<Backend>> optimizer;
     calm::repeated_work<Backend> backward;
     calm::bf16_copies<Backend> copies;
 
-    training(calm::context<Backend>& by, batch const& b) : ctx(by), work(by, b) {
+    training(calm::context<Backend>& by, batch const& b, double muon = 0) :
+        ctx(by), work(by, b), optimizer(work.lm.model, {.muon = muon}) {
         add_matrices(copies, parameters_of(work.lm.model));
     }
     // Nothing waits on a device.
@@ -103,10 +106,11 @@ template <class Work, class Backend> struct training {
 };
 
 // Losses, norms and parameters of two steps of tiny.
-template <template <calm::model_configuration auto, class> class Work> void compare_with_host(char const* name) {
-    agree_with_host(name, 5e-3, []<class B>(calm::context<B>& ctx) {
+template <template <calm::model_configuration auto, class> class Work>
+void compare_with_host(char const* name, double muon = 0) {
+    agree_with_host(name, 5e-3, [muon]<class B>(calm::context<B>& ctx) {
         ctx.step = 0;
-        training<Work<tiny, B>, B> small(ctx, {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0});
+        training<Work<tiny, B>, B> small(ctx, {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0}, muon);
         std::vector<float> all;
         for (int i = 0; i < 2; ++i) {
             auto const told = small.told();
@@ -117,49 +121,58 @@ template <template <calm::model_configuration auto, class> class Work> void comp
     });
 }
 
+struct timing_options {
+    bool in_fp32 = true;
+    bool profile = false;
+};
+index_t left = 0;  // to the block kernels
+
 template <template <calm::model_configuration auto, class> class Work, calm::model_configuration auto C>
-void time_steps(std::string const& work, batch const& b) {
-    double first = NAN;
-    for (bool const in_bf16 : {false, true}) {
-        auto ctx = context_of(in_bf16);
-        ctx.uses_graphs = false;
-        training<Work<C, device>, device> t(ctx, b);
-        auto const name = work + (in_bf16 ? ", bf16" : ", fp32");
-        double const before = t.told().loss;
-        if (in_bf16) agree(name + ", first loss beside fp32", std::abs(before - first) / std::abs(first), 0.02);
-        first = before;
-        index_t const launched = launches_so_far();
-        t.step();
-        auto const launches = static_cast<double>(launches_so_far() - launched);
-        auto const by_kernels = time_of(ctx, [&] { t.step(); });
-        ctx.uses_graphs = true;
-        for (int i = 0; i < 3; ++i) t.step();  // until they are recorded
-        auto const seconds = time_of(ctx, [&] { t.step(); });
-        double const after = t.told().loss;  // or it says that a step was not finite
-        auto const tokens = static_cast<double>(t.work.tokens.size());
-        say_row(name, {{"ms", seconds.median * 1e3},
-                       {"fastest", seconds.lowest * 1e3},
-                       {"slowest", seconds.highest * 1e3},
-                       {"ms_by_kernels", by_kernels.median * 1e3},
-                       {"tokens_per_s", tokens / seconds.median},
-                       {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
-                       {"launches", launches},
-                       {"first_loss", before},
-                       {"last_loss", after}});
-    }
+double time_steps(std::string const& name, batch const& b, bool in_bf16, timing_options const& o, double muon = 0) {
+    auto ctx = context_of(in_bf16);
+    ctx.uses_graphs = false;
+    training<Work<C, device>, device> t(ctx, b, muon);
+    double const before = t.told().loss;
+    auto const launches = static_cast<double>(launches_of(ctx, [&] { t.step(); }));
+    auto const by_kernels = time_of(ctx, [&] { t.step(); });
+    ctx.uses_graphs = true;
+    for (int i = 0; i < 3; ++i) t.step();  // until they are recorded
+    auto const seconds = time_of(ctx, [&] { t.step(); });
+    double const after = t.told().loss;  // or it says that a step was not finite
+    auto const tokens = static_cast<double>(t.work.tokens.size());
+    say_row(name, {{"ms", seconds.median * 1e3},
+                   {"fastest", seconds.lowest * 1e3},
+                   {"slowest", seconds.highest * 1e3},
+                   {"ms_by_kernels", by_kernels.median * 1e3},
+                   {"tokens_per_s", tokens / seconds.median},
+                   {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
+                   {"launches", launches},
+                   {"first_loss", before},
+                   {"last_loss", after}});
+    left += left_by(ctx);
+    if (o.profile) say_profile(ctx, name, [&] { t.step(); });
+    return before;
+}
+template <template <calm::model_configuration auto, class> class Work, calm::model_configuration auto C>
+void time_steps(std::string const& work, batch const& b, timing_options const& o) {
+    double const in_fp32 = o.in_fp32 ? time_steps<Work, C>(work + ", fp32", b, false, o) : NAN;
+    double const in_bf16 = time_steps<Work, C>(work + ", bf16", b, true, o);
+    if (o.in_fp32)
+        agree(work + ", bf16, first loss beside fp32", std::abs(in_bf16 - in_fp32) / std::abs(in_fp32), 0.02);
 }
 
-template <calm::model_configuration auto C> void time_both(std::string const& name, batch b) {
+template <calm::model_configuration auto C> void time_both(std::string const& name, batch b, timing_options const& o) {
     if (is_emulated) b = {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0};
-    time_steps<language_work, C>(name + ", `calm_step`", b);
-    time_steps<autoencoder_work, C>(name + ", `autoencoder_step`", b);
+    time_steps<language_work, C>(name + ", `calm_step`", b, o);
+    time_steps<autoencoder_work, C>(name + ", `autoencoder_step`", b, o);
+    time_steps<language_work, C>(name + ", `calm_step`, Muon, bf16", b, true, o, 2);
 }
 
-bool time_configuration(std::string_view name) {
-    if (name == "tiny") return time_both<tiny>("tiny", tiny_batch), true;
+bool time_configuration(std::string_view name, timing_options const& o) {
+    if (name == "tiny") return time_both<tiny>("tiny", tiny_batch, o), true;
 #ifdef __CUDACC__
-    if (name == "text") return time_both<text>("text", text_batch), true;
-    if (name == "calm-m") return time_both<calm_m>("calm-m", calm_m_batch), true;
+    if (name == "text") return time_both<text>("text", text_batch, o), true;
+    if (name == "calm-m") return time_both<calm_m>("calm-m", calm_m_batch, o), true;
 #endif
     return false;
 }
@@ -169,9 +182,20 @@ bool time_configuration(std::string_view name) {
 int main(int argc, char** argv) {
     return run([&] {
         compare_with_host<language_work>("a step of tiny");
+        compare_with_host<language_work>("a step of tiny with Muon", 2);
         compare_with_host<autoencoder_work>("a step of tiny's autoencoder");
-        for (auto const* name : std::span(argv, static_cast<std::size_t>(argc)).subspan(1))
-            calm::require(time_configuration(name), calm::errc::usage,
-                          "steps: expected tiny, text or calm-m, the emulated device tiny alone, found ", name);
+        timing_options o;
+        for (std::string_view const word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+            if (word == "bf16")
+                o.in_fp32 = false;
+            else if (word == "profile")
+                o.profile = true;
+            else
+                calm::require(time_configuration(word, o), calm::errc::usage,
+                              "steps: expected bf16, profile, tiny, text or calm-m, the emulated device tiny alone, "
+                              "found ",
+                              word);
+        }
+        left_nothing("steps", left);
     });
 }

@@ -1,5 +1,5 @@
 // A model with weights in bf16 has, to the bit, the hidden states, texts and scores of the model in float whose
-// matrices were rounded to bf16, by the same executor.
+// matrices were rounded to bf16, by the same executor, where at most sixteen rows go on together.
 #include "calm/emulated.hpp"
 
 #include <bit>

@@ -220,3 +220,53 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
     for (index_t i = 0; i < D; ++i)
         BOOST_TEST(std::abs(number(last, i) - number(y, (2 * P - 1) * D + i)) <= rounding<T>);
 }
+
+// A position that sees more keys than a piece has: by the definition, and with the same bits whatever room there is for
+// more of them, and beside other texts.
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, executors) {
+    using T = typename on::scalar;
+    constexpr index_t size = 8, heads = 4, D = heads * size, KvWidth = 2 * size;
+    std::vector<cached_sequence> const sequences{{2, 0}, {0, 126}, {1, 127}, {3, 300}};
+    auto const texts = static_cast<index_t>(sequences.size());
+    auto const attended = [&](index_t room) {
+        typename on::context ctx(1, 2);
+        typename on::template tensor<extents<dyn, dyn, KvWidth>> keys{extents<dyn, dyn, KvWidth>(texts, room)},
+            values{extents<dyn, dyn, KvWidth>(texts, room)};
+        typename on::template tensor<extents<dyn, D>> q{extents<dyn, D>(texts)}, y{extents<dyn, D>(texts)};
+        typename on::vector lse{extents<dyn>(texts * heads)};
+        draw(q, 1);
+        for (index_t i = 0; i < keys.size(); ++i) {
+            auto const place = static_cast<double>(i / KvWidth % room * KvWidth + i % KvWidth);  // of any room
+            keys[i] = static_cast<T>(std::sin(0.7 * place));
+            values[i] = static_cast<T>(std::cos(0.3 * place));
+        }
+        cached_attention(ctx, y, lse, q, keys, values, bring(ctx, std::span(sequences)), size);
+        std::vector<T> all;
+        for (index_t i = 0; i < y.size(); ++i) all.push_back(y[i]);
+        for (index_t i = 0; i < lse.size(); ++i) all.push_back(lse[i]);
+        double worst = 0;
+        for (index_t s = 0; s < texts; ++s)
+            for (index_t h = 0; h < heads; ++h) {
+                double total = 0;
+                std::array<double, size> want{};
+                for (index_t p = 0; p <= sequences[static_cast<std::size_t>(s)].length; ++p) {
+                    double score = 0;
+                    auto const at = [&](index_t i) { return static_cast<double>(p * KvWidth + h / 2 * size + i); };
+                    for (index_t i = 0; i < size; ++i)
+                        score += static_cast<double>(q[s * D + h * size + i]) * std::sin(0.7 * at(i)) / std::sqrt(8.0);
+                    total += std::exp(score);
+                    for (index_t i = 0; i < size; ++i)
+                        want[static_cast<std::size_t>(i)] += std::exp(score) * std::cos(0.3 * at(i));
+                }
+                for (index_t i = 0; i < size; ++i)
+                    worst = std::max(worst, std::abs(static_cast<double>(y[s * D + h * size + i]) -
+                                                     want[static_cast<std::size_t>(i)] / total));
+                worst = std::max(worst, std::abs(static_cast<double>(lse[s * heads + h]) - std::log(total)));
+            }
+        BOOST_TEST(worst <= 10 * rounding<T>);
+        return all;
+    };
+    auto const all = attended(301);
+    BOOST_TEST((all == attended(400)));
+    BOOST_TEST((all == attended(1024)));
+}

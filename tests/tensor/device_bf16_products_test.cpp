@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calm/base/bf16.hpp"
@@ -206,6 +207,63 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
             };
             BOOST_TEST((by(narrow) == by(w)), m << " " << turned);
         }
+}
+
+// Sizes of no whole groups, as a vocabulary's, of rows that begin at such: nothing beside the result is written, and
+// what is left of the depth is added.
+BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
+    auto ctx = in_bf16();
+    constexpr index_t m = 3, group = 8;
+    auto const up = [](index_t n) { return (n + group - 1) / group * group; };
+    for (auto const& [n, k] : {std::pair<index_t, index_t>{521, 40}, {16, 523}, {519, 517}})
+        for (bool const turned : {false, true})
+            for (bool const accumulates : {false, true}) {
+                arena_scope const scope(ctx.saved);
+                index_t const a_stride = turned ? up(m) : up(k), b_stride = turned ? up(k) : up(n), stride = up(n);
+                index_t const a_size = a_stride * (turned ? k : m), b_size = b_stride * (turned ? n : k);
+                auto const drawn = [&](index_t size, std::uint64_t seed) {
+                    auto const x = ctx.saved.take<float>(extents<dyn>(size));
+                    auto const there = ctx.saved.take<bf16>(extents<dyn>(size));
+                    fill_normal(ctx, x, key{seed});
+                    copy(ctx, there, x);
+                    copy(ctx, x, there);
+                    return std::pair(x, there);
+                };
+                auto const [a, narrow_a] = drawn(a_size, 1);
+                auto const [b, narrow_b] = drawn(b_size, 2);
+                auto const c = drawn(m * stride, 3).first, bias = drawn(n, 4).first, plus = drawn(m * stride, 5).first;
+                std::vector<float> rooms[6];
+                auto const there = on_host(ctx, c, rooms[0]);
+                std::vector<float> const start(there.begin(), there.end());
+                detail::product<float, bf16, bf16> p{
+                    m,        n,      k,          c.data(), stride, narrow_a.data(), a_stride, turned, narrow_b.data(),
+                    b_stride, turned, accumulates};
+                if (!accumulates) p.bias = bias.data(), p.plus = plus.data();
+                detail::product_in_groups(ctx, p);
+                auto const found = on_host(ctx, c, rooms[1]);
+                auto const x = on_host(ctx, a, rooms[2]), y = on_host(ctx, b, rooms[3]),
+                           row = on_host(ctx, bias, rooms[4]), more = on_host(ctx, plus, rooms[5]);
+                auto const at = [](auto const& values, index_t i) {
+                    return double{values[static_cast<std::size_t>(i)]};
+                };
+                double worst = 0;
+                bool stays = true;
+                for (index_t i = 0; i < m; ++i)
+                    for (index_t j = 0; j < stride; ++j) {
+                        double want = at(start, i * stride + j);
+                        if (j >= n) {
+                            stays = stays && at(found, i * stride + j) == want;
+                            continue;
+                        }
+                        if (!accumulates) want = at(row, j) + at(more, i * stride + j);
+                        for (index_t l = 0; l < k; ++l)
+                            want += at(x, turned ? l * a_stride + i : i * a_stride + l) *
+                                    at(y, turned ? j * b_stride + l : l * b_stride + j);
+                        worst = std::max(worst, std::abs(at(found, i * stride + j) - want));
+                    }
+                BOOST_TEST(stays, n << " " << k << " " << turned << accumulates);
+                BOOST_TEST(worst < 1e-4, n << " " << k << " " << turned << accumulates << ": " << worst);
+            }
 }
 
 // Columns of a wider matrix begin anywhere, and what is beside them is not read.

@@ -219,7 +219,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
             draw(x, 1, 2, 1), draw(dy, 2), draw(w, 3), draw(b, 4);
             auto const copy_of = [](auto const& t) { return std::vector<T>(t.begin(), t.end()); };
             auto const given_x = copy_of(x), given_dy = copy_of(dy);
-            auto const check_gradients = [&](bool centred, auto const& back) {
+            matrix_on plus(shape);
+            draw(plus, 5);
+            auto const check_gradients = [&](bool centred, auto const& back, bool onto = false) {
                 std::copy(given_x.begin(), given_x.end(), x.begin());
                 std::copy(given_dy.begin(), given_dy.end(), dy.begin());
                 typename on::vector dw{extents<dyn>(D)}, db{extents<dyn>(D)};
@@ -227,6 +229,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
                 auto& to = place == 0 ? dx : place == 1 ? dy : x;
                 back(to, dw, db);
                 wanted_gradients want(given_x, given_dy, copy_of(w), copy_of(mean), copy_of(r), centred);
+                for (std::size_t i = 0; onto && i < want.dx.size(); ++i)
+                    want.dx[i] += static_cast<double>(plus[static_cast<index_t>(i)]);
                 for (auto* const sums : {&want.dw, &want.db})
                     for (double& sum : *sums) sum += 1;
                 auto const where = std::to_string(R) + " rows of " + std::to_string(D) + ", dx in place " +
@@ -238,9 +242,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
             matrix_on y(shape);
             rms_norm(ctx, y, r, x, w, 1e-6);
             check_gradients(false, [&](auto& to, auto& dw, auto&) { rms_norm_back(ctx, to, dw, dy, x, w, r); });
+            auto const rms_onto = [&](auto& to, auto& dw, auto&) {
+                rms_norm_back_onto(ctx, to, plus, dw, dy, x, w, r);
+            };
+            check_gradients(false, rms_onto, true);
             std::copy(given_x.begin(), given_x.end(), x.begin());
             layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
             check_gradients(true,
                             [&](auto& to, auto& dw, auto& db) { layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r); });
+            auto const layer_onto = [&](auto& to, auto& dw, auto& db) {
+                layer_norm_back_onto(ctx, to, plus, dw, db, dy, x, w, mean, r);
+            };
+            check_gradients(true, layer_onto, true);
         }
 }

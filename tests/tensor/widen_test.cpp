@@ -1,4 +1,5 @@
-// Factors and tables of bf16: every product has the bits that it has with the same numbers as float.
+// Factors and tables of bf16: every product has the bits that it has with the same numbers as float; but that of many
+// rows on a device, which is as close to their product.
 #include "calm/tensor/cpu/widen.hpp"
 
 #include <cstring>
@@ -47,6 +48,14 @@ template <class X> bool same_bits(X const& x, X const& y) {
     return here.size() == there.size() && (is_empty || std::memcmp(here.data(), there.data(), here.size() * 4) == 0);
 }
 
+// Sums of k products of normals, each rounded a few times.
+template <class X> bool are_near(X const& x, X const& y, index_t k) {
+    auto const here = copied(x), there = copied(y);
+    double const bound = 0x1p-22 * static_cast<double>(k + 8);
+    return std::equal(here.begin(), here.end(), there.begin(), there.end(),
+                      [&](float a, float b) { return std::abs(double{a} - double{b}) <= bound; });
+}
+
 // To nearest, ties to even.
 template <class X, class Y> bool are_rounded(X const& x, Y const& y) {
     auto const from = copied(x);
@@ -85,7 +94,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_product_by_bf16_is_the_product_by_the_same_numbe
                 auto y = drawn_matrix<on>(m, n, 6);
                 multiply(x, b.stored, bt.stored);
                 multiply(y, b.as_float, bt.as_float);
-                BOOST_TEST(same_bits(x, y), what << " " << m << " " << n << " " << k << ", " << threads << " threads");
+                bool const splits = device_memory<on> && m > 16;
+                BOOST_TEST((splits ? are_near(x, y, k) : same_bits(x, y)),
+                           what << " " << m << " " << n << " " << k << ", " << threads << " threads");
             };
             check("a b^T", [&](auto& c, auto const&, auto const& w) { matmul(ctx, c, a, transposed(w)); });
             check("c + a b^T",

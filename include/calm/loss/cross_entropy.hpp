@@ -31,6 +31,12 @@ struct logits_at_once {
     }
 };
 
+// How far apart rows of so many logits are, at least. Those of a device, which has one chunk, begin at whole 16 bytes,
+// in bf16 too.
+template <class Backend> index_t stride_of_logits(index_t width) {
+    return host_memory<Backend> ? 0 : (width + 7) / 8 * 8;
+}
+
 // The sum with n more logits.
 template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t n) {
     double const now = std::max(sum.highest, largest(logits, n));
@@ -142,10 +148,9 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
                                   : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
-    // Backward needs those of all chunks, one behind the other. Rows of a device, which has one chunk, begin at whole
-    // 16 bytes, in bf16 too.
+    // Backward needs those of all chunks, one behind the other.
     index_t const held = backward ? vocabulary : width;
-    index_t const stride = host_memory<Backend> ? 0 : (held + 7) / 8 * 8;
+    index_t const stride = stride_of_logits<Backend>(held);
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
     auto const sums = ctx.scratch.template take<running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
@@ -183,12 +188,13 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
     arena_scope const scope(ctx.scratch);
     auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
+    index_t const stride = std::max(width, stride_of_logits<Backend>(width));
+    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, stride));
     auto const best = ctx.scratch.template take<T>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            vocabulary_part<T> const z{logits.data(), n, std::min(width, vocabulary - v0), v0};
+            vocabulary_part<T> const z{logits.data(), n, std::min(width, vocabulary - v0), v0, stride};
             matmul(ctx, logits_of<Backend>(z), rows(x, r0, n), transposed(rows(table, v0, z.width)));
             run_best_of_chunk(ctx, tokens.data() + r0, best.data(), z);
         }

@@ -120,6 +120,22 @@ inline constexpr bool goes_onto<Layer> = Layer::goes_onto;
 // No rows: nothing is added to, or nobody wants them.
 struct no_rows {};
 
+// Whether a layer can add the gradient of its rows to others: it has backward_onto.
+template <class Layer> inline constexpr bool goes_back_onto = false;
+template <class Layer>
+requires requires {
+    Layer::goes_back_onto;
+}
+inline constexpr bool goes_back_onto<Layer> = Layer::goes_back_onto;
+
+// A gradient that is to become that of a layer's rows and rows `plus`, which stay.
+template <class DX, class Plus> struct gradient_onto {
+    DX dx;
+    Plus plus;
+};
+template <class DX> inline constexpr bool is_onto = false;
+template <class DX, class Plus> inline constexpr bool is_onto<gradient_onto<DX, Plus>> = true;
+
 // Whether a layer has a name, found by overloads: nvcc 13.0 gets comparisons of names wrong in constant expressions.
 template <child_name Name> struct called {
     template <class Layer, int Turn> static std::true_type so(named<Name, Layer, Turn> const*);
@@ -200,6 +216,14 @@ template <class... Layers> struct chain {
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, dx, more...);
+    }
+    static constexpr bool goes_back_onto = detail::goes_back_onto<first>;  // whether dx can be added to rows
+    // The same, where dx is the gradient and rows `plus` (R, inputs), which stay.
+    template <class Context, class DY, class DX, class Plus, class... More>
+    void backward_onto(Context& ctx, saved const& s, DY const& dy, DX const& dx, Plus const& plus,
+                       More const&... more) {
+        arena_scope const scope(ctx.scratch);
+        backward_from<depth - 1>(ctx, s, dy, detail::gradient_onto<DX, Plus>{dx, plus}, more...);
     }
     // The same where nobody wants dx.
     template <class Context, class DY> void backward_parameters(Context& ctx, saved const& s, DY const& dy) {
@@ -296,6 +320,8 @@ private:
         auto const& of_layer = std::get<I>(s.all);
         if constexpr (I == 0 && std::is_same_v<DX, detail::no_rows>)
             layer.backward_parameters(ctx, of_layer, dy);
+        else if constexpr (I == 0 && detail::is_onto<DX>)
+            layer.backward_onto(ctx, of_layer, dy, dx.dx, dx.plus);
         else if constexpr (I == 0)
             backward_of(layer, ctx, of_layer, dy, dx, more...);
         else {
@@ -346,8 +372,12 @@ template <class Layer> struct residual {
     // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
-        inner.backward(ctx, s, dy, dx, more...);
-        evaluate(ctx, dx, dx + dy);
+        if constexpr (detail::goes_back_onto<Layer>) {
+            inner.backward_onto(ctx, s, dy, dx, dy, more...);
+        } else {
+            inner.backward(ctx, s, dy, dx, more...);
+            evaluate(ctx, dx, dx + dy);
+        }
     }
     // The same as forward for rows that follow those in the cache.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {

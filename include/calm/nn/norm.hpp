@@ -18,6 +18,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // it has no products
     static constexpr double eps = 1e-6;                      // under the root
+    static constexpr bool goes_back_onto = true;             // it has backward_onto
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
@@ -45,6 +46,11 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r);
+    }
+    // The same, where dx is the gradient and rows `plus` (R, D), which stay.
+    void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                       matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
+        rms_norm_back_onto(ctx, dx, plus, weight.gradient(), dy, s.x, weight.read(), s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
@@ -82,6 +88,11 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
+    }
+    // The same, where dx is the gradient and rows `plus` (R, D), which stay.
+    void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+                       matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
+        layer_norm_back_onto(ctx, dx, plus, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

@@ -220,12 +220,16 @@ CALM_HD constexpr index_t blocks_for(index_t n, index_t each) {
     return (n + each - 1) / each;
 }
 
-// Calls f<V>(i) for the elements of [begin, end) that are thread t's: in groups of 16 bytes, the rest one by one.
-template <class Block, class T, class F> CALM_HD void for_groups(int t, index_t begin, index_t end, F const& f) {
-    constexpr index_t width = lanes<group_of<T>>;
+// Calls f<V>(i) for the elements of [begin, end) that are thread t's: in groups V, the rest one by one.
+template <class Block, class Group, class F> CALM_HD void for_groups_of(int t, index_t begin, index_t end, F const& f) {
+    constexpr index_t width = lanes<Group>;
     index_t const whole = begin + (end - begin) / width * width;
-    for (index_t i = begin + t * width; i < whole; i += Block::threads * width) f.template operator()<group_of<T>>(i);
-    for (index_t i = whole + t; i < end; i += Block::threads) f.template operator()<T>(i);
+    for (index_t i = begin + t * width; i < whole; i += Block::threads * width) f.template operator()<Group>(i);
+    for (index_t i = whole + t; i < end; i += Block::threads) f.template operator()<lane_t<Group>>(i);
+}
+// The same in groups of 16 bytes.
+template <class Block, class T, class F> CALM_HD void for_groups(int t, index_t begin, index_t end, F const& f) {
+    for_groups_of<Block, group_of<T>>(t, begin, end, f);
 }
 
 // The sum of term(i) over begin <= i < end, the same in every thread: each takes every threads-th of them, then b.sum.

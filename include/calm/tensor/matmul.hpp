@@ -152,8 +152,8 @@ inline void check_bias(index_t size, index_t columns) {
 
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
 // columns<..>(x), activations. b may be of bf16 where the others are of float: the bits are those of a product with its
-// numbers as float. What it needs of ctx.scratch is given back. Throws errc::usage with the shapes where they don't
-// fit.
+// numbers as float, but on a device of more than 16 rows, where it is as close. What it needs of ctx.scratch is given
+// back. Throws errc::usage with the shapes where they don't fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     gemm(ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr));

@@ -19,6 +19,18 @@ void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Ma
     require_size(verb, "r", r.size(), shape[0]);
 }
 
+// What back(plus) writes to `out` with those rows, which the kernels of executors of blocks add; others call back()
+// and add them then.
+template <class Backend, class Rows, class Plus, class Back>
+void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, Back const& back) {
+    if constexpr (block_executor<Backend>) {
+        back(plus.data());
+    } else {
+        back();
+        evaluate(ctx, out, out + plus);
+    }
+}
+
 }  // namespace detail
 
 // y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A row whose squares overflow becomes
@@ -42,6 +54,21 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
     detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
     detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
                               out.extent(1));
+}
+// The same, where dx is the gradient and other rows `plus` (R, D), which stay as they are.
+template <tensor_like DX>
+void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
+                        detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                        detail::row_read<DX> const& w, detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::rms_norm_back_onto", out.extents(), x, w, r);
+    detail::require_shape("calm::rms_norm_back_onto", "plus", plus.extents(), out.extents());
+    detail::require_shape("calm::rms_norm_back_onto", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::rms_norm_back_onto", "dw", dw.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, plus, [&](auto const*... added) {
+        detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
+                                  out.extent(1), added...);
+    });
 }
 
 // y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, w and b (D); mean (R) and r (R), the reciprocal roots, are
@@ -72,6 +99,25 @@ void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> 
     detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
     detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
                                 r.data(), out.extent(0), out.extent(1));
+}
+// The same, where dx is the gradient and other rows `plus` (R, D), which stay as they are.
+template <tensor_like DX>
+void layer_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
+                          detail::row_like<DX> const& dw, detail::row_like<DX> const& db,
+                          detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                          detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
+                          detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::layer_norm_back_onto", out.extents(), x, w, r);
+    detail::require_shape("calm::layer_norm_back_onto", "plus", plus.extents(), out.extents());
+    detail::require_shape("calm::layer_norm_back_onto", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::layer_norm_back_onto", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm_back_onto", "dw", dw.size(), out.extent(1));
+    detail::require_size("calm::layer_norm_back_onto", "db", db.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, plus, [&](auto const*... added) {
+        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
+                                    r.data(), out.extent(0), out.extent(1), added...);
+    });
 }
 
 }  // namespace calm

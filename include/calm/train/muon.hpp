@@ -11,6 +11,7 @@
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/matmul.hpp"
+#include "calm/tensor/total.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm {
@@ -59,11 +60,36 @@ template <class T> struct forget_gradient {
     }
 };
 
+// y (n) = x / sqrt(squares), of which there is one.
+template <class T> struct divide_by_root {
+    T* y;
+    T const* x;
+    double const* squares;
+    CALM_HD void operator()(index_t i) const { y[i] = x[i] / static_cast<T>(math::sqrt(*squares + 1e-30)); }
+};
+
+// y = x over the root of the sum of its squares. A device would add up one row by one block.
+template <class T, class Backend>
+void put_of_length_one(context<Backend>& ctx, view<T, extents<dyn, dyn>, Backend> const& y,
+                       view<T, extents<dyn, dyn>, Backend> const& x) {
+    if constexpr (block_executor<Backend>) {
+        arena_scope const scope(ctx.scratch);
+        auto const squares = new_total(ctx);
+        add_sum(ctx, squares, square(x));
+        for_each(ctx, x.size(), divide_by_root<T>{y.data(), x.data(), squares.data()});
+    } else {
+        extents<dyn, dyn> const as_row(1, x.size());
+        auto const all = reshape(x, as_row);
+        evaluate(ctx, reshape(y, as_row), all / sqrt(row_sum(square(all)) + 1e-30));
+    }
+}
+
 }  // namespace detail
 
 // x (R, C), on the same singular vectors, with singular values near 1 in place of its own: those of at least a
 // hundredth of the root of the sum of its squares come to [0.73, 1.27], smaller ones are multiplied by 78 of that root.
-// Zeros stay. Gives where the result is, in ctx.scratch; takes three such matrices there, and two of the smaller size.
+// Zeros stay. Gives where the result is, in ctx.scratch; takes three such matrices there, and two of the smaller size,
+// and what products round.
 template <class T, class Backend>
 view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
                                                    view<T, extents<dyn, dyn>, Backend> const& x) {
@@ -73,21 +99,22 @@ view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
     auto next = ctx.scratch.template take<T>(x.extents());
     auto const squared = ctx.scratch.template take<T>(extents<dyn, dyn>(least, least));
     auto const sum = ctx.scratch.template take<T>(extents<dyn, dyn>(least, least));
-    extents<dyn, dyn> const as_row(1, x.size());
-    auto const all = reshape(x, as_row);
-    evaluate(ctx, reshape(now, as_row), all / sqrt(row_sum(square(all)) + 1e-30));
+    detail::put_of_length_one(ctx, now, x);
     for (auto const& p : detail::towards_one) {
+        arena_scope const scope(ctx.scratch);
+        auto const factor = shared_factor(ctx, now);
         if (wide)
-            matmul(ctx, squared, now, transposed(now));
+            matmul(ctx, squared, factor, transposed(factor));
         else
-            matmul(ctx, squared, transposed(now), now);
-        matmul(ctx, sum, squared, squared);
+            matmul(ctx, squared, transposed(factor), factor);
+        auto const square_factor = shared_factor(ctx, squared);
+        matmul(ctx, sum, square_factor, square_factor);
         evaluate(ctx, sum, squared * p.b + sum * p.c);
         evaluate(ctx, next, now * p.a);
         if (wide)
-            matmul(ctx, next, sum, now, into::accumulate);
+            matmul(ctx, next, sum, factor, into::accumulate);
         else
-            matmul(ctx, next, now, sum, into::accumulate);
+            matmul(ctx, next, factor, sum, into::accumulate);
         std::swap(now, next);
     }
     return now;

@@ -120,8 +120,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         add_row_sums(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
         matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
-        in_ln.backward(ctx, s.norm, dx, dx);
-        evaluate(ctx, dx, dx + dy);
+        in_ln.backward_onto(ctx, s.norm, dx, dx, dy);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "calm/tensor/attention_shape.hpp"
+#include "calm/tensor/block/next_attention.hpp"
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
@@ -362,6 +363,8 @@ template <block_executor Backend, class T>
 void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
                           on_both_sides<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
                           T const* k, T const* v) {
+    if (is_next_position<T>(a))
+        return run_next_attention(ctx, a, sequences.there, a.kv_sequence / a.kv_row, o, lse, q, k, v);
     index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, sequences.there});
 }

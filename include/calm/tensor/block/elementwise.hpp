@@ -7,15 +7,18 @@
 
 namespace calm::detail {
 
+// What a thread computes at once of elements that are stored as Stored: as many as are 16 bytes of memory.
+template <class Stored> using computed_group = group<computed_in<Stored>, 16 / static_cast<int>(sizeof(Stored))>;
+
 // A phase that calls f<V>(i) for the elements below n of a block's share: a group a thread, the last ones one by one.
 inline constexpr int element_threads = 256;
-template <class T, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
-    constexpr index_t share = lanes<group_of<T>> * element_threads;
-    b.phase([&](int t) { for_groups<Block, T>(t, block * share, math::min(n, (block + 1) * share), f); });
+template <class Group, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
+    constexpr index_t share = lanes<Group> * element_threads;
+    b.phase([&](int t) { for_groups_of<Block, Group>(t, block * share, math::min(n, (block + 1) * share), f); });
 }
-// How many blocks n elements of T are for.
-template <class T> CALM_HD constexpr index_t element_blocks(index_t n) {
-    return blocks_for(n, lanes<group_of<T>> * element_threads);
+// How many blocks n elements are for.
+template <class Group> CALM_HD constexpr index_t element_blocks(index_t n) {
+    return blocks_for(n, lanes<Group> * element_threads);
 }
 
 template <class Tree, class T> struct evaluate_kernel {
@@ -25,17 +28,19 @@ template <class Tree, class T> struct evaluate_kernel {
     T* y;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        for_elements<computed_in<T>>(b, block, n,
-                                     [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
+        for_elements<computed_group<T>>(b, block, n,
+                                        [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
     }
 };
 
 // The gradient of a whole tree: a tensor's elements, or one number everywhere.
 template <class T> struct tensor_cotangent {
+    using stored = T;
     T const* dy;
     template <class V> [[gnu::always_inline]] CALM_HD V at(index_t i) const { return load<V>(dy + i); }
 };
 template <class T> struct constant_cotangent {
+    using stored = T;
     T dy;
     template <class V> [[gnu::always_inline]] CALM_HD V at(index_t) const { return splat<V>(dy); }
 };
@@ -47,8 +52,7 @@ template <class Tree, class DY> struct differentiate_kernel {
     DY dy;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        using T = typename Tree::scalar;
-        for_elements<T>(b, block, n, [&]<class V>(index_t i) {
+        for_elements<computed_group<typename DY::stored>>(b, block, n, [&]<class V>(index_t i) {
             tree.template backward<V>(tree.template forward<V>(i), i, dy.template at<V>(i));
         });
     }
@@ -87,12 +91,12 @@ template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
 
 template <block_executor Backend, class Tree, class T>
 void run_evaluate(context<Backend> const& ctx, Tree const& tree, T* y, index_t n) {
-    launch(ctx, element_blocks<computed_in<T>>(n), evaluate_kernel<Tree, T>{tree, y, n});
+    launch(ctx, element_blocks<computed_group<T>>(n), evaluate_kernel<Tree, T>{tree, y, n});
 }
 
 template <block_executor Backend, class Tree, class DY>
 void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& dy, index_t n) {
-    launch(ctx, element_blocks<typename Tree::scalar>(n), differentiate_kernel<Tree, DY>{tree, dy, n});
+    launch(ctx, element_blocks<computed_group<typename DY::stored>>(n), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
 // put(0, the sum), on the executor: of chunks first, then of their sums.

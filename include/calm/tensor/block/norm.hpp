@@ -45,8 +45,9 @@ template <class T, class Y> struct layer_norm_kernel {
     }
 };
 
-// A norm's gradients. With h = (x - mean) r a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, and adds dy h to the
-// gain's gradient and dy to the bias's. Unless it is Centred the mean is 0, and so is the second term: RMSNorm.
+// A norm's gradients. With h = (x - mean) r a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, with that of `plus`
+// where there are such rows, and adds dy h to the gain's gradient and dy to the bias's. Unless it is Centred the mean
+// is 0, and so is the second term: RMSNorm.
 template <class T, bool Centred> struct norm_gradient {
     T* dx;  // may take the place of dy or x
     T const* dy;
@@ -55,6 +56,7 @@ template <class T, bool Centred> struct norm_gradient {
     T const* mean;
     T const* r;
     index_t n;
+    T const* plus = nullptr;
 
     struct sums {
         T slope;  // of dy w
@@ -82,7 +84,8 @@ template <class T, bool Centred> struct norm_gradient {
     template <class V> CALM_HD V back(sums const& mean_of, V g, V h, index_t row, index_t j) const {
         V slope = g * load<V>(place_of<V>(w + j));
         if constexpr (Centred) slope = slope - splat<V>(mean_of.slope);
-        return (slope - h * splat<V>(mean_of.along)) * splat<V>(r[row]);
+        V const own = (slope - h * splat<V>(mean_of.along)) * splat<V>(r[row]);
+        return plus == nullptr ? own : own + load<V>(place_of<V>(plus + row * n + j));
     }
 };
 
@@ -230,7 +233,7 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& 
         if constexpr (Centred) run_row_sums_at_once(ctx, db, blocks, of.n, rows_term<T>{biases, of.n});
     };
     constexpr index_t group = lanes<group_of<T>>;
-    bool const whole = are_in_groups<T>(of.n, {of.dx, of.dy, of.x, of.w});
+    bool const whole = are_in_groups<T>(of.n, {of.dx, of.dy, of.x, of.w, of.plus});
     if (whole && of.n <= 2 * warp_size * group) return in_one_pass.template operator()<2, warp_size>();
     if (whole && of.n <= 8 * warp_size * group) return in_one_pass.template operator()<8, warp_size>();
     if (whole && of.n <= 8 * norm_threads * group) return in_one_pass.template operator()<8, norm_threads>();
@@ -241,8 +244,9 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& 
 
 template <block_executor Backend, class T>
 void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r,
-                       index_t rows, index_t n) {
-    run_norm_gradients(ctx, norm_gradient<T, false>{dx, dy, x, w, nullptr, r, n}, dw, static_cast<T*>(nullptr), rows);
+                       index_t rows, index_t n, T const* plus = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, false>{dx, dy, x, w, nullptr, r, n, plus}, dw, static_cast<T*>(nullptr),
+                       rows);
 }
 template <block_executor Backend, class Y, class T>
 void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
@@ -251,8 +255,8 @@ void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T co
 }
 template <block_executor Backend, class T>
 void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
-                         T const* r, index_t rows, index_t n) {
-    run_norm_gradients(ctx, norm_gradient<T, true>{dx, dy, x, w, mean, r, n}, dw, db, rows);
+                         T const* r, index_t rows, index_t n, T const* plus = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, true>{dx, dy, x, w, mean, r, n, plus}, dw, db, rows);
 }
 
 }  // namespace calm::detail

@@ -4,7 +4,9 @@
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/copy.hpp"
+#include "calm/tensor/group.hpp"
 #include "calm/tensor/kernel.hpp"
+#include "calm/tensor/math.hpp"
 #include "calm/tensor/positions.hpp"
 
 namespace calm::detail {
@@ -27,29 +29,33 @@ template <class F> void for_pairs(rotation const& to, F const& f) {
     }
 }
 
-// How a pair of a head is turned at a position.
-template <class T> struct pair_turn {
-    computed_in<T> c, s;
+// How some neighbouring pairs of a head are turned at a position.
+template <class T, int Pairs> struct turn_of_pairs {
+    using numbers = group<computed_in<T>, Pairs>;
+    numbers c, s;
     index_t half;  // of a head, between the numbers of a pair
 
-    CALM_HD pair_turn(rotation const& to, index_t position, float frequency) : half(to.head_size / 2) {
-        auto const angle = rotation::at(position, frequency);
-        c = static_cast<computed_in<T>>(angle.cosine);
-        s = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
+    CALM_HD turn_of_pairs(rotation const& to, index_t position, float const* turns) : half(to.head_size / 2) {
+        for (int l = 0; l < Pairs; ++l) {
+            auto const angle = rotation::at(position, turns[l]);
+            c.lane[l] = static_cast<computed_in<T>>(angle.cosine);
+            s.lane[l] = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
+        }
     }
-    // y, which may be x, becomes the pair that begins at x.
+    // y, which may be x, becomes the pairs that begin at x.
     CALM_HD void operator()(T* y, T const* x) const {
-        computed_in<T> const u = x[0];
-        computed_in<T> const w = x[half];
-        y[0] = static_cast<T>(u * c - w * s);
-        y[half] = static_cast<T>(w * c + u * s);
+        auto const u = load_group<computed_in<T>, Pairs>(x);
+        auto const w = load_group<computed_in<T>, Pairs>(x + half);
+        store_group(y, u * c - w * s);
+        store_group(y + half, w * c + u * s);
     }
 };
 
-// A thread turns one of the pairs of every head of a row of x, in place, and of the same row of another matrix, whose
-// width may be 0.
-template <class T> struct rotate_kernel {
+// A thread turns some neighbouring pairs of some heads of a row of x, in place, and of the same row of another matrix,
+// whose width may be 0: `Pairs` at a time.
+template <class T, int Pairs> struct rotate_kernel {
     static constexpr int threads = 256;
+    static constexpr index_t heads = 4;  // of a thread: their pairs are turned alike
     struct shared {};
     T* x;
     T* other;
@@ -58,23 +64,32 @@ template <class T> struct rotate_kernel {
     cached_sequence const* sequences;  // that go on, to.period rows each; null: all rows begin at to.first
     pairs_of_heads pairs;
 
+    [[nodiscard]] index_t blocks() const { return blocks_for(to.rows * parts() * runs(), threads); }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         b.phase([&](int t) {
             index_t const place = block * threads + t;
-            if (place >= to.rows * pairs.count) return;
-            index_t const row = place / pairs.count;
-            index_t const i = place % pairs.count;
+            if (place >= to.rows * parts() * runs()) return;
+            index_t const pair = place % runs() * Pairs;
+            index_t const part = place / runs() % parts();
+            index_t const row = place / runs() / parts();
             index_t const first = sequences == nullptr ? to.first : sequences[row / to.period].length;
-            pair_turn<T> const by(to, first + row % to.period, pairs.frequencies[i]);
-            auto const turn_heads = [&](T* heads, index_t width) {
-                for (index_t head = 0; head < width; head += to.head_size) {
-                    T* const pair = heads + row * width + head + pairs.first + i;
-                    by(pair, pair);
+            turn_of_pairs<T, Pairs> const by(to, first + row % to.period, pairs.frequencies + pair);
+            auto const turn_heads = [&](T* of, index_t width) {
+                index_t const end = math::min(width, (part + 1) * heads * to.head_size);
+                for (index_t head = part * heads * to.head_size; head < end; head += to.head_size) {
+                    T* const at = of + row * width + head + pairs.first + pair;
+                    by(at, at);
                 }
             };
             turn_heads(x, to.width);
             turn_heads(other, other_width);
         });
+    }
+
+private:
+    [[nodiscard]] CALM_HD index_t runs() const { return pairs.count / Pairs; }  // of pairs, of a head
+    [[nodiscard]] CALM_HD index_t parts() const {                               // of heads, of a row
+        return blocks_for(math::max(to.width, other_width), heads * to.head_size);
     }
 };
 
@@ -82,10 +97,13 @@ template <class T> struct rotate_kernel {
 template <block_executor Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rotation const& to,
                 cached_sequence const* sequences = nullptr) {
-    using kernel = rotate_kernel<T>;
     for_pairs(to, [&](pairs_of_heads const& pairs) {
-        launch(ctx, blocks_for(to.rows * pairs.count, kernel::threads),
-               kernel{x, other, other_width, to, sequences, pairs});
+        auto const by = [&]<int Pairs>() {
+            rotate_kernel<T, Pairs> const kernel{x, other, other_width, to, sequences, pairs};
+            launch(ctx, kernel.blocks(), kernel);
+        };
+        constexpr int run = 16 / static_cast<int>(sizeof(T));
+        pairs.count % run == 0 ? by.template operator()<run>() : by.template operator()<1>();
     });
 }
 template <block_executor Backend, class T>
@@ -110,7 +128,7 @@ template <class T> struct rotate_and_append_kernel {
         index_t const row = i / pairs.count / heads();
         index_t const position = row % appended.count;
         cached_sequence const of = appended.sequences[row / appended.count];
-        pair_turn<T> const by(to, of.length + position, pairs.frequencies[pair]);
+        turn_of_pairs<T, 1> const by(to, of.length + position, pairs.frequencies + pair);
         index_t const place = head * to.head_size + pairs.first + pair;  // in a row of queries, and keys behind them
         if (place < to.width) {
             T* const query = queries + row * to.width + place;

@@ -27,18 +27,18 @@ struct rounded_matrix {
     [[nodiscard]] CALM_HD bool is_one_row() const { return x_stride == columns && columns % each == 0; }
 
     // Writes group i of y.
-    CALM_HD void round(index_t i) const {
-        if (is_one_row()) return store_group(y + i * each, load_group<float, each>(x + i * each));
+    CALM_HD void round(index_t i) const { store_group(y + i * each, numbers(i)); }
+    // What stands there in x, zeros behind the columns.
+    [[nodiscard]] CALM_HD group<float, each> numbers(index_t i) const {
+        if (is_one_row()) return load_group<float, each>(x + i * each);
         index_t const row = i / row_groups();
         index_t const column = i % row_groups() * each;
         float const* const from = x + row * x_stride + column;
-        group<float, each> numbers(0.0F);
-        if (column + each <= columns)
-            numbers = load_group<float, each>(from);
-        else
-            for (int l = 0; l < each; ++l)  // of a size that is known: they stay in registers
-                if (column + l < columns) numbers.lane[l] = from[l];
-        store_group(y + i * each, numbers);
+        if (column + each <= columns) return load_group<float, each>(from);
+        group<float, each> first(0.0F);
+        for (int l = 0; l < each; ++l)  // of a size that is known: they stay in registers
+            if (column + l < columns) first.lane[l] = from[l];
+        return first;
     }
 };
 
@@ -53,13 +53,17 @@ template <int N> struct round_kernel {
         return blocks_for(groups, threads);
     }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        b.phase([&](int t) {
-            index_t i = block * threads + t;
-            for (auto const& each : of) {
-                if (i >= 0 && i < each.groups()) each.round(i);
-                i -= each.groups();
-            }
-        });
+        b.phase([&](int t) { round_from<0>(block * threads + t); });
+    }
+
+private:
+    // Rounds group i of the matrices from number I on, each asked for by a number that is known: a device reads it
+    // where the kernel's own are, in place of a copy in memory of the thread's.
+    template <int I> CALM_HD void round_from(index_t i) const {
+        if constexpr (I < N) {
+            if (i < of[I].groups()) return of[I].round(i);
+            round_from<I + 1>(i - of[I].groups());
+        }
     }
 };
 
@@ -89,6 +93,39 @@ void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     block_product(ctx, p);
 }
 
+// The same of factors in bf16 whose columns, or depth, are no whole groups of 16 bytes, though their rows begin at
+// such: as one that is, and what is left. Tensor cores read groups, and a library multiplies all of the others many
+// times as slowly (H100: the logits of 128,257 tokens).
+template <device_memory Backend, class T>
+void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const& p) {
+    constexpr index_t group = rounded_matrix::each, many = 64 * group;
+    if (p.n > many && p.n % group != 0 && p.ldc % group == 0) {
+        auto most = p, left = p;
+        most.n = p.n / group * group;
+        left.n = p.n - most.n;
+        left.c += most.n;
+        left.b += p.b_transposed ? most.n * p.ldb : most.n;
+        if (p.bias != nullptr) left.bias += most.n;
+        if (p.plus != nullptr) left.plus += most.n;
+        product_in_groups(ctx, most);
+        return product_in_groups(ctx, left);
+    }
+    bool const is_by_depth = !p.a_transposed || p.b_transposed;  // a factor's rows are as long as the depth
+    if (std::is_same_v<T, float> && is_by_depth && p.k > many && p.k % group != 0 && p.lda % group == 0 &&
+        p.ldb % group == 0) {
+        auto most = p, left = p;
+        most.k = p.k / group * group;
+        left.k = p.k - most.k;
+        left.a += p.a_transposed ? most.k * p.lda : most.k;
+        left.b += p.b_transposed ? most.k : most.k * p.ldb;
+        left.accumulates = true;
+        left.bias = left.plus = nullptr;
+        stored_product(ctx, most);
+        return stored_product(ctx, left);
+    }
+    stored_product(ctx, p);
+}
+
 // The product of the rounded factors; C is rounded, and the bias with it, where it has no memory in fp32.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
     arena_scope const scope(ctx.scratch);
@@ -107,7 +144,7 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
         product<T, bf16, bf16> rounded{
             p.m, p.n, p.k, c, p.ldc, a.x, a.stride, p.a_transposed, b.x, b.stride, p.b_transposed, p.accumulates, row};
         rounded.plus = plus;
-        stored_product(ctx, rounded);
+        product_in_groups(ctx, rounded);
     };
     if (p.c != nullptr)
         multiply(p.c, p.bias, p.plus);

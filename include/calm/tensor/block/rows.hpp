@@ -17,7 +17,7 @@ template <class T, class U> struct copy_kernel {
     U const* x;
     index_t n;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        for_elements<T>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
+        for_elements<group_of<T>>(b, block, n, [&]<class V>(index_t i) { store(y + i, load<V>(x + i)); });
     }
 };
 
@@ -98,10 +98,12 @@ template <class T, class W, class Id> struct gather_kernel {
     }
 };
 
-// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id,
-// and some columns: it adds the rows of that id as they come.
-template <class T, class Id> struct scatter_kernel {
+// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id:
+// it adds the rows of that id as they come. V is a group where the rows are in groups.
+template <class V, class Id> struct scatter_kernel {
+    using T = lane_t<V>;
     static constexpr int threads = 128;
+    static constexpr int at_once = 8;  // rows that come together, of an id that many have
     struct shared {};
     T* table;
     T const* dy;
@@ -109,26 +111,39 @@ template <class T, class Id> struct scatter_kernel {
     row_id const* order;
     index_t rows;
     index_t width;
-    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        index_t const tiles = blocks_for(width, threads);
-        index_t const first = block / tiles;
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t first) const {
         Id const id = ids[order[first]];
         if (first > 0 && ids[order[first - 1]] == id) return;
         index_t const end = end_of(id, first);
         b.phase([&](int t) {
-            index_t const column = block % tiles * threads + t;
-            if (column >= width) return;
-            T& sum = table[static_cast<index_t>(id) * width + column];
-            T total = sum;
-            for (index_t i = first; i < end; ++i) total += dy[static_cast<index_t>(order[i]) * width + column];
-            sum = total;
+            for (index_t column = t * lanes<V>; column < width; column += threads * lanes<V>) {
+                T* const to = place_of<V>(table + static_cast<index_t>(id) * width + column);
+                auto const row = [&](index_t i) {
+                    return load<V>(place_of<V>(dy + static_cast<index_t>(order[i]) * width + column));
+                };
+                V total = load<V>(to);
+                index_t i = first;
+                for (; i + at_once <= end; i += at_once) {
+                    V together[at_once];
+                    for (int l = 0; l < at_once; ++l) together[l] = row(i + l);
+                    for (V const& each : together) total += each;
+                }
+                for (; i < end; ++i) total += row(i);
+                store(to, total);
+            }
         });
     }
 
 private:
-    // Behind the last row of an id, of which `first` is one.
+    // Behind the last row of an id, of which `first` is one: most have few.
     [[nodiscard]] CALM_HD index_t end_of(Id id, index_t first) const {
-        index_t inside = first, outside = rows;
+        index_t inside = first, outside = first + 1;
+        while (outside < rows && ids[order[outside]] == id) {
+            index_t const tried = outside - first;
+            inside = outside;
+            outside += tried;
+        }
+        if (outside > rows) outside = rows;
         while (outside - inside > 1) {
             index_t const middle = inside + (outside - inside) / 2;
             (ids[order[middle]] == id ? inside : outside) = middle;
@@ -161,7 +176,7 @@ template <class Id> struct first_outside_kernel {
 
 template <block_executor Backend, class T, class U>
 void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
-    launch(ctx, element_blocks<T>(n), copy_kernel<T, U>{y, x, n});
+    launch(ctx, element_blocks<group_of<T>>(n), copy_kernel<T, U>{y, x, n});
 }
 
 // Rows in ctx.scratch that are stored as T, of others that are stored in another type.
@@ -232,11 +247,11 @@ void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids,
 template <block_executor Backend, class T, class Id>
 void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width,
                           index_t V) {
-    using kernel = scatter_kernel<T, Id>;
     if (rows == 0) return;
     arena_scope const scope(ctx.scratch);
     auto const* const order = order_of_rows(ctx, ids, rows, V);
-    launch(ctx, rows * blocks_for(width, kernel::threads), kernel{table, dy, ids, order, rows, width});
+    auto const by = [&]<class V>() { launch(ctx, rows, scatter_kernel<V, Id>{table, dy, ids, order, rows, width}); };
+    are_in_groups<T>(width, {table, dy}) ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
 
 // The place of the first id outside 0 .. V - 1, or n. Waits for a device.

@@ -1,6 +1,6 @@
 #pragma once
-// Products of executors of blocks with weights in bf16: few rows read them as they are, many are multiplied with what a
-// kernel widens into scratch.
+// Products of executors of blocks with weights in bf16: few rows read them as they are. Many are split into three parts
+// in bf16 on a device, and multiplied with what a kernel widens into scratch elsewhere.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/block/few_rows.hpp"
@@ -30,8 +30,52 @@ template <class U, class T, class W> product<T, U> with_second(product<T, W> con
             p.plus};
 }
 
-// The product of both factors in bf16, where a device multiplies so; else that of B widened. It has the strides that it
-// would have in float, so a library chooses the same way.
+// y (3, groups of x) = x, rounded to bf16, what that leaves, rounded, and what is left then: together every number that
+// is not below 2^-110. A thread a group.
+struct split_kernel {
+    static constexpr int threads = 256;
+    struct shared {};
+    rounded_matrix x;
+    [[nodiscard]] index_t blocks() const { return blocks_for(x.groups(), threads); }
+    template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
+        constexpr auto each = static_cast<int>(rounded_matrix::each);
+        b.phase([&](int t) {
+            index_t const i = block * threads + t;
+            if (i >= x.groups()) return;
+            auto left = x.numbers(i);
+            for (int part = 0; part < 3; ++part) {
+                store_group(x.y + (part * x.groups() + i) * each, left);
+                for (float& number : left.lane) {
+                    auto const stored = static_cast<float>(bf16(number));
+                    bool const is_finite = stored - stored == 0.0F;  // else it says all
+                    number = is_finite ? number - stored : 0.0F;
+                }
+            }
+        });
+    }
+};
+
+// A B of many rows as the sum of three products in bf16, whose sums are fp32: as close as one in fp32, on tensor cores,
+// and B is read as it is stored. The least part comes first.
+template <device_memory Backend> void split_product(context<Backend>& ctx, product<float, bf16> const& p) {
+    arena_scope const scope(ctx.scratch);
+    rounded_matrix parts{nullptr, p.a, p.m, p.k, p.lda};
+    index_t const size = parts.groups() * rounded_matrix::each;
+    parts.y = ctx.scratch.template take<bf16>(extents<dyn>(3 * size)).data();
+    launch(ctx, split_kernel{parts}.blocks(), split_kernel{parts});
+    product<float, bf16, bf16> of_part{
+        p.m, p.n, p.k, p.c, p.ldc, nullptr, parts.y_stride(), false, p.b, p.ldb, p.b_transposed, p.accumulates, p.bias};
+    of_part.plus = p.plus;
+    for (int part = 2; part >= 0; --part) {
+        of_part.a = parts.y + part * size;
+        product_in_groups(ctx, of_part);
+        of_part.accumulates = true;
+        of_part.bias = of_part.plus = nullptr;
+    }
+}
+
+// The product of both factors in bf16, where a device multiplies so; else by its parts; else that of B widened, which
+// has the strides that it would have in float, so a library chooses the same way.
 template <block_executor Backend> void gemm(context<Backend>& ctx, product<float, bf16> const& p) {
     if constexpr (device_memory<Backend>) {
         auto in_bf16 = with_second<float>(p, nullptr);
@@ -40,6 +84,9 @@ template <block_executor Backend> void gemm(context<Backend>& ctx, product<float
             return rounded_product(ctx, in_bf16);
     }
     if (goes_by_warps(p)) return product_by_warps(ctx, p);
+    if constexpr (device_memory<Backend>)
+        if (p.m > most_rows_by_warps && !p.a_transposed && p.ldb % rounded_matrix::each == 0 && p.k > 0)
+            return split_product(ctx, p);
     arena_scope const scope(ctx.scratch);
     index_t const rows = p.b_transposed ? p.n : p.k;
     auto const b = ctx.scratch.template take<float>(extents<dyn>(rows * p.ldb));

@@ -11,7 +11,9 @@ namespace calm::detail {
 template <class T, class W> void stored_product(context<cuda> const& ctx, product<T, W, W> const& p) {
     if (ctx.rehearsing()) return;
     bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // which cuBLASLt refuses: a bias, zeros or nothing
-    if (!is_empty && ctx.blas().supports(p) && !ctx.order().launches("a product", p.m * p.n)) return;
+    if (!is_empty && ctx.blas().supports(p) &&
+        !ctx.order().launches("a product", p.m * p.n, static_cast<std::uint64_t>(p.k)))
+        return;
     if (!is_empty && ctx.blas().multiply(ctx.queue(), p))
         check_launched(ctx, typeid(product<T, W, W>));
     else

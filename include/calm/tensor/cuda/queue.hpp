@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -89,12 +91,15 @@ public:
         recording_ = of;
         room_ = room;
     }
-    // Where that is so, of a kernel: whether it is launched.
-    bool launches(char const* kernel, index_t blocks) const {
+    // Of a kernel, with its blocks and what else is to be the same: whether it is launched. Not where it is recorded
+    // already.
+    bool launches(char const* kernel, index_t blocks, std::uint64_t more = 0) const {
+        if (watch) watch(kernel, blocks, more);
         if (recording_ == nullptr) return true;
-        recording_->ask(kernel, blocks);
+        recording_->ask(kernel, blocks, more);
         return recording_->is_new();
     }
+    std::function<void(char const*, index_t, std::uint64_t)> watch;  // is told of each before it is launched
     // Throws errc::device where what is asked for is recorded.
     void require_no_recording(char const* found) const {
         require(recording_ == nullptr, errc::device,

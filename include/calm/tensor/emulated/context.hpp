@@ -41,6 +41,8 @@ public:
     }
     // Products that a device's library does not support. Here is none, and the block kernel computes all.
     [[nodiscard]] static index_t unsupported_products() { return 0; }
+    // The same of attention.
+    [[nodiscard]] static index_t unsupported_attentions() { return 0; }
     // What was asked of the device, by all contexts, since the process began.
     [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
     // Kernels that would have been launched but for a rehearsal, by all contexts.
