@@ -88,8 +88,7 @@ inline descriptor open_regular(std::string const& path, int flags, errc code, ch
     descriptor file(
         uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode); }));
     if (file.get() < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
-        throw error(code, path, "",
-                    "is a link, which is not followed: remove it, or put the file itself there");
+        throw error(code, path, "", "is a link, which is not followed: remove it, or put the file itself there");
     if (file.get() < 0) fail_with_errno(code, path, doing);
     require_regular(facts_of(file, path, code), path, code);
     return file;
