@@ -293,8 +293,8 @@ protected:
             double const waited = std::chrono::duration<double>(clock::now() - since).count();
             pause(waited);
             if (waited > timeout) {
-                std::vector<int> const others = silent();
-                std::vector<int> const missing = at_work ? others : lifeless(others);
+                std::vector<int> missing = silent();
+                if (!at_work) missing = lifeless(missing);
                 if (!missing.empty()) {
                     give_up(missing);
                     fail_waiting(missing);
