@@ -322,9 +322,8 @@ int main(int argc, char** argv) {
                           "Brier-1", "bigram", "BrierLM, bits a byte"));
         for (auto const& r : rows) out.put(line_of(r));
         out.put("FLOPs are a token's, of matrix products, with those of Muon; all TF are 10^12 of them in training, "
-                "with the "
-                "autoencoder's; seconds are those of training the language model, us a token of "
-                "it; ms are those of writing one text, one draw per patch. All in " +
+                "with the autoencoder's; seconds are those of training the language model, us a token of it; ms are "
+                "those of writing one text, one draw per patch. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
         return 0;
