@@ -1,8 +1,10 @@
 // A model with weights in bf16 has, to the bit, the hidden states, texts and scores of the model in float whose
-// matrices were rounded to bf16, by the same executor, where at most sixteen rows go on together.
+// matrices were rounded to bf16, by the same executor; on a device, of more than sixteen rows, hidden states as close.
 #include "calm/emulated.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
@@ -62,10 +64,20 @@ template <template <auto, class> class Model, auto C, class Backend> struct twin
         BOOST_TEST((want == got), what);
     }
 
+    // The same of numbers; on a device, which multiplies more than sixteen rows by parts, as close.
+    template <class F> void expect_equal_or_near(char const* what, F const& f) {
+        if constexpr (host_memory<Backend>) return expect_equal(what, f);
+        auto const want = f(in_float.model), got = f(in_bf16.model);
+        BOOST_TEST(want.size() > 0U);
+        BOOST_TEST(std::equal(got.begin(), got.end(), want.begin(), want.end(),
+                              [](float a, float b) { return std::abs(a - b) <= 1e-4F * std::max(1.0F, std::abs(b)); }),
+                   what);
+    }
+
     void check(auto const& sampler) {
         std::vector<token_id> read;
         for (token_id i = 0; i < 24; ++i) read.push_back(i * 31 % 94);
-        expect_equal("hidden states", [&](auto const& model) {
+        expect_equal_or_near("hidden states", [&](auto const& model) {
             arena_scope const scope(ctx.saved);
             auto cache = model.make_cache(2, 16);
             index_t const each[] = {0, 1};
