@@ -135,7 +135,7 @@ template <class T> struct variational_bits {
 // from the published step 999 to 989, and by 2 from 989 to 979. So the default start is the last step whose signal is
 // at least 1e-4.
 struct diffusion_sampling {
-    static constexpr index_t published_start = path_steps - 1;
+    static constexpr index_t published_start = path_steps - 1;  // the last one
 
     index_t steps = 100;  // 1 to 1000, of all
     index_t start = 992;  // 0 to 999
