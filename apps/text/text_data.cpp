@@ -142,9 +142,9 @@ tokenizer tokenizer_of(stored_model const& model) {
     auto const path = tokenizer_path(model);
     if (!calm::is_there(path))
         throw error(errc::tokenizer, path, "",
-                    "expected the model's tokenizer, found none: put its file (tokenizer.json" +
-                        std::string(described ? ")" : ", or tiktoken's lines as tokenizer.model)") + " into " +
-                        model.directory);
+                    "expected the model's tokenizer, found none: put " +
+                        (described ? "that file back"
+                                   : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
     auto words = load_tokenizer(path);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",

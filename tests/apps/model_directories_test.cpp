@@ -37,11 +37,12 @@ public:
         BOOST_TEST(made.status == status, line << ": " << made.err);
         BOOST_TEST(has(made.err, says), line << ": " << made.err);
     }
-    // A copy of the model with one key of config.json set.
+    // A copy of the model with one key of config.json set, or, where the value is null, without it.
     void copy_with(std::string const& name, std::string const& key, nlohmann::json const& value) const {
         fs::copy(folder.path("lm"), folder.path(name));
         auto json = nlohmann::json::parse(folder.content(name + "/config.json"));
         json[key] = value;
+        if (value.is_null()) json.erase(key);
         std::ofstream(folder.path(name + "/config.json")) << json.dump();
     }
     temporary_folder folder;
@@ -69,9 +70,15 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
           "train ar --config tiny-ar --tokenizer words --data stories:4000 --steps 1 --init extended --out no"})
         shop.is_refused(line, 5, " missing: 'model.layers.");
 
-    shop.good("cp -r lm bare; rm bare/tokenizer.model");
-    shop.is_refused("generate --model bare", 6, "put its file (tokenizer.json) into bare");
-    shop.is_refused("evaluate --model bare --data stories:100", 6, "put its file (tokenizer.json) into bare");
+    shop.copy_with("published", "calm", nullptr);
+    for (std::string const line : {"generate --model published", "evaluate --model published --data stories:100"})
+        BOOST_TEST(run_in(shop.folder, line).status == 0, line);
+    shop.good("cp -r lm bare; rm bare/tokenizer.model published/tokenizer.model");
+    for (std::string const line : {"generate --model ", "evaluate --data stories:100 --model "}) {
+        shop.is_refused(line + "bare", 6, "bare/tokenizer.model: expected the model's tokenizer, found none: put that");
+        shop.is_refused(line + "published", 6,
+                        "put tokenizer.json, or tiktoken's file as tokenizer.model, into published");
+    }
 
     shop.good("cp -r lm two; echo '{}' >two/model.safetensors.index.json");
     for (std::string const line : {"generate --model two --max-tokens 1", "inspect two", "convert two --out one"})
