@@ -271,13 +271,9 @@ BOOST_AUTO_TEST_CASE(a_rate_that_is_far_too_high_ends_with_8) {
 }
 
 BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
-    // Interrupts the command once it has logged a step, which it must within a minute.
-    static_cast<void>(shop().folder().with("interrupted.sh",
-                                           "\"$@\" & tries=0\n"
-                                           "until [ -s stopped/metrics.jsonl ] || [ $tries = 600 ]; do\n"
-                                           "  sleep 0.1; tries=$((tries + 1))\n"
-                                           "done\n"
-                                           "kill -INT $!; wait $!\n"));
+    // Interrupts the command once it has logged a step.
+    static_cast<void>(shop().folder().with(
+        "interrupted.sh", calm::test::interrupted("\"$@\"", "[ -s stopped/metrics.jsonl ]", "INT") + "\n"));
     auto const r = shop().program(
         "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --minutes 5 "
         "--out stopped",

@@ -28,11 +28,12 @@ public:
     }
 
     ran shell(std::string const& line) const { return run_in(folder_, line); }
-    // Trains in the background, sends a signal once a file is there, and waits: the status is that of the training.
-    ran interrupted(std::string const& arguments, std::string const& file, std::string const& signal) const {
-        return shell("train " + arguments + " & tries=0; until [ -e " + file +
-                     " ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; kill -" + signal +
-                     " $!; wait $!");
+    // Trains in the background into the folder `out`, sends a signal once a file of it is there, and waits: the status
+    // is that of the training.
+    ran interrupted(std::string const& arguments, std::string const& out, std::string const& file,
+                    std::string const& signal) const {
+        return calm::test::interrupted_run(folder_, "train " + arguments + "--out " + out, out,
+                                           "[ -e " + out + "/" + file + " ]", signal);
     }
     temporary_folder const& folder() const { return folder_; }
 
@@ -73,7 +74,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     auto const often = autoencoder + "stories:4000 --steps 16 --save-every 4 --evaluate-every 6 --keep 3 ";
     auto const whole = shop.shell("train " + often + "--out whole");
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
-    auto const killed = shop.interrupted(often + "--out parts", "parts/checkpoints/step-00000004", "KILL");
+    auto const killed = shop.interrupted(often, "parts", "checkpoints/step-00000004", "KILL");
     BOOST_TEST(killed.status == 137);
     // The newest checkpoint is damaged: the one before it, or the first step, is taken.
     auto const damaged =
@@ -88,8 +89,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     auto const longer = calm_of_file + "--steps 12 --save-every 4 --muon 2 --dtype bf16 --rounding stochastic ";
     auto const straight = shop.shell("train " + longer + "--out calm");
     BOOST_REQUIRE_MESSAGE(straight.status == 0, straight.err);
-    auto const stopped =
-        shop.interrupted(longer + "--out 'two parts'", "'two parts'/checkpoints/step-00000004", "TERM");
+    auto const stopped = shop.interrupted(longer, "'two parts'", "checkpoints/step-00000004", "TERM");
     BOOST_TEST(stopped.status == 143);
     auto const at = stopped.err.find("to go on: ");
     BOOST_REQUIRE(at != std::string::npos);
@@ -126,14 +126,15 @@ BOOST_AUTO_TEST_CASE(a_terminal_or_a_pipe_that_goes_away_ends_a_run_with_a_check
     auto const endless = autoencoder + "text.txt --minutes 9 --save-every 1 ";
     for (auto const& [signal, status] : {std::pair{"HUP", 129}, std::pair{"PIPE", 141}}) {
         auto const out = std::string("by") + signal;
-        auto const r = shop.interrupted(endless + "--out " + out, out + "/model.safetensors", signal);
+        auto const r = shop.interrupted(endless, out, "model.safetensors", signal);
         BOOST_TEST(r.status == status);
         BOOST_TEST(has(r.err, "stopped by a signal; wrote " + out), r.err);
         BOOST_TEST(has(r.err, "to go on: "), r.err);
     }
     // Whoever started it with nohup wants it to go on.
-    auto const kept = shop.shell("trap '' HUP; train " + autoencoder + "text.txt --steps 30 --out kept & " +
-                                 "until [ -e kept/metrics.jsonl ]; do sleep 0.1; done; kill -HUP $!; wait $!");
+    auto const kept =
+        shop.shell("trap '' HUP; " + calm::test::interrupted("train " + autoencoder + "text.txt --steps 30 --out kept",
+                                                             "[ -e kept/metrics.jsonl ]", "HUP"));
     BOOST_TEST(kept.status == 0, kept.err);
 }
 

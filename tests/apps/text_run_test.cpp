@@ -43,13 +43,13 @@ public:
         BOOST_TEST(made.status == status, line << ": " << made.err);
         return made.err;
     }
-    // Runs a command in the background, sends a signal once it has written what the pattern names, and waits: the
-    // status is the command's.
-    ran interrupted(std::string const& command, std::string const& pattern, std::string const& signal) const {
-        return run("touch before; " + command + " & tries=0; until [ -n \"$(find " + pattern +
-                   " -maxdepth 0 -newer before 2>/dev/null)\" ] || [ $tries = 3000 ]; do sleep 0.02; "
-                   "tries=$((tries + 1)); done; kill -" +
-                   signal + " $!; wait $!");
+    // Runs a command in the background, sends a signal once it has written what the pattern names in the folder `out`,
+    // and waits: the status is the command's.
+    ran interrupted(std::string const& command, std::string const& out, std::string const& pattern,
+                    std::string const& signal) const {
+        return calm::test::interrupted_run(
+            folder, "touch before; " + command + " --out " + out, out,
+            "[ -n \"$(find " + out + "/" + pattern + " -maxdepth 0 -newer before 2>/dev/null)\" ]", signal);
     }
     bool there(std::string const& name) const { return fs::exists(folder.path(name)); }
     void same_weights(std::string const& a, std::string const& b,
@@ -118,15 +118,14 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
     workshop const shop;
     auto const longer = of_a_text + "--autoencoder-steps 64 --steps 48 --save-every 8 ";
     shop.good(longer + "--out whole");
-    auto const parts = longer + "--out parts";
-    BOOST_TEST(shop.interrupted(parts, "parts/plan.json", "KILL").status == 137);
-    BOOST_TEST(shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*/*", "KILL").status == 137);
-    auto const inside = shop.interrupted(parts, "parts/autoencoder/checkpoints/step-*/*", "INT");
+    BOOST_TEST(shop.interrupted(longer, "parts", "plan.json", "KILL").status == 137);
+    BOOST_TEST(shop.interrupted(longer, "parts", "autoencoder/checkpoints/step-*/*", "KILL").status == 137);
+    auto const inside = shop.interrupted(longer, "parts", "autoencoder/checkpoints/step-*/*", "INT");
     BOOST_TEST(inside.status == 130);
     BOOST_TEST(has(inside.err, "stopped by a signal; wrote parts/autoencoder"), inside.err);
     BOOST_TEST(has(inside.err, "to go on: train text --data text.txt"), inside.err);
-    BOOST_TEST(shop.interrupted(parts, "parts/model/run.lock", "KILL").status == 137);  // between the stages
-    auto const stopped = shop.interrupted(parts, "parts/model/checkpoints/step-*/*", "TERM");
+    BOOST_TEST(shop.interrupted(longer, "parts", "model/run.lock", "KILL").status == 137);  // between the stages
+    auto const stopped = shop.interrupted(longer, "parts", "model/checkpoints/step-*/*", "TERM");
     BOOST_TEST(stopped.status == 143);
     BOOST_TEST(has(stopped.err, "the autoencoder is trained"), stopped.err);
     auto const at = stopped.err.find("to go on: ");
@@ -159,12 +158,12 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
 
     // Afresh: what was there is the model until the first checkpoint of another.
     auto const model = shop.folder.content("run/model/model.safetensors");
-    auto const fresh = few + "--vocabulary 300 --out run";
+    auto const fresh = few + "--vocabulary 300 ";
     fs::remove(shop.folder.path("run/autoencoder/metrics.jsonl"));
-    auto const cut = shop.interrupted(fresh + " --fresh", "run/autoencoder/metrics.jsonl", "KILL");
+    auto const cut = shop.interrupted(fresh + "--fresh", "run", "autoencoder/metrics.jsonl", "KILL");
     BOOST_TEST(cut.status == 137);
     BOOST_TEST(shop.folder.content("run/model/model.safetensors") == model);
-    BOOST_TEST(!has(shop.good(fresh).err, "is trained"));
+    BOOST_TEST(!has(shop.good(fresh + "--out run").err, "is trained"));
     shop.good(few + "--vocabulary 300 --out straight");
     shop.same_weights("run", "straight");
 }

@@ -389,7 +389,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
         run_of<autoencoder_type>(4, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
             train_autoencoder(ctx, model, source, r, tell, ranks);
         });
-    BOOST_TEST(done.steps.size() > 1U);
+    BOOST_TEST(!done.steps.empty());  // how many is the machine's affair
 }
 
 BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one_rank) {

@@ -214,27 +214,31 @@ BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
 // Its rate follows the share that was done before a step, also where it goes on.
 BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     auto r = calm_steps(0);
-    r.seconds = 0.2;
     r.warmup = 2;
     r.schedule = rate_schedule::cosine;
     auto const rate = schedule::cosine_of_time(r.rate, r.warmup);
     std::vector<progress> told;
     training_callbacks tell;
     tell.step = [&](progress const& now) { told.push_back(now); };
-    calm_after(r, 1, tell);
-    BOOST_TEST_REQUIRE(told.size() > 3U);
-    double done = 0;
-    for (auto const& now : told) {
-        BOOST_TEST(now.rate == rate(now.step, done));
-        done = now.done;
+    // As long as this machine needs for some steps behind the warm-up.
+    for (r.seconds = 0.2; told.size() <= 4; r.seconds *= 2) {
+        told.clear();
+        calm_after(r, 1, tell);
     }
-    BOOST_TEST(told.back().rate < 0.5 * r.rate);
+    double done = 0;
+    for (std::size_t i = 0; i < told.size(); ++i) {
+        BOOST_TEST(told[i].rate == rate(told[i].step, done));
+        if (i > 2) BOOST_TEST(told[i].rate < told[i - 1].rate);
+        done = told[i].done;
+    }
+    BOOST_TEST(done >= 1);
 
     told.clear();
-    tell.resume = [](training_state& state) {
+    tell.resume = [&](training_state& state) {
         state.step = state.updates = 7;
-        state.seconds = 0.1;
+        state.seconds = r.seconds / 2;
     };
+    tell.stop = [] { return true; };
     calm_after(r, 1, tell);
     BOOST_TEST_REQUIRE(!told.empty());
     BOOST_TEST(told.front().rate == rate(7, 0.5));
