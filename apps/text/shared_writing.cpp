@@ -1,5 +1,6 @@
 #include "text/shared_writing.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -71,8 +72,16 @@ int on_all_ranks(text_limits const& most, write_and_tell const& write,
         }
     }
     int const status = program([&](prompts_span prompts, std::uint32_t first, tell_tokens const& told) {
-        if (prompts.empty()) return std::vector<generation_result>();
-        return written_by_all(*all, bring(*all, {{prompts.begin(), prompts.end()}, first}, most), most, write, told);
+        std::vector<generation_result> texts;
+        for (std::size_t at = 0; at < prompts.size(); at += prompt_lot::most) {
+            auto const some = prompts.subspan(at, std::min(prompt_lot::most, prompts.size() - at));
+            prompt_lot const lot{{some.begin(), some.end()}, first + static_cast<std::uint32_t>(at)};
+            auto made =
+                written_by_all(*all, bring(*all, lot, most), most, write,
+                               [&](std::size_t prompt, std::span<token_id const> fresh) { told(at + prompt, fresh); });
+            texts.insert(texts.end(), std::move_iterator(made.begin()), std::move_iterator(made.end()));
+        }
+        return texts;
     });
     bring(*all, {}, most);
     return status;
