@@ -1,6 +1,7 @@
 #pragma once
 // What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -304,7 +305,8 @@ protected:
             numbered.prompt_number = first;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
         };
-        return on_all_ranks(texts_of, [&](write_and_tell const& write) {
+        text_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt), o.max_tokens};
+        return on_all_ranks(most, texts_of, [&](write_and_tell const& write) {
             int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
                                                : answer_batch(o, words, K, unit, untold(write), positions);
             tell_of_products(ctx);

@@ -4,6 +4,7 @@
 #include "comparison.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/alike.hpp"
 #include "run/ranks.hpp"
 #include "text/text_output.hpp"
 
@@ -12,14 +13,14 @@ using namespace calm::apps;
 namespace {
 
 int evaluate(evaluate_options options) {
-    options.threads = threads_of_rank(options.threads);
+    take_place(options);
     bool const several = options.models.size() > 1;
     text_output out;
     std::vector<compared_model> all;
     for (auto const& directory : options.models) {
         auto one = options;
         one.model = directory;
-        auto const model = opened_model(directory);
+        auto const model = read_model_alike(directory);
         auto const& work = configuration_of(model).on(options.device, options.weights);
         all.push_back({model, work.evaluate(one, model)});
         if (several) tell("== " + directory);
@@ -35,7 +36,7 @@ int evaluate(evaluate_options options) {
 int main(int argc, char** argv) {
     return run_program("evaluate", [&] {
         return run_on_ranks("evaluate", [&] {
-            auto const options = read_evaluate(argc, argv);
+            auto const options = read_alike([&] { return read_evaluate(argc, argv); });
             return options ? evaluate(*options) : 0;
         });
     });

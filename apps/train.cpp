@@ -3,6 +3,7 @@
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/alike.hpp"
 #include "run/ranks.hpp"
 #include "run/text_run.hpp"
 #include "text/text_data.hpp"
@@ -10,13 +11,6 @@
 using namespace calm::apps;
 
 namespace {
-
-// As an option of this process says what it has of the machine.
-template <class Options> Options on_this_rank(Options o) {
-    o.threads = threads_of_rank(o.threads);
-    if (auto* const all = ranks(); all != nullptr) all->timeout = static_cast<double>(o.timeout);
-    return o;
-}
 
 struct perform {
     int operator()(text_options const& o) const {
@@ -36,9 +30,10 @@ struct perform {
     }
 
 private:
-    template <class Options, class Train> static int trained(Options const& o, Train const& train) {
+    template <class Options, class Train> static int trained(Options o, Train const& train) {
         if (o.dry_run) return at_first_rank([&] { return train(o); });
-        return train(on_this_rank(o));
+        take_place(o);
+        return train(o);
     }
 };
 
@@ -47,7 +42,9 @@ private:
 int main(int argc, char** argv) {
     return run_program("train", [&] {
         return run_on_ranks("train", [&] {
-            auto const command = read_train(argc, argv);
+            auto const command =
+                read_alike([&] { return read_train(argc, argv); },
+                           [](auto const& any) { return std::visit([](auto const& o) { return o.alike; }, any); });
             return command ? std::visit(perform{}, *command) : 0;
         });
     });

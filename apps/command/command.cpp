@@ -86,7 +86,10 @@ command::command(std::string name, std::string const& description) : name_(std::
     text(completion, completion_, "SHELL", "print what completes this program's options in bash, and end");
     suggest(completion, {"bash"});
     flag(print_version, asks_for_version_, "print the version, and end");
-    for (auto const* const name_of : {options_file, print_resolved, completion, print_version}) only_as_flag(name_of);
+    for (auto const* const name_of : {options_file, print_resolved, completion, print_version}) {
+        only_as_flag(name_of);
+        compare(name_of, [](std::string const&) { return std::string(); });
+    }
 }
 
 declared_option& command::add(std::string const& name, std::string const& type, std::string const& help, needed need,
@@ -363,6 +366,22 @@ bool command::read(int argc, char const* const* argv) {
         lines.push_back("  - and " + std::to_string(problems_.size() - most_told) + " more");
     lines.push_back("(" + name_ + " --help shows every option)");
     throw error(errc::usage, single ? problems_.front() : std::to_string(problems_.size()) + " problems", lines);
+}
+
+std::vector<setting> command::settings() const {
+    auto const program = version_line(name_.substr(0, name_.find(' ')));
+    std::vector<setting> all{{"program", program.substr(0, program.find('\n'))}, {"command", name_}};
+    for (auto const& one : options_) {
+        auto values = one.given;
+        if (values.empty() && one.otherwise) values = {one.otherwise()};
+        std::string text;
+        for (auto const& value : values) {
+            auto const part = one.compared ? one.compared(value) : value;
+            text += (text.empty() ? "" : ", ") + (values.size() > 1 && part.empty() ? "''" : part);
+        }
+        all.push_back({one.name, text});
+    }
+    return all;
 }
 
 std::string command::resolved() const {

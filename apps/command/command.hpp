@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/ranks/setting.hpp"
 #include "calm/sample/temperature.hpp"
 #include "command/number_within.hpp"
 
@@ -32,11 +33,12 @@ struct declared_option {
     std::function<void(std::string const&)> take;
     std::function<std::string()> otherwise = {};  // its default, empty where it has none
     std::vector<std::string> choices = {};
-    std::string least = {}, most = {};    // of a number
-    bool is_kept = true;                  // belongs to what --print-config prints
-    std::vector<std::string> given = {};  // by one origin
-    std::string origin = {};              // flag, environment, file or empty
-    std::string place = {};               // where exactly, for sentences
+    std::string least = {}, most = {};                             // of a number
+    bool is_kept = true;                                           // belongs to what --print-config prints
+    std::function<std::string(std::string const&)> compared = {};  // what of a value all ranks have; empty: all of it
+    std::vector<std::string> given = {};                           // by one origin
+    std::string origin = {};                                       // flag, environment, file or empty
+    std::string place = {};                                        // where exactly, for sentences
 };
 
 // "generate of calm 0.1.0, compiled for AVX-512", a line.
@@ -96,6 +98,10 @@ public:
     void flag(std::string const& option, bool& to, std::string const& help);
     // The option is for this one call: no variable, no file and no --print-config has it.
     void only_as_flag(std::string const& option) { named(option).is_kept = false; }
+    // What of a value all ranks of a job have to have alike, where it is not all of it; "": nothing.
+    void compare(std::string const& option, std::function<std::string(std::string const&)> of) {
+        named(option).compared = std::move(of);
+    }
     // What holds where the option is not set, asked for after all is read; empty where nothing does.
     void otherwise(std::string const& option, std::function<std::string()> standard) {
         named(option).otherwise = std::move(standard);
@@ -129,6 +135,9 @@ public:
     [[nodiscard]] std::vector<declared_option> const& options() const { return options_; }
     // What is set, as a file that --config-file reads to the same, with the origin of each in a comment.
     [[nodiscard]] std::string resolved() const;
+    // What all ranks of a job have to have alike: the program, the command, and every option but what compare() leaves
+    // out.
+    [[nodiscard]] std::vector<setting> settings() const;
 
 private:
     declared_option& add(std::string const& name, std::string const& type, std::string const& help, needed need,

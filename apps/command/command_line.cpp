@@ -106,12 +106,20 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
 void add_execution(command& c, execution_options& o) {
     c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of everything random (1)", 0, any_seed);
     c.number<int, int>("--threads", o.threads, "N", "threads; 0 takes the machine's (0)", 0, 1024);
+    c.compare("--threads", [](std::string const&) { return std::string(); });
     c.parsed("--device", "NAME",
              "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU where one is, else cpu; emulated, a GPU's kernels on the "
              "cpu, to try them (cpu)",
              [&o](std::string const& text) { o.device = device_choice::parse(text); });
     c.suggest("--device", device_names);
+    c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // not which GPU
     c.otherwise("--device", [] { return device_choice().text(); });
+}
+
+void add_timeout(command& c, execution_options& o) {
+    c.number<index_t, index_t>(
+        "--timeout", o.timeout, "S",
+        "of several ranks (docs/ranks.md): seconds that one waits for another as they work (120)", 1, 86'400);
 }
 
 // Of what does not train.
@@ -238,9 +246,7 @@ void add_upkeep(command& c, train_options& o) {
     c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
                                "steps to leave out at most for a loss or gradient that is not finite (0)", 0,
                                limits::steps);
-    c.number<index_t, index_t>(
-        "--timeout", o.timeout, "S",
-        "of several ranks (docs/ranks.md): seconds that one waits for another as they train (120)", 1, 86'400);
+    add_timeout(c, o);
     c.choice("--dtype", {"f32", "bf16"},
              "what products of matrices multiply: f32, or both factors rounded to bf16, as a device then stores "
              "activations; sums, weights and their gradients are f32 (f32)",
@@ -610,6 +616,7 @@ void declare(command& c, evaluate_options& o) {
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
     add_sampling(c, o.head, [&o] { return o.models; });
+    add_timeout(c, o);
     add_weights(c, o.weights);
     add_execution(c, o);
 }
@@ -747,6 +754,7 @@ void declare(command& c, generate_options& o) {
                                limits::text_tokens);
     c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1,
                                most_at_once);
+    add_timeout(c, o);
     add_weights(c, o.weights);
     add_execution(c, o);
 }
@@ -756,6 +764,7 @@ template <class Options> std::optional<Options> read_command(int argc, char cons
     command c(described<Options>::name, described<Options>::what);
     declare(c, o);
     if (!c.read(argc, argv)) return std::nullopt;
+    if constexpr (requires { o.alike; }) o.alike = c.settings();
     if constexpr (requires { o.record; }) {
         o.record.options = c.resolved();
         o.record.words.assign(1, c.name());

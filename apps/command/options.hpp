@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/ranks/setting.hpp"
 #include "calm/train/recipe.hpp"
 #include "command/device.hpp"
 #include "command/text_choices.hpp"
@@ -27,6 +28,7 @@ struct tokenizer_options {
     data_options data;
     index_t vocabulary = 0;
     std::string out;
+    std::vector<setting> alike = {};  // what all ranks of a job have to be told
 };
 
 // How a run came about, for its directory.
@@ -42,7 +44,9 @@ enum class held_weights { f32, bf16 };
 struct execution_options {
     std::uint64_t seed = 1;
     int threads = 0;
+    index_t timeout = 120;  // seconds that a rank of several waits for another
     device_choice device;
+    std::vector<setting> alike = {};  // what all ranks of a job have to be told
 };
 
 // Of an autoencoder or of a language model of either kind; each reads what concerns it.
@@ -71,7 +75,6 @@ struct train_options : execution_options {
     std::optional<index_t> save_every;
     index_t keep = 2;                                     // checkpoints, besides the best
     index_t skip_nonfinite = 0;                           // steps that may be left out
-    index_t timeout = 120;                                // seconds that a rank of several waits for another
     bool in_bf16 = false;                                 // products round both of their factors
     weight_rounding rounding = weight_rounding::nearest;  // of those that are weights
     bool fresh = false;                                   // start over where a run is

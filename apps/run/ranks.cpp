@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -130,6 +132,7 @@ int run_as(collective& self, std::function<int()> const& body) {
     };
     hold_tongue(!self.is_first());
     int const status = body();
+    hurry_ranks(true);
     self.barrier();
     all_ranks = nullptr;
     return status;
@@ -170,7 +173,8 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
 [[noreturn]] void end_by_mpi(std::string const& program, mpi_ranks& self, failure const& what) {
     self.fail(error_of(what));
     if (!self.is_first())
-        std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 200 * std::min(self.rank(), 20)));
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds((self.is_first_lost() ? 3000 : 30'000) + 200 * std::min(self.rank(), 20)));
     tell_failure(program, self, what);
     mpi_ranks::end_all(what.status);
 }
@@ -234,15 +238,22 @@ bool is_first_rank() {
 }
 
 int at_first_rank(std::function<int()> const& f) {
-    if (!is_first_rank()) return 0;
     auto* const others = std::exchange(all_ranks, nullptr);
-    int const status = f();
+    int status = others == nullptr || others->is_first() ? f() : 0;
     all_ranks = others;
+    if (others == nullptr) return status;
+    hurry_ranks(false);
+    status = others->broadcast(status);
+    require(status >= 0 && status <= 255, errc::distributed, "rank 0: expected an exit status, found ", status);
     return status;
 }
 
 void meet_ranks() {
     if (all_ranks != nullptr) all_ranks->barrier();
+}
+
+void hurry_ranks(bool on) {
+    if (all_ranks != nullptr) all_ranks->at_work = on;
 }
 
 bool as_first_rank(std::function<bool()> const& f) {
@@ -261,8 +272,11 @@ int noted_signal_of_ranks() {
     std::vector<int> all(static_cast<std::size_t>(all_ranks->ranks()));
     all_ranks->all_gather(std::span<int const>(&own, 1), std::span(all));
     auto const came = std::ranges::find_if(all, [](int number) { return number != 0; });
-    if (came != all.end()) take_signal(*came);
-    return came != all.end() ? *came : 0;
+    if (came == all.end()) return 0;
+    require(std::ranges::count(std::array{SIGHUP, SIGINT, SIGPIPE, SIGTERM}, *came) > 0, errc::distributed, "rank ",
+            came - all.begin(), ": expected the number of a signal that ends a run, found ", *came);
+    take_signal(*came);
+    return *came;
 }
 
 int number_on_this_machine() {

@@ -22,10 +22,13 @@ bool has_mpi();
 collective* ranks();
 // Whether this process is the only one, or rank 0: who writes files and says what there is to say.
 bool is_first_rank();
-// What rank 0 does, as if it were alone; 0 at the others.
+// What rank 0 does, as if it were alone; its status at all.
 int at_first_rank(std::function<int()> const& f);
 // Waits for the others, if there are some.
 void meet_ranks();
+// Whether from here on the others have to answer within --timeout. Until then, and while texts and models are read,
+// nobody is hurried.
+void hurry_ranks(bool on);
 // What f() of rank 0 makes of a number or a text, for all.
 bool as_first_rank(std::function<bool()> const& f);
 std::string text_of_first_rank(std::function<std::string()> const& f);
@@ -38,6 +41,7 @@ int threads_of_rank(int asked);
 
 // f() at rank 0, and then at the others: what the first writes, caches, they read.
 template <class F> auto in_turn(F const& f) {
+    hurry_ranks(false);
     if (!is_first_rank()) meet_ranks();
     auto made = f();
     if (is_first_rank()) meet_ranks();

@@ -11,6 +11,7 @@
 #include "calm/text/build_corpus.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/alike.hpp"
 #include "run/ranks.hpp"
 #include "run/report.hpp"
 #include "run/run_record.hpp"
@@ -335,7 +336,7 @@ int train_text(text_options const& o) {
                         "a run was begun or went on here meanwhile; give the same command again");
         prepare(o, what);
     }
-    meet_ranks();
+    require_shared(in(o, plan_file));
     if (!is_first_rank()) {
         what.record = read_text_record(o.out).value();
         stages = stages_of(o, what.record);

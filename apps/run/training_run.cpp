@@ -13,6 +13,7 @@
 #include "calm/text/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
+#include "run/alike.hpp"
 #include "run/gnuplot.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
@@ -181,6 +182,7 @@ void start_over(std::string const& directory) {
 
 training_run::training_run(train_options const& options) : options_(options) {
     if (options.dry_run) return;
+    hurry_ranks(false);
     if (is_first_rank()) find();
     take_from_first();
 }
@@ -200,19 +202,8 @@ void training_run::find() {
 
 void training_run::take_from_first() {
     auto const directory = text_of_first_rank([&] { return from_ ? from_->directory : std::string(); });
+    if (!directory.empty()) require_shared(in_directory(directory, state_file));
     if (!is_first_rank() && !directory.empty()) from_ = found_checkpoint{directory, read_record(directory)};
-}
-
-void training_run::require_settings_of_first() const {
-    std::string lines;
-    for (auto const& row : settings_) lines += row.option + " " + row.value + "\n";
-    auto const theirs = lines_of(text_of_first_rank([&] { return lines; }));
-    auto const ours = lines_of(lines);
-    auto const at = std::ranges::mismatch(ours, theirs);
-    if (at.in1 != ours.end() || at.in2 != theirs.end())
-        throw error(errc::distributed, sentence("expected the text and the options of rank 0, which has '",
-                                                at.in2 != theirs.end() ? *at.in2 : "", "', found '",
-                                                at.in1 != ours.end() ? *at.in1 : "", "'"));
 }
 
 training_run::~training_run() {
@@ -244,12 +235,16 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     planned_ = recipe.steps;
     holds_out_ = holds_out;
     if (from_) changes_ = differences(from_->record.recipe, settings_);
-    if (!changes_.empty() && !options_.take_changes)
-        throw error(errc::usage, options_.out + " holds a run that was started with other settings:",
-                    lines_of(to_table(changes_) + "\nGive the former ones to go on with it, --override to go on with "
-                                                  "the present ones, or --fresh to start over"));
-    fits();
-    require_settings_of_first();
+    agree([&] {
+        if (!changes_.empty() && !options_.take_changes)
+            throw error(errc::usage, options_.out + " holds a run that was started with other settings:",
+                        lines_of(to_table(changes_) + "\nGive the former ones to go on with it, --override to go on "
+                                                      "with the present ones, or --fresh to start over"));
+        fits();
+        std::vector<setting> all;
+        for (auto const& [option, value] : settings_) all.push_back({option, value});
+        return all;
+    });
     if (from_) {
         steps_ = from_->record.state.step;
         seconds_ = from_->record.state.seconds;
@@ -360,6 +355,7 @@ void training_run::train(std::function<void()> const& loop) {
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
     }
+    hurry_ranks(true);
     report_->finish();
 }
 

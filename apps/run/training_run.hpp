@@ -96,10 +96,8 @@ public:
 
 private:
     void find();  // the checkpoint to go on from
-    // Of several ranks each takes the checkpoint that the first found, and throws where its settings are not the
-    // first's.
+    // Of several ranks each takes the checkpoint that the first found.
     void take_from_first();
-    void require_settings_of_first() const;
     // What the first rank does, and a process alone: the directory and the log. False where the run is finished
     // already.
     bool open(training_recipe const& recipe, bool holds_out);

@@ -237,8 +237,15 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     auto const other = shop.shell(mpirun(2) + "sh -c 'exec evaluate --model ae --data text$OMPI_COMM_WORLD_RANK.txt'");
     BOOST_TEST(other.status == 9);
-    BOOST_TEST(has(other.err, "rank 1 has another text or other options than rank 0: give all ranks"), other.err);
+    BOOST_TEST(has(other.err, "evaluate: --data: rank 1 has 'text1.txt', rank 0 has 'text0.txt': give all ranks"),
+               other.err);
     BOOST_TEST(other.out.empty());
+    // Another text by the same name.
+    auto const renamed = shop.shell(
+        mpirun(2) + "sh -c 'mkdir -p own$OMPI_COMM_WORLD_RANK; cd own$OMPI_COMM_WORLD_RANK; cp "
+                    "../text$OMPI_COMM_WORLD_RANK.txt text.txt; exec evaluate --model ../ae --data text.txt'");
+    BOOST_TEST(renamed.status == 9);
+    BOOST_TEST(has(renamed.err, "evaluate: sum of the text: rank 1 has '"), renamed.err);
     // What rank 0 cannot do ends the others too.
     auto const none = shop.shell(mpirun(2) + "evaluate --model nothing --data text.txt");
     BOOST_TEST(none.status == 2, none.err);
@@ -356,8 +363,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
     auto const other = shop.shell(mpirun(2) + "sh -c 'exec " + autoencoder +
                                   "4 --steps 8 --out run --rate 0.001$OMPI_COMM_WORLD_RANK'");
     BOOST_TEST(other.status == 9);
-    BOOST_TEST(has(other.err, "train: rank 1: expected the text and the options of rank 0, which has 'rate "),
-               other.err);
+    BOOST_TEST(has(other.err, "train: --rate: rank 1 has '0.0011', rank 0 has '0.0010': give all ranks"), other.err);
 
     auto const few = shop.shell(mpirun(2) + autoencoder + "1 --steps 8 --out run");
     BOOST_TEST(few.status == 2);
@@ -367,4 +373,75 @@ BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
     BOOST_TEST(wrong.status == 2);
     BOOST_TEST(has(wrong.err, "train autoencoder"), wrong.err);
     BOOST_TEST(!has(wrong.err, "rank 1: "), wrong.err);
+}
+
+// Any option but --threads, models by the same name, and the command itself. They need no MPI.
+BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
+    workshop const shop;
+    std::string const train = "train ar --config tiny-ar --tokenizer tokenizer.model --data text.txt --batch 2 --block "
+                              "32 --threads 1 --steps ";
+    auto const made = shop.shell(autoencoder + "1 --steps 2 --out ae; " + train +
+                                 "2 --out lm; mkdir own0; cp -r lm own0; mkdir own1; cp tokenizer.model "
+                                 "text.txt own1; cd own1; " +
+                                 train + "3 --out lm");
+    BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
+    auto const check = [&](std::string const& line, std::string const& says) {
+        auto const r = shop.shell(by_tcp("RANK", "WORLD_SIZE", 2) + "sh -c 'exec " + line + "'");
+        BOOST_TEST(r.status == 9, line << ": " << r.err);
+        BOOST_TEST(has(r.err, says), line << ": " << r.err);
+        BOOST_TEST(has(r.err, ": give all ranks the same command, variables and files"), line << ": " << r.err);
+        BOOST_TEST(!has(r.err, ": rank 1: "), line << ": " << r.err);
+        BOOST_TEST(r.out.empty(), line);
+    };
+    auto const differs = [&](std::string const& line, std::string const& option, std::string const& rank_0,
+                             std::string const& rank_1) {
+        check(line + " " + option + " $([ $RANK = 0 ] && echo " + rank_0 + " || echo " + rank_1 + ")",
+              option + ": rank 1 has '" + rank_1 + "', rank 0 has '" + rank_0 + "'");
+    };
+    std::string const evaluate = "evaluate --model lm --data text.txt", generate = "generate --model lm";
+    differs(evaluate, "--temperature", "1", "1/2");
+    differs(evaluate, "--samples", "4", "8");
+    differs(generate, "--seed", "1", "2");
+    differs(generate, "--max-tokens", "20", "10");
+    differs(generate, "--prompt", "a", "b");
+    for (std::string const option : {"--save-every", "--evaluate-every", "--skip-nonfinite", "--keep"})
+        differs(train + "8 --out none", option, "3", "5");
+    check(evaluate + " --model $([ $RANK = 0 ] && echo lm || echo ae)", "--model: rank 1 has 'lm, ae', rank 0 has "
+                                                                        "'lm, lm'");
+    check(train + "8 --out none $([ $RANK = 0 ] || echo --dry-run)",
+          "--dry-run: rank 1 has 'true', rank 0 has 'false'");
+    check("env CALM_DATA=text.txt $([ $RANK = 0 ] && echo evaluate || echo generate) --model lm", "");
+    BOOST_TEST(shop.shell("[ -e none ]").status != 0);
+    // A model of the same name and sizes, of other weights.
+    for (std::string const program : {"evaluate --data ../text.txt", "generate"})
+        check("sh -c \"cd own$RANK; exec " + program + " --model lm\"", "weights of lm: rank 1 has ");
+    auto const threads = shop.shell(by_tcp("RANK", "WORLD_SIZE", 2) + "sh -c 'exec " + evaluate +
+                                    " --positions 20 --threads $((RANK + 1))'");
+    BOOST_TEST(threads.status == 0, threads.err);
+}
+
+// What cannot be read is told once, whichever rank is faster.
+BOOST_AUTO_TEST_CASE(what_no_rank_can_read_is_told_by_the_first) {
+    workshop const shop;
+    for (std::string const line : {"train autoencoder --config none", "evaluate --samples 0", "train nothing"}) {
+        auto const r = shop.shell(by_tcp("RANK", "WORLD_SIZE", 3) + line);
+        BOOST_TEST(r.status == 2, line << ": " << r.err);
+        BOOST_TEST(!has(r.err, "rank 1: "), line << ": " << r.err);
+        BOOST_TEST(!has(r.err, "rank 2: "), line << ": " << r.err);
+    }
+    auto const one = shop.shell(by_tcp("RANK", "WORLD_SIZE", 3) +
+                                "sh -c 'exec evaluate --model . --data text.txt --samples $((10 - 5 * RANK))'");
+    BOOST_TEST(one.status == 2, one.err);
+    BOOST_TEST(has(one.err, "evaluate: rank 2: --samples: expected"), one.err);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_without_a_shared_folder_say_so) {
+    workshop const shop;
+    auto const apart = shop.shell(by_tcp("RANK", "WORLD_SIZE", 2) +
+                                  "sh -c 'mkdir own$RANK; cd own$RANK; exec train text --data stories:20000 --steps 2 "
+                                  "--autoencoder-steps 2 --threads 1 --out run'");
+    BOOST_TEST(apart.status == 9, apart.err);
+    BOOST_TEST(has(apart.err, "train: rank 1: --out: expected run/plan.json as rank 0 has it, found none; all ranks "
+                              "need one --out that they share"),
+               apart.err);
 }

@@ -2,9 +2,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,9 +69,12 @@ public:
         own += mine ? 1 : 0;
         return mine;
     }
-    std::vector<std::byte> gather(std::span<std::byte const> what) override { return all_.gather(what); }
+    void keep_in_touch() override { all_.keep_in_touch(); }
+    std::vector<std::byte> gather(std::span<std::byte const> what, std::uint64_t most) override {
+        return all_.gather(what, most);
+    }
     void add_up(std::span<index_t> counts) override { all_.add_up(counts); }
-    void require_alike(std::span<std::uint64_t const> words) override { all_.require_alike(words); }
+    void require_alike(std::span<setting const> all) override { all_.require_alike(all); }
 
 private:
     rank_pieces all_;
@@ -183,12 +188,63 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
             return text;
         },
         alike);
-    BOOST_TEST(has(other, "rank 1 has another text or other options than rank 0"), other);
+    BOOST_TEST(has(other, "sum of the text: rank 1 has '"), other);
     auto const longer = heard([](int rank) { return text_of(8 + rank); }, alike);
-    BOOST_TEST(has(longer, "rank 1 has another text or other options than rank 0"), longer);
+    BOOST_TEST(has(longer, "sum of the text: rank 1 has '"), longer);
     auto const more =
         heard(same, [](int rank) { return evaluation_settings{.block_tokens = block, .samples = 4 + rank}; });
-    BOOST_TEST(has(more, "rank 1 has another text or other options than rank 0"), more);
+    BOOST_TEST(has(more, "samples: rank 1 has '5', rank 0 has '4'"), more);
+    auto const colder = heard(same, [](int rank) {
+        return evaluation_settings{.block_tokens = block,
+                                   .samples = 4,
+                                   .sampler = sampler::adaptive(parse_temperature(rank == 0 ? "1" : "1/2"))};
+    });
+    BOOST_TEST(has(colder, "sampler: rank 1 has 'adaptive"), colder);
+}
+
+// A rank that sends what cannot be: sizes, numbers of pieces, counts.
+BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
+    struct found {
+        index_t number;
+        double result;
+    };
+    auto const heard = [](std::vector<found> const& lies, std::size_t bytes_less, index_t pieces) {
+        std::string said;
+        try {
+            on_ranks(2, [&](collective& ranks) {
+                rank_pieces pieces_of_ranks(ranks);
+                double sum = 0;
+                detail::piece_results<double> results(
+                    &pieces_of_ranks, [&](double one) { sum += one; }, [](double const& one) { return one < 100; });
+                if (ranks.is_first()) {
+                    results.add(0, 1);
+                    results.end(pieces);
+                    if (sum != 3) throw error(errc::usage, "another sum");
+                    return;
+                }
+                auto const bytes = std::as_bytes(std::span(lies));
+                static_cast<void>(pieces_of_ranks.gather(bytes.first(bytes.size() - bytes_less), 1000));
+            });
+        } catch (error const& e) {
+            said = e.what();
+        }
+        return said;
+    };
+    BOOST_TEST(heard({{1, 2}}, 0, 2) == "");
+    for (auto const& lies : {std::vector<found>{{2, 2}}, {{-1, 2}}, {{0, 2}}, {{1, 100}}})
+        BOOST_TEST(has(heard(lies, 0, 2), "expected one result at most of each of 2 pieces"));
+    BOOST_TEST(has(heard({{1, 2}}, 3, 2), "expected results of 16 bytes each"));
+    BOOST_TEST(has(heard({{1, 2}, {2, 2}}, 0, 2), "expected a message of at most 16 bytes, found one of 32"));
+    for (index_t const count : {index_t{-1}, std::numeric_limits<index_t>::max()})
+        BOOST_CHECK_EXCEPTION(on_ranks(2,
+                                       [&](collective& ranks) {
+                                           std::array<index_t, 2> counts{1, ranks.is_first() ? 1 : count};
+                                           rank_pieces(ranks).add_up(counts);
+                                       }),
+                              error, [](error const& e) {
+                                  return e.code() == errc::distributed &&
+                                         has(e.what(), "rank 1: expected a count from 0");
+                              });
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_has_no_pieces_to_share) {

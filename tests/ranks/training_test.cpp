@@ -198,7 +198,9 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
         tell.resume = [&](training_state& state) {
             if (from == nullptr) return;
             set_weights(ctx, own.model, from->weights);
-            for (auto& m : state.moments) std::ranges::copy(from->moments.at(m.name), m.bytes.begin());
+            for (auto& m : state.moments)
+                std::ranges::copy(std::span(from->moments.at(m.name)).subspan(m.begin, m.bytes.size()),
+                                  m.bytes.begin());
             auto moments = std::move(state.moments);
             state = from->numbers;
             state.moments = std::move(moments);
@@ -450,6 +452,58 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
                                      train_autoencoder(ctx, model, source, r, tell, ranks);
                                  }),
         error, [](error const& e) {
-            return e.code() == errc::distributed && has(e.what(), "rank 1 does not begin with the weights");
+            return e.code() == errc::distributed && has(e.what(), "sum of the weights: rank 1 has '");
         });
+    // What decides when they evaluate and save together counts too.
+    using change = std::function<void(autoencoder_recipe&)>;
+    for (auto const& [name, by] : {std::pair<std::string, change>{"save-every", [](auto& o) { o.save_every = 1; }},
+                                   {"evaluate-every", [](auto& o) { o.evaluate_every = 1; }},
+                                   {"skip-nonfinite", [](auto& o) { o.skip_nonfinite = 1; }},
+                                   {"schedule", [](auto& o) { o.schedule = rate_schedule::cosine; }}})
+        BOOST_CHECK_EXCEPTION(
+            run_of<autoencoder_type>(2,
+                                     [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+                                         auto own = r;
+                                         if (ranks->rank() == 1) by(own);
+                                         train_autoencoder(ctx, model, source, own, tell, ranks);
+                                     }),
+            error,
+            [&](error const& e) { return e.code() == errc::distributed && has(e.what(), name + ": rank 1 has '"); });
+}
+
+// The moments of all are at rank 0, as long as they are saved, and in its plan; the others have names and sizes.
+BOOST_AUTO_TEST_CASE(rank_0_alone_has_memory_for_the_moments_of_all) {
+    std::array<std::size_t, 3> bytes{}, planned{};
+    std::size_t whole = 0;
+    on_ranks(3, [&](collective& ranks) {
+        auto const number = static_cast<std::size_t>(ranks.rank());
+        resident<ar_type> own(11);
+        context<> ctx(3, 1);
+        initialise(ctx, own.model);
+        parameter_shares<space<>> shares(ctx, parameters_of(own.model), ranks);
+        adamw<space<>> optimizer(parameters_of(own.model), {}, &shares);
+        std::size_t share = 0;
+        for (auto const& m : optimizer.tensors()) share += m.bytes.size();
+        auto const all = optimizer.gather_moments();
+        for (auto const& m : all) bytes[number] += m.bytes.size();
+        if (ranks.is_first()) whole = whole_bytes(all);
+        if (all.size() != optimizer.tensors().size() || 2 * share > whole_bytes(all))
+            throw error(errc::usage, "a share that is none");
+    });
+    BOOST_TEST(whole > 0U);
+    BOOST_TEST(bytes == (std::array<std::size_t, 3>{whole, 0, 0}), boost::test_tools::per_element());
+    on_ranks(2, [&](collective& ranks) {
+        resident<ar_type> own(11);
+        context<> ctx(3, 1);
+        initialise(ctx, own.model);
+        counting_source source;
+        auto const r = steps_of<autoregressive_recipe>(1, 2);
+        training_callbacks tell;
+        tell.start = [&](memory_plan const& plan) {
+            planned[static_cast<std::size_t>(ranks.rank())] = plan.parts[2].bytes;
+        };
+        train_autoregressive(ctx, own.model, source, r, tell, &ranks);
+    });
+    BOOST_TEST(planned[0] >= planned[1] / 2 + whole);
+    BOOST_TEST(planned[1] < whole);
 }

@@ -195,12 +195,14 @@ BOOST_AUTO_TEST_CASE(ranks_that_differ_in_a_weight_or_a_number_are_told) {
                                            context<> const ctx(0, 1);
                                            parts all(sizes);
                                            parameter_shares<space<>> shares(ctx, all.parameters(), ranks);
-                                           shares.require_alike({1, 2});
+                                           shares.require_alike({{"one", "1"}, {"two", "2"}});
                                            bool const other = ranks.rank() == 2;
                                            if (weight && other) all.values()[3][40000] = 1e-30F;
-                                           shares.require_alike({1, weight || !other ? 2U : 3U});
+                                           shares.require_alike({{"one", "1"}, {"two", weight || !other ? "2" : "3"}});
                                        }),
-                              error, [](error const& e) {
-                                  return e.code() == errc::distributed && has(e.what(), "rank 2 does not begin with");
+                              error, [&](error const& e) {
+                                  return e.code() == errc::distributed &&
+                                         has(e.what(), weight ? "sum of the weights: rank 2 has '"
+                                                              : "two: rank 2 has '3', rank 0 has '2'");
                               });
 }

@@ -90,8 +90,11 @@ public:
     [[nodiscard]] int ranks() const { return ranks_; }          // how many there are
     [[nodiscard]] bool is_first() const { return rank_ == 0; }  // whether this is rank 0
 
+    static constexpr std::uint64_t longest_text = 64 << 20;  // bytes
+
     double timeout = 120;          // seconds that another rank is waited for
     bool at_work = false;          // before and after it, others may take as long as they give signs of life
+    bool keeps_in_touch = false;   // all call keep_in_touch() as they work: who does not is missed (patient_wait.hpp)
     std::int64_t steps_done = -1;  // of the work, for sentences; -1: it has no steps
 
     // Whether whoever started the ranks wants them to end; may be empty.
@@ -198,9 +201,12 @@ public:
         broadcast(std::span(&value, 1), from);
         return value;
     }
-    // The same of a text, whatever its length.
+    // The same of a text of any length up to longest_text. Throws errc::distributed where the other has a longer one.
     std::string broadcast_text(std::string text, int from = 0) {
-        text.resize(broadcast(text.size(), from));
+        auto const size = broadcast(std::uint64_t{text.size()}, from);
+        require(size <= longest_text, errc::distributed, "rank ", from, ": expected a text of at most ", longest_text,
+                " bytes, found one of ", size, "; do all ranks run the same program with the same options and files?");
+        text.resize(static_cast<std::size_t>(size));
         broadcast(std::span(text.data(), text.size()), from);
         return text;
     }
@@ -259,6 +265,15 @@ public:
     // Throws what another rank failed with, and where an engine knows it also that one has ended; waits for nothing.
     // For a rank that works or waits for something else, while exchanges are still to come.
     virtual void hear() = 0;
+    // For who works between two exchanges and calls it after each piece, however small: now and then it hears of the
+    // others as hear() does, and shows them that this rank is there.
+    void keep_in_touch() {
+        auto const now = std::chrono::steady_clock::now();
+        if (now - in_touch_ < std::chrono::milliseconds(50)) return;
+        in_touch_ = now;
+        show_life();
+        hear();
+    }
     // " after step 7" for a sentence, or nothing.
     [[nodiscard]] std::string after_step() const {
         return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
@@ -277,6 +292,8 @@ protected:
     virtual bool is_swapped() = 0;
     // Throws as exchange().
     virtual void finish_swap() = 0;
+    // Of an engine that does not do it by itself: a sign of life to each other rank, waiting for nothing.
+    virtual void show_life() {}
 
     // Of these ranks, those that gave no sign of life for `timeout` seconds, where an engine knows that: what ends
     // waiting while ranks are not at work.
@@ -362,6 +379,7 @@ private:
     int ranks_;
     int under_way_ = 0;
     std::uint64_t bytes_sent_ = 0;
+    std::chrono::steady_clock::time_point in_touch_{};  // when it last heard
 };
 
 }  // namespace calm

@@ -53,17 +53,10 @@ public:
     }
     // Another rank that cannot go on says so in place of an answer.
     void hear() override {
-        int there = 0;
-        MPI_Status status;
-        MPI_Iprobe(MPI_ANY_SOURCE, failure_tag, MPI_COMM_WORLD, &there, &status);
-        if (there == 0) return;
-        int count = 0;
-        MPI_Get_count(&status, MPI_BYTE, &count);
-        std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
-        MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        give_up();
-        fail_with(status.MPI_SOURCE, static_cast<unsigned char>(text[0]), std::string_view(text).substr(1));
+        see_life();
+        hear_of(MPI_ANY_SOURCE);
     }
+    [[nodiscard]] bool is_first_lost() const { return first_is_lost_; }  // rank 0 gave no answer: it says nothing
     // Ends all ranks at once; the launcher then exits with this status.
     [[noreturn]] static void end_all(int status) {
         MPI_Abort(MPI_COMM_WORLD, status);
@@ -86,9 +79,11 @@ private:
         bool are_done = false;
     };
     static constexpr int failure_tag = 32767;                         // the greatest that every MPI has
+    static constexpr int life_tag = 32766;                            // below it are those of exchanges
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
 
-    explicit mpi_ranks(rank_among const& here) : collective(here.rank, here.ranks) {}
+    explicit mpi_ranks(rank_among const& here) :
+        collective(here.rank, here.ranks), seen_(static_cast<std::size_t>(here.ranks), clock::now()) {}
 
     static rank_among begun() {
         int provided = 0;
@@ -101,9 +96,64 @@ private:
         return here;
     }
 
+    // Throws what one rank, or any, failed with.
+    void hear_of(int source) {
+        int there = 0;
+        MPI_Status status;
+        MPI_Iprobe(source, failure_tag, MPI_COMM_WORLD, &there, &status);
+        if (there == 0) return;
+        int count = 0;
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
+        MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        give_up();
+        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
+                  std::string_view(text).substr(1));
+    }
+    // Of ranks of which something is still to come: where they failed, it does not. What a rank failed with after it
+    // came to this exchange is heard in the next one: this rank may fail itself before, and says why.
+    void hear_of_silent() {
+        for (int const r : unfinished(true)) {
+            int there = 0;
+            MPI_Iprobe(r, failure_tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+            if (there == 0 || is_swapped()) continue;
+            auto const still = unfinished(true);
+            if (std::ranges::count(still, r) > 0) hear_of(r);
+        }
+    }
+
+    void show_life() override {
+        auto const now = clock::now();
+        if (now - shown_ < std::chrono::duration<double>(timeout / 8)) return;
+        shown_ = now;
+        for (int r = 0; r < ranks(); ++r) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            if (r != rank() && MPI_Isend(nullptr, 0, MPI_BYTE, r, life_tag, MPI_COMM_WORLD, &request) == MPI_SUCCESS)
+                MPI_Request_free(&request);
+        }
+    }
+    // Takes the signs of life that have come.
+    void see_life() {
+        for (int there = 1;;) {
+            MPI_Status status;
+            MPI_Iprobe(MPI_ANY_SOURCE, life_tag, MPI_COMM_WORLD, &there, &status);
+            if (there == 0) return;
+            MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, life_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            seen_[static_cast<std::size_t>(status.MPI_SOURCE)] = clock::now();
+        }
+    }
+    [[nodiscard]] std::vector<int> lifeless(std::span<int const> others) const override {
+        std::vector<int> all;
+        for (int const r : others)
+            if (keeps_in_touch &&
+                clock::now() - seen_[static_cast<std::size_t>(r)] > std::chrono::duration<double>(timeout))
+                all.push_back(r);
+        return all;
+    }
+
     void begin_swap(std::span<sent const> to, std::span<received const> from) override {
         auto& all = begun_.emplace_back();
-        tag_ = (tag_ + 1) % failure_tag;
+        tag_ = (tag_ + 1) % life_tag;
         for (int r = 0; r < ranks(); ++r)
             if (r != rank())
                 post(all, r, from[static_cast<std::size_t>(r)].data(), from[static_cast<std::size_t>(r)].size(), true);
@@ -141,11 +191,16 @@ private:
     void finish_swap() override {
         auto const pause = [&](double waited) {
             if (waited < 1e-3) return std::this_thread::yield();
-            hear();
+            see_life();
+            waited < 1 ? hear_of_silent() : hear_of(MPI_ANY_SOURCE);
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
         };
         wait_for_swap(
-            pause, [&] { return silent(); }, [&](auto const&) { give_up(); });
+            pause, [&] { return silent(); },
+            [&](auto const& lost) {
+                first_is_lost_ = std::ranges::count(lost, 0) > 0;
+                give_up();
+            });
         auto const all = std::move(begun_.front());
         begun_.pop_front();
         for (std::size_t i = 0; i < all.pieces.size(); ++i) {
@@ -199,9 +254,12 @@ private:
     }
 
     int tag_ = 0;
-    std::deque<messages> begun_;  // of exchanges, in their order
-    std::string told_;            // to others, of this rank's failure
+    std::vector<clock::time_point> seen_;  // each rank's last sign of life
+    clock::time_point shown_{};            // this one's
+    std::deque<messages> begun_;           // of exchanges, in their order
+    std::string told_;                     // to others, of this rank's failure
     bool failed_ = false;
+    bool first_is_lost_ = false;
 };
 
 }  // namespace calm

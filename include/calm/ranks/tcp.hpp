@@ -65,7 +65,7 @@ public:
         std::lock_guard const lock(mutex_);
         for (int r = 0; r < ranks(); ++r) {
             if (r == rank()) continue;
-            drain(r);
+            drain(r, true);
             if (peer(r).has_ended()) fail_gone(r);
         }
     }
@@ -128,8 +128,12 @@ private:
         return waited_for().empty();
     }
     void finish_swap() override {
-        wait_for_swap([&](double) { wait_for_bytes(std::chrono::milliseconds(50)); }, [&] { return silent(); },
-                      [&](auto const& lost) { give_up(lost); });
+        auto const pause = [&](double waited) {
+            if (waited > 1) listen();  // whoever is waited for may take long
+            wait_for_bytes(std::chrono::milliseconds(50));
+        };
+        wait_for_swap(
+            pause, [&] { return silent(); }, [&](auto const& lost) { give_up(lost); });
         ++finished_;
     }
     [[nodiscard]] std::vector<int> silent() const {
@@ -159,15 +163,21 @@ private:
         for (int r = 0; r < ranks(); ++r) {
             if (r == rank()) continue;
             bool const there = peer(r).flush();
-            drain(r);  // it may have said why
+            drain(r, !there);  // it may have said why
             if (!there) fail_gone(r);
         }
     }
+    // Of any rank that cannot go on.
+    void listen() {
+        std::lock_guard const lock(mutex_);
+        for (int r = 0; r < ranks(); ++r)
+            if (r != rank()) drain(r, true);
+    }
     // Takes what comes now, as far as it has a place.
-    void drain(int r) {
+    void drain(int r, bool listens) {
         using event = detail::tcp_peer::event;
         auto& p = peer(r);
-        auto const what = p.drain();
+        auto const what = p.drain(listens);
         if (what == event::none) return;
         if (what == event::ended) fail_gone(r);
         failed_ = true;

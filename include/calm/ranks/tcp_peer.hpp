@@ -79,14 +79,15 @@ public:
         }
         return true;
     }
-    // Takes what has come, as far as it has a place.
-    event drain() {
+    // Takes what has come, as far as it has a place. That the other rank cannot go on is heard in place of a message,
+    // or by who `listens`: it came to all before, so this rank may fail by itself first, however late it looks.
+    event drain(bool listens = false) {
         for (;;) {
             if (auto const head = std::as_writable_bytes(std::span(&head_, 1)); came_ < head.size()) {
                 if (!take(head.subspan(came_))) return is_expecting() ? event::ended : event::none;
                 if (came_ < head.size()) return event::none;
             }
-            if (head_.what == kind::failure) return take_failure();
+            if (head_.what == kind::failure) return listens || is_expecting() ? take_failure() : event::none;
             if (head_.what == kind::beat && head_.bytes == 0) {
                 came_ = 0;
                 continue;

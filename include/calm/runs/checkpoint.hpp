@@ -179,9 +179,9 @@ inline void restore_training(std::string const& directory, training_state& state
         }
         auto const& stored = file.at(m.name);
         auto const type = m.element == sizeof(double) ? stored_type::f64 : stored_type::f32;
-        if (stored.type != type || stored.bytes.size() != m.bytes.size())
+        if (stored.type != type || stored.bytes.size() != m.whole)
             detail::fail_at(stored, file.path(),
-                            sentence("expected ", m.bytes.size() / m.element, " elements of type ", name_of(type),
+                            sentence("expected ", m.whole / m.element, " elements of type ", name_of(type),
                                      ", found shape ", text_of(stored.shape), " of type ", name_of(stored.type),
                                      "; the checkpoint is of another model"));
         require_finite(stored, file.path());
@@ -202,7 +202,7 @@ inline void restore_training(std::string const& directory, training_state& state
         if (begin_again.contains(m.name))
             std::ranges::fill(m.bytes, std::byte{});
         else
-            std::ranges::copy(file.at(m.name).bytes, m.bytes.begin());
+            std::ranges::copy(file.at(m.name).bytes.subspan(m.begin, m.bytes.size()), m.bytes.begin());
     state.step = record.state.step;
     state.updates = record.state.updates;
     state.hidden_from = begin_again.empty() ? record.state.hidden_from : record.state.updates;

@@ -76,6 +76,7 @@ public:
     // too, for the loss.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> positions) {
         if (positions.empty() && settings_.positions > 0) return;
+        blocks_seen_ = number + 1;
         tokens_.insert(tokens_.end(), block.begin(), block.end());
         blocks_.push_back({number, {}, std::move(positions)});
         if (static_cast<index_t>(blocks_.size()) == settings_.batch) score();
@@ -84,8 +85,8 @@ public:
     // Scores what waits, and puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
         score();
-        tally_.tell(e, settings_);
-        losses_.end();
+        tally_.tell(e, settings_, blocks_seen_);
+        losses_.end(batch_);
         if (ranks_ != nullptr) {
             std::array counts{took_.patches, took_.draws, took_.capped};
             ranks_->add_up(counts);
@@ -135,6 +136,7 @@ private:
         auto const inputs = tokens_read();
         auto const read = model_.backbone_input(ctx_, std::span<token_id const>(inputs));
         auto const all = model_.transformer.forward(ctx_, read, P_ - 1).y;
+        if (ranks_ != nullptr) ranks_->keep_in_touch();
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
         gather_rows(ctx_, hidden, all, bring_ids(ctx_, std::span<row_id const>(rows), all.extent(0)));
         std::vector<token_id> labels;
@@ -176,6 +178,7 @@ private:
     void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
         if (patches > 1 && !block.positions.empty()) on_.set_text(block.tokens.first(block.tokens.size() - k));
         for (auto at = block.positions.rbegin(); at != block.positions.rend(); ++at) {
+            if (ranks_ != nullptr) ranks_->keep_in_touch();
             auto const first = static_cast<std::size_t>(*at + 1) * k;
             auto const target = brier_target(block.tokens, first, k);
             sum.add(score_of(block, *at, samples_of(*at), target));
@@ -215,6 +218,7 @@ private:
     double loss_sum_ = 0;                   // of all that were drawn:
     index_t drawn_ = 0;                     // predictions, whoever draws them
     index_t batch_ = 0;                     // the number of the present one
+    index_t blocks_seen_ = 0;               // up to the last that was scored, by whomever
     sampled_together took_;                 // of this rank's
 };
 

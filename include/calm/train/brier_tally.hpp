@@ -2,6 +2,7 @@
 // What blocks scored: a model's positions, and the references at the same ones (docs/mathematics.md).
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,8 @@ class brier_tally {
 public:
     // The table is of the model's vocabulary.
     explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) :
-        table_(table), blocks_(ranks, [this](scores const& one) { take(one); }) {}
+        table_(table), blocks_(
+                           ranks, [this](scores const& one) { take(one); }, can_be) {}
 
     // The references' scores of a position of the next block: of its target (at least 4 tokens) after the token before
     // it.
@@ -36,9 +38,10 @@ public:
         block_ = {};
     }
 
-    // Puts the scores, and how they were drawn, into an evaluation. Throws errc::data where nothing was scored.
-    template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings) {
-        blocks_.end();
+    // Puts the scores of so many blocks, and how they were drawn, into an evaluation. Throws errc::data where nothing
+    // was scored.
+    template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings, index_t blocks) {
+        blocks_.end(blocks);
         auto const report = report_brier(sequences_);
         e.brier = report.brier;
         e.brier_se = report.brier_error;
@@ -60,6 +63,13 @@ private:
     struct scores {
         brier_sequence model, unigram, bigram;
     };
+    // Whether they can be another rank's: counts that do not overflow where those of all blocks add up.
+    static bool can_be(scores const& block) {
+        constexpr std::int64_t most = std::int64_t{1} << 40;
+        auto const is_count = [](std::int64_t count) { return count >= 0 && count <= most; };
+        return block.model.count > 0 && is_count(block.model.count) && is_count(block.unigram.count) &&
+               is_count(block.bigram.count);
+    }
     void take(scores const& block) {
         sequences_.push_back(block.model);
         add(unigram_, block.unigram);

@@ -2,7 +2,6 @@
 // How good a model is on text it has not seen: BrierLM beside its references, the head's loss, the autoencoder's
 // accuracy (docs/mathematics.md). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "calm/model/limits.hpp"
 #include "calm/text/block_source.hpp"
 #include "calm/text/special_tokens.hpp"
+#include "calm/train/alike.hpp"
 #include "calm/train/brier_scoring.hpp"
 #include "calm/train/evaluate_autoencoder.hpp"
 #include "calm/train/evaluation.hpp"
@@ -73,10 +73,10 @@ void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> con
             for (token_id const id : block) sum = factor * (sum + static_cast<std::uint64_t>(id) + 1);
         f(number, block);
     });
-    if (ranks != nullptr)
-        ranks->require_alike(std::array{sum, s.seed, static_cast<std::uint64_t>(s.block_tokens),
-                                        static_cast<std::uint64_t>(s.samples), static_cast<std::uint64_t>(s.positions),
-                                        static_cast<std::uint64_t>(s.batch)});
+    if (ranks == nullptr) return;
+    auto all = settings_of(s);
+    all.push_back({"sum of the text", std::to_string(sum)});
+    ranks->require_alike(all);
 }
 
 // The predictions of a block that can be scored, ascending: the target is whole and holds no PAD. Those with PAD are

@@ -48,7 +48,7 @@ public:
     // Of all that were added. Throws errc::data where they are nothing but PAD.
     autoencoder_evaluation result() {
         score();
-        sums_.end();
+        sums_.end(chunk_);
         if (ranks_ != nullptr) {
             std::array counts{patches_, counted_, right_, right_posterior_};
             ranks_->add_up(counts);

@@ -39,7 +39,12 @@ public:
         ctx_(ctx),
         model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens), ranks_(ranks),
         branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table, ranks),
-        blocks_(ranks, [this](likelihood const& one) { likelihoods_.push_back(one); }) {
+        blocks_(
+            ranks, [this](likelihood const& one) { likelihoods_.push_back(one); },
+            [](likelihood const& one) {
+                constexpr index_t most = index_t{1} << 40;
+                return one.tokens > 0 && one.tokens <= most && one.bytes >= 0 && one.bytes <= most;
+            }) {
         require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
                 "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
                 ", found those of ", bytes_.size());
@@ -48,12 +53,14 @@ public:
     // Block `number` of all, and which of its predictions, 0 .. P - 2 ascending, are scored. Without
     // settings.positions all count for the cross-entropy, else those that are scored.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
+        blocks_seen_ = number + 1;
         if ((positions.empty() && settings_.positions > 0) || !detail::is_done_here(ranks_, number)) return;
         read(number, block, positions);
         if (positions.empty()) return;
         brier_sequence sum;
         branches_.set_text(block.first(block.size() - 1));
         for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
+            if (ranks_ != nullptr) ranks_->keep_in_touch();
             auto const first = static_cast<std::size_t>(*at + 1);
             sum.add(score(number, *at));
             tally_.add_references(block[first - 1], brier_target(block, first, 1));
@@ -63,8 +70,8 @@ public:
 
     // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
     void tell(evaluation& e) {
-        tally_.tell(e, settings_);
-        blocks_.end();
+        tally_.tell(e, settings_, blocks_seen_);
+        blocks_.end(blocks_seen_);
         tell_likelihood(e);
     }
 
@@ -214,6 +221,7 @@ private:
     brier_tally tally_;
     detail::piece_results<likelihood> blocks_;
     std::vector<likelihood> likelihoods_;  // of blocks
+    index_t blocks_seen_ = 0;              // by all ranks
 };
 
 }  // namespace calm

@@ -9,7 +9,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -18,32 +17,12 @@
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/graph.hpp"
 #include "calm/train/adamw.hpp"
+#include "calm/train/adamw_settings.hpp"
 #include "calm/train/muon.hpp"
+#include "calm/train/optimizer_tensor.hpp"
 #include "calm/train/shared_work.hpp"
 
 namespace calm {
-
-// The published recipe, of an optimizer by itself; a recipe of a language model (train/recipe.hpp) begins with Muon.
-struct adamw_settings {
-    double beta1 = 0.9;         // of the mean of gradients, in [0, 1)
-    double beta2 = 0.95;        // of the mean of their squares, in [0, 1)
-    double eps = 1e-8;          // beside the root, above 0
-    double weight_decay = 0.1;  // of matrices, not of biases and norms
-    double clip = 1.0;          // largest norm of all gradients together; 0 leaves them as they are
-    double muon = 0;  // what the rate is multiplied by for matrices between hidden states, which then take the steps of
-                      // train/muon.hpp; 0: there are none
-};
-
-// A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
-// where it has 8. The optimizer owns the bytes.
-struct optimizer_tensor {
-    static constexpr std::string_view first_moment = "exp_avg.";      // begins a name
-    static constexpr std::string_view second_moment = "exp_avg_sq.";  // begins a name
-
-    std::string name;            // one of the two, and the parameter's name
-    std::size_t element;         // bytes of one: 4 or 8
-    std::span<std::byte> bytes;  // of all elements
-};
 
 // AdamW: decoupled decay, then the step along the corrected moments, as torch.optim.AdamW does. It keeps the addresses
 // of the model's parameters: the model must stay where it is as long as the optimizer lives. `adamw optimizer(model)`
@@ -191,43 +170,46 @@ public:
     }
 
     // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>; Muon
-    // has the first alone. With
-    // updates() they are all that an optimizer knows. They lie in host memory and live as long as it does; those of a
-    // device, and of several ranks, are copies, which `bring_moments` makes, at rank 0, and `resume_after` takes, and
-    // which live until `forget_copies`.
+    // has the first alone. Of several ranks each has its share of them. With updates() they are all that an optimizer
+    // knows. They lie in host memory and live as long as it does; those of a device are copies, which `bring_moments`
+    // makes and `resume_after` takes, and which live until `forget_copies`.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
-        std::vector<optimizer_tensor> all;
-        copies_.resize(has_copies() ? 2 * slots_.size() : 0);
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
-            auto const& slot = slots_[i];
-            auto const add = [&](std::string_view name, T* moment, std::size_t number, bool is_asked_for) {
-                std::span there(moment, moment != nullptr ? static_cast<std::size_t>(slot.size) : 0);
-                if (has_copies() && moment != nullptr) {
-                    copies_[number].resize(static_cast<std::size_t>(marks_[i].size));
-                    there = copies_[number];
-                }
-                if (is_asked_for)
-                    all.push_back({std::string(name) + marks_[i].name, sizeof(T), std::as_writable_bytes(there)});
-            };
-            add(optimizer_tensor::first_moment, slot.first, 2 * i, true);
-            add(optimizer_tensor::second_moment, slot.second, 2 * i + 1, !slot.leads);
+        if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
+        return tensors_of([&](std::size_t i, bool second, T* moment) {
+            auto const size = static_cast<std::size_t>(slots_[i].size);
+            auto const begin = static_cast<std::size_t>(work_ != nullptr ? work_->own(i).begin : 0);
+            if constexpr (host_memory<Backend>) return place{{moment, size}, begin};
+            auto& copy = copies_[2 * i + (second ? 1 : 0)];
+            copy.resize(size);
+            return place{copy, begin};
+        });
+    }
+    // What tensors() gave has the moments of now; waits for a device.
+    void bring_moments(context<Backend> const& ctx) {
+        for_each_copy([&](T* there, std::span<T> here) { fetch(ctx, here, there); });
+    }
+    // All ranks' shares of the moments as they are now: rank 0 has copies of them, until `forget_copies`, the others
+    // names and sizes alone. All ranks call it.
+    [[nodiscard]] std::vector<optimizer_tensor> gather_moments() {
+        copies_.resize(work_->rank() == 0 ? 2 * slots_.size() : 0);
+        auto all = tensors_of([&](std::size_t i, bool second, T*) {
+            if (copies_.empty()) return place{};
+            auto& copy = copies_[2 * i + (second ? 1 : 0)];
+            copy.resize(static_cast<std::size_t>(marks_[i].size));
+            return place{copy, 0};
+        });
+        for (std::size_t const second : {0U, 1U}) {
+            std::vector<void const*> own;
+            std::vector<void*> to;
+            for (auto const& slot : slots_) {
+                to.push_back(copies_.empty() ? nullptr : copies_[2 * own.size() + second].data());
+                own.push_back(second == 1 ? slot.second : slot.first);
+            }
+            work_->gather_to_first(own, to);
         }
         return all;
     }
-    // What tensors() gave, of ranks that of rank 0, has the moments of now; waits for a device.
-    void bring_moments(context<Backend> const& ctx) {
-        if (work_ == nullptr) return for_each_copy([&](T* there, std::span<T> here) { fetch(ctx, here, there); });
-        for (std::size_t const second : {0U, 1U}) {
-            std::vector<void const*> own;
-            std::vector<void*> all;
-            for (auto const& slot : slots_) {
-                all.push_back(copies_[2 * own.size() + second].data());
-                own.push_back(second == 1 ? slot.second : slot.first);
-            }
-            work_->gather_to_first(own, all);
-        }
-    }
-    // Gives back the memory of what tensors() gave, where those are copies.
+    // Gives back the memory of copies.
     void forget_copies() { copies_ = {}; }
     // Goes on as after so many updates, with the moments that tensors() was filled with. Those of matrices between
     // hidden states began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
@@ -247,7 +229,24 @@ public:
     [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
 private:
-    [[nodiscard]] bool has_copies() const { return device_memory<Backend> || work_ != nullptr; }
+    // Elements of a moment on the host, and how many of it stand before them.
+    struct place {
+        std::span<T> elements;
+        std::size_t begin;
+    };
+    // Of every moment that is kept; place_of(number of the parameter, whether it is the second, this rank's share).
+    template <class PlaceOf> std::vector<optimizer_tensor> tensors_of(PlaceOf const& place_of) const {
+        std::vector<optimizer_tensor> all;
+        for (std::size_t i = 0; i < slots_.size(); ++i)
+            for (bool const second : {false, true}) {
+                if (second && slots_[i].leads) continue;
+                auto const [elements, begin] = place_of(i, second, second ? slots_[i].second : slots_[i].first);
+                auto const kind = second ? optimizer_tensor::second_moment : optimizer_tensor::first_moment;
+                all.push_back({std::string(kind) + marks_[i].name, sizeof(T), std::as_writable_bytes(elements),
+                               begin * sizeof(T), static_cast<std::size_t>(marks_[i].size) * sizeof(T)});
+            }
+        return all;
+    }
 
     static void check(adamw_settings const& s) {
         auto const must = [](bool holds, char const* expected, double found) {
@@ -261,14 +260,10 @@ private:
         must(s.muon >= 0 && std::isfinite(s.muon), "muon of at least 0", s.muon);
     }
 
-    // Calls f(moment, what the copy of all has of it).
+    // Calls f(moment, its copy).
     template <class F> void for_each_copy(F const& f) {
-        for (std::size_t i = 0; i < copies_.size(); ++i) {
-            auto const& slot = slots_[i / 2];
-            if (T* const moment = i % 2 == 0 ? slot.first : slot.second; moment != nullptr)
-                f(moment, std::span(copies_[i].data() + (work_ != nullptr ? work_->own(i / 2).begin : 0),
-                                    static_cast<std::size_t>(slot.size)));
-        }
+        for (std::size_t i = 0; i < copies_.size(); ++i)
+            if (!copies_[i].empty()) f(i % 2 == 0 ? slots_[i / 2].first : slots_[i / 2].second, std::span(copies_[i]));
     }
 
     void require_gradients(context<Backend> const& ctx) const {

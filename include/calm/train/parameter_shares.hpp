@@ -14,12 +14,16 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "calm/nn/param.hpp"
 #include "calm/ranks/collective.hpp"
+#include "calm/ranks/message.hpp"
 #include "calm/tensor/copy.hpp"
+#include "calm/train/alike.hpp"
 #include "calm/train/packing.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/share_layout.hpp"
@@ -97,16 +101,19 @@ public:
 
     void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& r,
                         index_t tokens) override {
-        auto const word = [](auto number) { return std::bit_cast<std::uint64_t>(number); };
-        require_alike({seed, word(state.step), word(state.updates), word(state.hidden_from), word(state.skipped),
-                       word(state.first_phase_steps), word(r.steps), word(r.accumulation), word(r.seconds),
-                       word(r.rate), word(r.warmup), word(r.optimizer.muon), static_cast<std::uint64_t>(r.rounding),
-                       word(tokens)});
+        auto all = detail::settings_of(r);
+        for (auto& one : detail::settings_of(state)) all.push_back(std::move(one));
+        all.push_back({"seed", std::to_string(seed)});
+        all.push_back({"tokens of a step", std::to_string(tokens)});
+        require_alike(std::move(all));
         ranks_.at_work = true;
     }
     double agree_on_time(index_t steps_done) override {
         ranks_.steps_done = steps_done;
-        return ranks_.broadcast(steady_seconds());
+        double const now = ranks_.broadcast(steady_seconds());
+        require(std::isfinite(now) && now >= clock_, errc::distributed, "rank 0: expected a time of at least ", clock_,
+                " s, found ", now, "; do all ranks run the same program?");
+        return clock_ = now;
     }
     void add_up(std::span<std::byte> losses) override {
         sum_gradients();
@@ -180,16 +187,15 @@ public:
             ranks_.exchange(sends(here.data(), sent), places(here.data(), received));
             for (index_t i = round.begin; self == 0 && i < round.end; ++i) {
                 auto const& one = whole_.all.parts[static_cast<std::size_t>(i)];
-                std::copy_n(here.data() + one.at, one.end - one.begin,
-                            static_cast<T*>(to[static_cast<std::size_t>(one.slot)]) + one.begin);
+                if (auto* const place = static_cast<T*>(to[static_cast<std::size_t>(one.slot)]); place != nullptr)
+                    std::copy_n(here.data() + one.at, one.end - one.begin, place + one.begin);
             }
         }
     }
-    // Throws errc::distributed where the ranks do not begin with the same values and these same numbers.
-    void require_alike(std::vector<std::uint64_t> const& numbers) {
+    // Throws errc::distributed, the same at all ranks, where one does not begin with these settings and these values.
+    void require_alike(std::vector<setting> settings) {
         auto sum = static_cast<std::uint64_t>(layout_.elements());
         auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
-        for (auto const number : numbers) add(number);
         std::vector<T> values;
         for (std::size_t i = 0; i < value_slots_.size(); ++i) {
             values.resize(static_cast<std::size_t>(layout_.size(i)));
@@ -200,13 +206,8 @@ public:
                 add(word);
             }
         }
-        std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_.ranks()));
-        ranks_.all_gather(std::span<std::uint64_t const>(&sum, 1), std::span(all));
-        for (std::size_t r = 1; r < all.size(); ++r)
-            require(
-                all[r] == all[0], errc::distributed, "rank ", r,
-                " does not begin with the weights, the step and the recipe of rank 0: expected all ranks to run the "
-                "same program with the same options and files");
+        settings.push_back({"sum of the weights", std::to_string(sum)});
+        calm::require_alike(ranks_, settings);
     }
 
 private:
@@ -358,7 +359,8 @@ private:
     std::deque<std::size_t> to_add_;            // rounds of these that are not on their way yet
     std::deque<on_way> on_way_;
     std::size_t sent_rounds_ = 0;
-    std::vector<T> sent_here_, received_here_;  // the same on the host, of a device that has no other way
+    double clock_ = std::numeric_limits<double>::lowest();  // of rank 0, as last heard
+    std::vector<T> sent_here_, received_here_;              // the same on the host, of a device that has no other way
 };
 
 namespace detail {

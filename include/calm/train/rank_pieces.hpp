@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "calm/ranks/collective.hpp"
+#include "calm/ranks/message.hpp"
+#include "calm/ranks/patient_wait.hpp"
 #include "calm/train/shared_pieces.hpp"
 
 namespace calm {
@@ -18,29 +20,33 @@ class rank_pieces final : public shared_pieces {
 public:
     explicit rank_pieces(collective& ranks) : ranks_(ranks) {}  // all of them
 
-    [[nodiscard]] bool is_own(index_t number) const override { return number % ranks_.ranks() == ranks_.rank(); }
-    std::vector<std::byte> gather(std::span<std::byte const> own) override {
-        std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks_.ranks()));
-        auto const size = own.size();
-        ranks_.all_gather(std::span<std::size_t const>(&size, 1), std::span(sizes));
-        std::vector<std::size_t> starts{0};
-        for (auto const each : sizes) starts.push_back(starts.back() + each);
-        std::vector<std::byte> all(starts.back());
-        ranks_.all_gather(own, std::span(all), starts);
-        return all;
+    [[nodiscard]] bool is_own(index_t number) const override {
+        ranks_.keep_in_touch();  // between pieces
+        return number % ranks_.ranks() == ranks_.rank();
     }
-    void add_up(std::span<index_t> counts) override { ranks_.all_reduce(counts); }
-    void require_alike(std::span<std::uint64_t const> words) override {
-        std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(ranks_.ranks()));
-        ranks_.all_gather(words, std::span(all));
-        auto const of = [&](int rank) {
-            return std::span(all).subspan(words.size() * static_cast<std::size_t>(rank), words.size());
-        };
-        // All ranks compare all with rank 0, so that whichever speaks first says the same.
-        for (int rank = 1; rank < ranks_.ranks(); ++rank)
-            require(
-                std::ranges::equal(of(rank), of(0)), errc::distributed, "rank ", rank,
-                " has another text or other options than rank 0: give all ranks the same command and the same files");
+    void keep_in_touch() override { ranks_.keep_in_touch(); }
+    std::vector<std::byte> gather(std::span<std::byte const> own, std::uint64_t most) override {
+        patient_wait const patience(ranks_);
+        auto all = gather_messages(ranks_, own, most, most);
+        return {all.all().begin(), all.all().end()};
+    }
+    void add_up(std::span<index_t> counts) override {
+        patient_wait const patience(ranks_);
+        std::vector<index_t> all(counts.size() * static_cast<std::size_t>(ranks_.ranks()));
+        ranks_.all_gather(std::span<index_t const>(counts), std::span(all));
+        constexpr index_t most = index_t{1} << 40;  // also of all together
+        std::ranges::fill(counts, 0);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            auto& sum = counts[i % counts.size()];
+            require(all[i] >= 0 && all[i] <= most - sum, errc::distributed, "rank ", i / counts.size(),
+                    ": expected a count from 0 to ", most - sum, ", found ", all[i],
+                    "; do all ranks run the same program?");
+            sum += all[i];
+        }
+    }
+    void require_alike(std::span<setting const> settings) override {
+        patient_wait const patience(ranks_);
+        calm::require_alike(ranks_, settings);
     }
 
 private:

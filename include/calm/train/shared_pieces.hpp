@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/ranks/setting.hpp"
 #include "calm/tensor/extents.hpp"
 
 namespace calm {
@@ -27,14 +29,17 @@ public:
     shared_pieces(shared_pieces const&) = delete;
     shared_pieces& operator=(shared_pieces const&) = delete;
 
-    // Whether this rank does a piece.
+    // Whether this rank does a piece. Throws where another rank failed or has ended.
     [[nodiscard]] virtual bool is_own(index_t number) const = 0;
-    // What each rank has, one after another in the order of their numbers: the same on all.
-    virtual std::vector<std::byte> gather(std::span<std::byte const> own) = 0;
-    // Each count becomes the sum of those of all ranks.
+    // Within a piece that takes long: shows the others that this rank is at it. Throws as is_own().
+    virtual void keep_in_touch() = 0;
+    // What each rank has, one after another in the order of their numbers: the same on all. The bytes are as other
+    // ranks sent them. Throws errc::distributed where they have more than so many bytes together.
+    virtual std::vector<std::byte> gather(std::span<std::byte const> own, std::uint64_t most) = 0;
+    // Each count becomes the sum of those of all ranks. Throws errc::distributed for a count that is none.
     virtual void add_up(std::span<index_t> counts) = 0;
-    // Throws errc::distributed where the ranks do not have the same words.
-    virtual void require_alike(std::span<std::uint64_t const> words) = 0;
+    // Throws errc::distributed, the same at all ranks, where one has another setting than rank 0.
+    virtual void require_alike(std::span<setting const> settings) = 0;
 };
 
 namespace detail {
@@ -50,8 +55,12 @@ template <class T> class piece_results {
 
 public:
     using taker = std::function<void(T const&)>;  // of a result
+    using check = bool (*)(T const&);             // whether another rank may have found it
 
-    piece_results(shared_pieces* ranks, taker take) : ranks_(ranks), take_(std::move(take)) {}
+    piece_results(
+        shared_pieces* ranks, taker take, check can_be = [](T const&) { return true; }) :
+        ranks_(ranks),
+        take_(std::move(take)), can_be_(can_be) {}
     piece_results(piece_results const&) = delete;  // the taker knows where its owner is
     piece_results& operator=(piece_results const&) = delete;
 
@@ -62,13 +71,25 @@ public:
         else
             own_.push_back({number, result});
     }
-    // All pieces are done: of several ranks, takes the results of all.
-    void end() {
+    // All of so many pieces are done: of several ranks, takes the results of all. Throws errc::distributed where those
+    // of another rank cannot be.
+    void end(index_t pieces) {
         if (ranks_ == nullptr) return;
-        auto const bytes = ranks_->gather(std::as_bytes(std::span<numbered const>(own_)));
+        auto const bytes = ranks_->gather(std::as_bytes(std::span<numbered const>(own_)),
+                                          static_cast<std::uint64_t>(pieces) * sizeof(numbered));
+        require(bytes.size() % sizeof(numbered) == 0, errc::distributed, "calm::piece_results: expected results of ",
+                sizeof(numbered), " bytes each from all ranks, found ", bytes.size(),
+                " bytes; do all ranks run the same program?");
         own_.resize(bytes.size() / sizeof(numbered));
         if (!bytes.empty()) std::memcpy(own_.data(), bytes.data(), bytes.size());
         std::ranges::sort(own_, {}, &numbered::number);
+        index_t next = 0;
+        for (auto const& one : own_) {
+            require(one.number >= next && one.number < pieces && can_be_(one.result), errc::distributed,
+                    "calm::piece_results: expected one result at most of each of ", pieces,
+                    " pieces, found another one of piece ", one.number, "; do all ranks run the same program?");
+            next = one.number + 1;
+        }
         for (auto const& one : own_) take_(one.result);
         own_.clear();
     }
@@ -80,6 +101,7 @@ private:
     };
     shared_pieces* ranks_;
     taker take_;
+    check can_be_;
     std::vector<numbered> own_;
 };
 

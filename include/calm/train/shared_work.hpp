@@ -74,7 +74,7 @@ public:
     [[nodiscard]] virtual std::size_t first_bad() const = 0;
     // Rank 0 gets what each rank has of something beside the parameters, in elements of their size: of parameter i,
     // own(i) of it lies at from[i] in the executor's memory, and at rank 0 there is place for all of it at to[i] in the
-    // host's.
+    // host's, or nullptr: it is left out.
     virtual void gather_to_first(std::span<void const* const> from, std::span<void* const> to) = 0;
 };
 

@@ -138,12 +138,13 @@ private:
         index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
         return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
     }
-
-    [[nodiscard]] memory_plan plan() const {
+    [[nodiscard]] memory_plan plan() {
+        bool const gathers = several() && rank() == 0 && host_memory<Backend>;  // the moments of all, to save them
         return {{{"values", weights_ + frozen_bytes_ + copies_.bytes()},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
                                    (several() ? work_->buffer_bytes() : 0)},
-                 {"moments", several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_},
+                 {"moments", (several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
+                                 (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.scratch.name(), ctx_.scratch.peak()}}};
     }
@@ -160,14 +161,14 @@ private:
         optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
         if (several()) forget_moments();
     }
-    // Of several ranks, who gathers them for a moment.
+    // Of several ranks rank 0 has those of all, as long as they are saved.
     void forget_moments() {
         state_.moments.clear();
         optimizer_.forget_copies();
     }
     void bring_moments() {
-        if (several()) state_.moments = optimizer_.tensors();
-        optimizer_.bring_moments(ctx_);
+        if (!several()) return optimizer_.bring_moments(ctx_);
+        state_.moments = optimizer_.gather_moments();
     }
 
     // A step; what a device makes of it is not known yet.

@@ -13,7 +13,8 @@
 namespace calm {
 
 // All that a run knows between two steps besides its model and its text: with these it goes on bit for bit (see
-// checkpoint.hpp and run_directory.hpp for files). The moments are the optimizer's own memory.
+// checkpoint.hpp and run_directory.hpp for files). The moments are the optimizer's own memory; of several ranks each
+// goes on from its part of them, and rank 0 is offered all.
 struct training_state {
     index_t step = 0;                       // steps done: the number of the next one, and of its random numbers
     index_t updates = 0;                    // of the weights

@@ -1,0 +1,29 @@
+#pragma once
+// Waiting for ranks whose share of a job takes an unknown time.
+
+#include <utility>
+
+#include "calm/ranks/collective.hpp"
+
+namespace calm {
+
+// As long as it lives, ranks that give signs of life are waited for however long their work takes.
+class patient_wait {
+public:
+    explicit patient_wait(collective& ranks) :
+        ranks_(ranks), at_work_(std::exchange(ranks.at_work, false)),
+        keeps_in_touch_(std::exchange(ranks.keeps_in_touch, true)) {}
+    ~patient_wait() {
+        ranks_.at_work = at_work_;
+        ranks_.keeps_in_touch = keeps_in_touch_;
+    }
+    patient_wait(patient_wait const&) = delete;
+    patient_wait& operator=(patient_wait const&) = delete;
+
+private:
+    collective& ranks_;
+    bool at_work_;
+    bool keeps_in_touch_;
+};
+
+}  // namespace calm

@@ -1,0 +1,65 @@
+#pragma once
+// What ranks that train or evaluate together have to have alike, by name.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calm/base/number_text.hpp"
+#include "calm/ranks/setting.hpp"
+#include "calm/train/evaluation_settings.hpp"
+#include "calm/train/recipe.hpp"
+#include "calm/train/training_callbacks.hpp"
+
+namespace calm::detail {
+
+// All of a recipe but what only tells of the machine.
+inline std::vector<setting> settings_of(training_recipe const& r) {
+    auto const& a = r.optimizer;
+    return {{"steps", std::to_string(r.steps)},
+            {"seconds", shortest(r.seconds)},
+            {"accumulation", std::to_string(r.accumulation)},
+            {"rate", shortest(r.rate)},
+            {"warmup", std::to_string(r.warmup)},
+            {"schedule", r.schedule == rate_schedule::cosine ? "cosine" : "constant"},
+            {"beta1", shortest(a.beta1)},
+            {"beta2", shortest(a.beta2)},
+            {"eps", shortest(a.eps)},
+            {"weight-decay", shortest(a.weight_decay)},
+            {"clip", shortest(a.clip)},
+            {"muon", shortest(a.muon)},
+            {"rounding", r.rounding == weight_rounding::stochastic ? "stochastic" : "nearest"},
+            {"evaluate-every", std::to_string(r.evaluate_every)},
+            {"save-every", std::to_string(r.save_every)},
+            {"steps told together", std::to_string(r.tell_every)},
+            {"first phase", shortest(r.first_phase)},
+            {"skip-nonfinite", std::to_string(r.skip_nonfinite)}};
+}
+
+// The numbers of a state to go on from.
+inline std::vector<setting> settings_of(training_state const& s) {
+    return {{"steps done", std::to_string(s.step)},
+            {"updates done", std::to_string(s.updates)},
+            {"updates before Muon's", std::to_string(s.hidden_from)},
+            {"steps left out", std::to_string(s.skipped)},
+            {"steps of the first phase", std::to_string(s.first_phase_steps)},
+            {"seconds done", shortest(s.seconds)}};
+}
+
+inline std::string rule_text(sampler const& s) {
+    return std::string(s.name()) + " of " + std::to_string(s.n) + " + " + shortest(s.rest) + " equal draws, at most " +
+           std::to_string(s.most) + ", noise " + shortest(s.noise_scale) + ", T " + shortest(s.T);
+}
+inline std::string rule_text(token_sampler const& s) {
+    return "exact, T " + shortest(s.T) + ", top-k " + std::to_string(s.top_k) + ", top-p " + shortest(s.top_p);
+}
+template <class Rule> std::vector<setting> settings_of(settings_of_evaluation<Rule> const& s) {
+    return {{"block", std::to_string(s.block_tokens)},
+            {"samples", std::to_string(s.samples)},
+            {"seed", std::to_string(s.seed)},
+            {"positions", std::to_string(s.positions)},
+            {"blocks at once", std::to_string(s.batch)},
+            {"sampler", rule_text(s.sampler)}};
+}
+
+}  // namespace calm::detail
