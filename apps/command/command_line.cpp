@@ -106,9 +106,8 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     c.text(
         "--sampler", rule, "NAME",
         "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T above 0 and at most 1, by "
-        "up "
-        "to 100000 draws per patch; noise: T from 0 to 1000, by scaled noise (adaptive); of an autoregressive model, "
-        "exact: any T from 0 (exact)");
+        "up to 100000 draws per patch; noise: T from 0 to 1000, by scaled noise (adaptive); of an autoregressive "
+        "model, exact: any T from 0 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws per patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
