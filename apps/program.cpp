@@ -23,12 +23,8 @@ namespace calm::apps {
 namespace {
 
 volatile std::sig_atomic_t signal_that_came = 0;
-
-extern "C" void note_signal(int number) {
-    if (signal_that_came == 0) signal_that_came = number;
-    if (number == SIGPIPE) std::signal(number, SIG_IGN);
-    if (number == SIGINT || number == SIGTERM) std::signal(number, SIG_DFL);
-}
+volatile std::sig_atomic_t holds_tongue = 0;
+volatile std::sig_atomic_t on_terminal = 0;
 
 // The number of a standard stream that is closed would be that of the next file. What takes its place is open the other
 // way round, so that the stream fails as a closed one does.
@@ -46,6 +42,21 @@ void say(std::string_view text) {
         if (written <= 0) return;
         text.remove_prefix(static_cast<std::size_t>(written));
     }
+}
+
+extern "C" void note_signal(int number) {
+    int const before = errno;
+    bool const is_first = signal_that_came == 0;
+    if (is_first) signal_that_came = number;
+    if (number == SIGPIPE) std::signal(number, SIG_IGN);
+    if (number == SIGINT || number == SIGTERM) {
+        std::signal(number, SIG_DFL);
+        if (is_first && holds_tongue == 0) {
+            if (on_terminal != 0) say("\n");
+            say("stops after this step and saves the model; the same signal again ends at once and saves nothing\n");
+        }
+    }
+    errno = before;
 }
 
 // Whether a line of /proc/self/maps ("7f00-7f10 r--p 00000000 08:01 42    /path") is of the mapping of an address.
@@ -79,7 +90,6 @@ template <class F> bool any_line(char const* path, F const& f) {
 }
 
 char const* program_name = "";
-bool holds_tongue = false;
 
 // A page of a mapping that its file has no more: somebody shortened it, or the disk cannot be read.
 extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
@@ -128,6 +138,7 @@ failure failure_now() {
 int run_program(char const* name, std::function<int()> const& body) {
     hold_standard_streams();
     note_missing_pages(name);
+    std::signal(SIGXFSZ, SIG_IGN);  // writing then fails with EFBIG, which is told as any other reason
     try {
         return body();
     } catch (...) {
@@ -138,11 +149,11 @@ int run_program(char const* name, std::function<int()> const& body) {
 }
 
 void hold_tongue(bool on) {
-    holds_tongue = on;
+    holds_tongue = on ? 1 : 0;
 }
 
 void tell(std::string_view sentence) {
-    if (holds_tongue) return;
+    if (holds_tongue != 0) return;
     std::fprintf(stderr, "%s\n", printable_line(sentence).c_str());
 }
 
@@ -161,6 +172,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 void note_signals() {
+    on_terminal = ::isatty(STDERR_FILENO) == 1 ? 1 : 0;
     for (int const number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
         struct sigaction before {};
         bool const ignored = ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;

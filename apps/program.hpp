@@ -37,8 +37,9 @@ void tell_lines(std::string_view text);
 std::vector<std::string> lines_of(std::string_view text);
 
 // From here on SIGINT, SIGTERM, SIGHUP and SIGPIPE are noted, unless whoever started the program had them ignored
-// (nohup). A second SIGINT or SIGTERM ends the program at once; a terminal that goes away sends several SIGHUP, and of
-// a pipe that is gone every further line would come back, so these are noted once.
+// (nohup). The first SIGINT or SIGTERM is answered by a line, a second one ends the program at once; a terminal that
+// goes away sends several SIGHUP, and of a pipe that is gone every further line would come back, so these are noted
+// once.
 void note_signals();
 // The first signal that came, or 0. A program that stopped for it exits with 128 + signal.
 int noted_signal();

@@ -54,6 +54,14 @@ private:
     std::vector<std::set<std::string>> keys_;  // of the values that are open
 };
 
+// What the parser says, without its name: "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
+std::string_view reason_of(std::string_view said) {
+    for (std::string_view const before : {"] ", "parse error at line 1, "})
+        if (auto const at = said.find(before); at != std::string_view::npos && at < 40)
+            said.remove_prefix(at + before.size());
+    return said;
+}
+
 }  // namespace
 
 nlohmann::json strict_json(std::string_view text) {
@@ -64,7 +72,7 @@ nlohmann::json strict_json(std::string_view text) {
         static_cast<void>(nlohmann::json::sax_parse(text.begin(), text.end(), &all));
         return nlohmann::json::parse(text.begin(), text.end());
     } catch (nlohmann::json::exception const& wrong) {
-        throw error(errc::data, std::string("no valid JSON: ") + wrong.what());
+        throw error(errc::data, sentence("no valid JSON: ", reason_of(wrong.what())));
     }
 }
 

@@ -199,7 +199,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
 
 row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
     auto const& one = configuration_named(name);
-    std::string const folder = o.out + "/" + name;
+    std::string const folder = calm::in_directory(o.out, name);
     calm::make_directories(folder);
     return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }
@@ -315,7 +315,7 @@ int main(int argc, char** argv) {
         std::vector<row> rows;
         for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name, V));
 
-        write_table(rows, options->out + "/sweep.tsv");
+        write_table(rows, calm::in_directory(options->out, "sweep.tsv"));
         text_output out;
         out.put(formatted("%-14s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
                           "train FLOP", "all TF", "write FLOP", "seconds", "us/token", "ms/patch", "ms/token",

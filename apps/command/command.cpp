@@ -264,9 +264,12 @@ void command::take_environment() {
         for (auto& one : options_) {
             bool const may = one.is_kept || one.name == options_file;
             if (variable_of(one.name) != variable || !one.origin.empty() || !may) continue;
-            guarded([&] {
+            try {
                 give(one, takes_several(one) ? listed_values(value) : std::vector{value}, "environment", variable);
-            });
+            } catch (error const& wrong) {
+                problem(variable + ": " + wrong.what());
+                told_of_.push_back(one.name);
+            }
         }
     }
 }
@@ -326,7 +329,12 @@ void command::use_values() {
         if (one.given.size() > 1 && !takes_several(one))
             problem(one.name + " is given " + std::to_string(one.given.size()) + " times; give it once");
         auto const before = problems_.size();
-        for (auto const& value : one.given) guarded([&] { one.take(value); });
+        for (auto const& value : one.given)
+            if (value.empty() && !one.may_be_empty)
+                problem(one.name + ": expected " + (one.type.empty() ? "true or false" : one.type) +
+                        ", found an empty text; is a variable of the shell not set?");
+            else
+                guarded([&] { one.take(value); });
         if (!one.place.empty())
             for (auto i = before; i < problems_.size(); ++i) problems_[i] += " (" + one.place + ")";
     }

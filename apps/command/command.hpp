@@ -3,6 +3,7 @@
 // environment (CALM_MINUTES is --minutes), else from a file of options, else it is a default.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -35,6 +36,7 @@ struct declared_option {
     std::vector<std::string> choices = {};
     std::string least = {}, most = {};                             // of a number
     bool is_kept = true;                                           // belongs to what --print-config prints
+    bool may_be_empty = false;                                     // an empty text is a value of it
     std::function<std::string(std::string const&)> compared = {};  // what of a value all ranks have; empty: all of it
     std::vector<std::string> given = {};                           // by one origin
     std::string origin = {};                                       // flag, environment, file or empty
@@ -61,7 +63,7 @@ public:
     void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
                 Value most, needed need = needed::no) {
         auto& one = add(option, type, help, need, [this, &to, option, least, most](std::string const& text) {
-            if (auto const value = number_within(text, least, most))
+            if (auto const value = option_number(text, least, most))
                 to = *value;
             else
                 problem(option + ": expected " + range(least, most) + ", found '" + text + "'");
@@ -102,6 +104,9 @@ public:
     void compare(std::string const& option, std::function<std::string(std::string const&)> of) {
         named(option).compared = std::move(of);
     }
+    // An empty text is a value of the option. Of every other option it is refused: it is what a shell makes of a
+    // variable that is not set.
+    void may_be_empty(std::string const& option) { named(option).may_be_empty = true; }
     // What holds where the option is not set, asked for after all is read; empty where nothing does.
     void otherwise(std::string const& option, std::function<std::string()> standard) {
         named(option).otherwise = std::move(standard);
@@ -123,7 +128,11 @@ public:
             if (is_whole_) question();
         });
     }
-    void problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
+    // A problem is told once, however many checks find it.
+    void problem(std::string sentence) {
+        if (std::find(problems_.begin(), problems_.end(), sentence) == problems_.end())
+            problems_.push_back(std::move(sentence));
+    }
     void footer(std::string const& text) { footer_ = text; }
 
     // Reads the words of a command line, the environment and the file of options. False where all is done: --help,

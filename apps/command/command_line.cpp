@@ -1,6 +1,8 @@
 #include "command/command_line.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -44,6 +46,15 @@ constexpr index_t most_tokens = 1'000'000'000'000'000;  // to train on
 constexpr index_t most_kept = 100'000;                  // checkpoints
 constexpr index_t most_at_once = 65'536;                // texts
 
+void tell_of_folders_left_out(std::string const& spec, std::vector<std::string> const& folders) {
+    constexpr std::size_t most = 3;
+    if (folders.empty()) return;
+    std::vector<std::string> named(folders.begin(),
+                                   folders.begin() + static_cast<std::ptrdiff_t>(std::min(most, folders.size())));
+    if (folders.size() > most) named.push_back(sentence(folders.size() - most, " more"));
+    tell(sentence("--data ", spec, ": left out ", listed(named), ": files of runs and models are no text"));
+}
+
 void add_data(command& c, data_options& data) {
     c.list("--data", data.sources, "SPEC", spec_help);
     c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S", "seed of generated text",
@@ -56,7 +67,7 @@ void add_data(command& c, data_options& data) {
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
             try {
-                static_cast<void>(document_source::parse(spec));
+                tell_of_folders_left_out(spec, document_source::parse(spec).left_out());
             } catch (error const& wrong) {
                 c.problem(std::string("--data ") + wrong.what());
             }
@@ -75,6 +86,14 @@ void add_mode(command& c, data_options& data) {
     });
 }
 
+// The exact rule may take minutes for a text: before, not after.
+void tell_price(sampler const& rule) {
+    if (rule.rule != sampling_rule::exact || rule.most == 1) return;
+    tell(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.most,
+                  " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
+                  " at T = 1/n, noise takes one"));
+}
+
 // How models are sampled: temperature, rule, and how many draws some rules of a CALM take at most. The rule fits every
 // model that `models` gives then, as far as its config.json can be read here.
 void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
@@ -86,8 +105,9 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     c.otherwise("--temperature", [standard = temperature] { return standard; });
     c.text(
         "--sampler", rule, "NAME",
-        "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T from 0 to 1; noise: T up to "
-        "1000, by scaled noise (adaptive); of an autoregressive model, exact: any T (exact)");
+        "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T above 0 and at most 1, by "
+        "up to 100000 draws per patch; noise: T from 0 to 1000, by scaled noise (adaptive); of an autoregressive "
+        "model, exact: any T from 0 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "draws per patch at most, of adaptive and batch (200)", 1,
                                sampler::limit);
@@ -98,7 +118,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
             if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
             else
-                sampler_of(rule, temperature, pool);
+                tell_price(sampler_of(rule, temperature, pool));
         }
     });
 }
@@ -527,6 +547,7 @@ void require_run(command& c, std::string const& option, std::string const& run) 
 void add_sample_prompt(command& c, train_options& o) {
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+    c.may_be_empty("--sample-prompt");
 }
 // How it is followed as it learns.
 void add_measures(command& c, train_options& o) {
@@ -716,6 +737,7 @@ void declare(command& c, generate_options& o) {
     require_file(c, "--model", o.model, true);
     c.repeated("--prompt", o.prompts, "TEXT",
                "how a text begins (empty), - is standard input; again for a further text");
+    c.may_be_empty("--prompt");
     c.text("--prompts", o.prompts_file, "FILE", "further prompts, a line each; - is standard input");
     require_file(c, "--prompts", o.prompts_file, false, "-");
     c.text("--jsonl", o.jsonl, "FILE",

@@ -79,6 +79,7 @@ struct train_options : execution_options {
     weight_rounding rounding = weight_rounding::nearest;  // of those that are weights
     bool fresh = false;                                   // start over where a run is
     bool take_changes = false;                            // go on with other settings than the run was started with
+    bool is_stage = false;                                // of train text
     bool dry_run = false;                                 // plan only
     bool plot = false;                                    // the training curve at the end
     std::string sample_prompt;                            // of the texts that a language model writes as it learns

@@ -1,11 +1,16 @@
 #include "run/report.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
+#include "calm/io/whole_directory.hpp"
 #include "processor.hpp"
 #include "program.hpp"
 
@@ -51,15 +56,30 @@ std::string tokens_text(double rate) {
                         : formatted("%.2fM", rate / 1e6);
 }
 
+// What matters most stands first: a narrow terminal shows the beginning.
 std::string line_of(progress const& p) {
     std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
     if (p.first_phase) line += " (patch level)";
+    line += "  " + duration_text(p.seconds_left) + " left  " + tokens_text(p.tokens_per_second) + " tokens/s";
     if (std::isfinite(p.cross_entropy))
-        line += formatted(" (ce %.4f, kl %.1f, posterior std %.3f)", p.cross_entropy, p.kl, p.posterior_std);
-    line += formatted("  gradient %.2f  rate %.1e  %s tokens/s", p.gradient_norm, p.rate,
-                      tokens_text(p.tokens_per_second).c_str());
+        line += formatted("  ce %.4f, kl %.1f, posterior std %.3f", p.cross_entropy, p.kl, p.posterior_std);
+    line += formatted("  gradient %.2f  rate %.1e", p.gradient_norm, p.rate);
     if (std::isfinite(p.share_of_peak)) line += formatted("  %.0f %% of peak", 100 * p.share_of_peak);
-    return line + "  " + bytes_text(p.memory) + "  " + duration_text(p.seconds_left) + " left";
+    return line + "  " + bytes_text(p.memory);
+}
+
+// Whether standard error is a terminal whose line can be written over.
+bool can_write_over() {
+    auto const* const kind = std::getenv("TERM");
+    return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
+// Characters of a terminal's line, without the last, behind which the cursor would begin another. Whoever resizes it
+// changes that.
+std::size_t columns() {
+    struct winsize size {};
+    bool const known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col - 1U : 79U;
 }
 
 }  // namespace
@@ -67,7 +87,7 @@ std::string line_of(progress const& p) {
 run_report::run_report() : terminal_(false) {}
 
 run_report::run_report(std::string const& directory, std::uint64_t keep) :
-    log_(std::in_place, directory + "/" + metrics_file, keep), terminal_(::isatty(STDERR_FILENO) == 1) {}
+    log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(can_write_over()) {}
 
 // What an error says next begins on a line of its own.
 run_report::~run_report() {
@@ -121,9 +141,11 @@ void run_report::log_last() {
 void run_report::show() {
     shown_ = true;
     if (!log_) return;
-    auto const line = line_of(last_);
+    auto line = line_of(last_);
     if (terminal_) {
-        std::fprintf(stderr, "\r%-*s", static_cast<int>(width_), line.c_str());
+        auto const most = columns();
+        line.resize(std::min(line.size(), most));
+        std::fprintf(stderr, "\r%-*s", static_cast<int>(std::min(width_, most)), line.c_str());
         width_ = line.size();
         std::fflush(stderr);
     } else {
@@ -133,7 +155,7 @@ void run_report::show() {
 }
 
 void run_report::clear_line() {
-    if (terminal_ && width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(width_), "");
+    if (terminal_ && width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(std::min(width_, columns())), "");
     width_ = 0;
 }
 

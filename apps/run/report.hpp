@@ -12,7 +12,8 @@
 
 namespace calm::apps {
 
-// A terminal has one line that is written over; a pipe gets a plain line every few seconds.
+// A terminal has one line that is written over, cut to its width; a pipe, or a terminal that cannot move its cursor
+// (TERM=dumb, or not set), gets a plain line every few seconds.
 class run_report {
 public:
     // Says and writes nothing: that of a rank which is not the first.

@@ -164,6 +164,7 @@ train_options stage_options(text_options const& o, text_choices const& plan, cha
     t.data.holdout = plan.holdout;
     t.schedule = plan.schedule;
     t.out = in(o, stage);
+    t.is_stage = true;
     return t;
 }
 
@@ -272,6 +273,15 @@ bool holds_model(std::string const& directory) {
     }
 }
 
+// The text fills a block of the language model. Throws errc::data where it does not.
+void require_text_of_model(train_options const& o) {
+    auto const words = tokenizer_named(o.tokenizer);
+    auto const& one = calm_named(o.configuration);
+    packing_rule const rule{packing_for(packed_for::language_model, o.data, words),
+                            static_cast<std::size_t>(one.calm().autoencoder.patch_size), o.seed};
+    require_blocks(o.data, words, data_seed_of(o.data), rule, recipe_for(one.defaults.calm, o).block_tokens);
+}
+
 // What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
     if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
@@ -284,6 +294,13 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
             code != 0)
             return code;
     }
+    // Before the autoencoder takes its minutes.
+    if (int const code = at_first_rank([&] {
+            if (record.done.empty() && stages.size() > 1) require_text_of_model(stages.back().options);
+            return 0;
+        });
+        code != 0)
+        return code;
     for (auto& stage : stages) {
         bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
         if (as_first_rank([&] { return done && holds_model(stage.options.out); })) {

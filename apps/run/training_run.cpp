@@ -277,7 +277,8 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
         if (finished)
             tell(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
-                          duration_text(state.seconds), ". A larger --steps or --minutes goes on with it"));
+                          duration_text(state.seconds),
+                          options_.is_stage ? "" : ". A larger --steps or --minutes goes on with it"));
         if (finished && !absent && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "calm/base/quoted.hpp"
+#include "calm/text/text_encoding.hpp"
 #include "strict_json.hpp"
-#include "text/next_line.hpp"
 #include "text/prompt.hpp"
 
 namespace calm::apps {
@@ -13,7 +14,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t longest = longest_json;  // bytes of a line: far more than the positions of any model
+static_assert(longest_batch_line == longest_json);
 constexpr std::size_t lines_at_once = 256;
 
 struct batch_line {
@@ -21,12 +22,62 @@ struct batch_line {
     std::uint32_t place;  // among those that are not blank, from 0
     std::string id;       // JSON as it came, empty where it is not known
     std::string prompt;
+    index_t max_tokens;
     std::vector<token_id> tokens;
     std::string problem;
 };
 
+// Keys of such lines elsewhere that ask for another way of writing.
+constexpr char const* asks_for_more[] = {"best_of",
+                                         "echo",
+                                         "frequency_penalty",
+                                         "logit_bias",
+                                         "logprobs",
+                                         "messages",
+                                         "min_p",
+                                         "min_tokens",
+                                         "n",
+                                         "n_predict",
+                                         "presence_penalty",
+                                         "repeat_penalty",
+                                         "repetition_penalty",
+                                         "sampling_params",
+                                         "seed",
+                                         "stop",
+                                         "stop_sequences",
+                                         "suffix",
+                                         "system",
+                                         "temperature",
+                                         "top_k",
+                                         "top_logprobs",
+                                         "top_p",
+                                         "max_new_tokens",
+                                         "max_completion_tokens"};
+
+// At most as many tokens as the command line allows.
+index_t max_tokens_of(nlohmann::json const& object, index_t most) {
+    auto const found = object.find("max_tokens");
+    if (found == object.end() || found->is_null()) return most;
+    bool const fits = found->is_number_unsigned() && found->get<std::uint64_t>() >= 1 &&
+                      found->get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
+    if (!fits)
+        throw error(errc::data, sentence("\"max_tokens\": expected a whole number from 1 to ", most,
+                                         ", which --max-tokens says, found ", in_quotes(found->dump())));
+    return found->get<index_t>();
+}
+
+void refuse_other_ways(nlohmann::json const& object) {
+    for (auto const* const key : asks_for_more)
+        if (auto const found = object.find(key); found != object.end() && !found->is_null())
+            throw error(errc::data, sentence("the key \"", key,
+                                             "\" is not read: expected \"id\", \"prompt\" and "
+                                             "\"max_tokens\"; what holds for all lines is an option of generate"));
+}
+
 // Fills in what the line says. Throws errc::data.
 void read_line(batch_line& line, std::string const& text) {
+    if (auto const fault = fault_of_encoding(text); fault && text.size() <= longest_batch_line)
+        throw error(errc::data, sentence("byte ", fault->byte, ": ", fault->sentence));
     auto const object = strict_json(text);
     if (!object.is_object()) throw error(errc::data, "expected an object with \"id\" and \"prompt\"");
     auto const id = object.find("id");
@@ -37,11 +88,13 @@ void read_line(batch_line& line, std::string const& text) {
     if (prompt == object.end() || !prompt->is_string())
         throw error(errc::data, "expected a \"prompt\" that is a string");
     line.prompt = prompt->get<std::string>();
+    line.max_tokens = max_tokens_of(object, line.max_tokens);
+    refuse_other_ways(object);
 }
 
 batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& words, index_t K,
-                   index_t positions) {
-    batch_line line{number, place, {}, {}, {}, {}};
+                   index_t positions, index_t max_tokens) {
+    batch_line line{number, place, {}, {}, max_tokens, {}, {}};
     try {
         read_line(line, text);
         line.tokens = prompt_tokens(line.prompt, words, K, positions);
@@ -51,7 +104,11 @@ batch_line line_of(std::string const& text, std::size_t number, std::uint32_t pl
     return line;
 }
 
-std::string answer_of(batch_line const& line, generation_result const& made, tokenizer const& words) {
+std::string answer_of(batch_line const& line, generation_result made, tokenizer const& words) {
+    if (auto const most = static_cast<std::size_t>(line.max_tokens); made.tokens.size() > most) {
+        made.tokens.resize(most);
+        made.stopped_at_eos = false;
+    }
     auto const rest = json_line(json{{"prompt", line.prompt},
                                      {"text", words.decode(made.tokens)},
                                      {"tokens", made.tokens.size()},
@@ -84,22 +141,20 @@ void answer(std::span<batch_line> lines, tokenizer const& words, write_texts con
 
 }  // namespace
 
-batch_count answer_lines(std::istream& in, tokenizer const& words, index_t K, write_texts const& write,
-                         std::function<void(std::string const&)> const& put, index_t positions) {
+batch_count answer_lines(prompt_source& in, tokenizer const& words, index_t K, write_texts const& write,
+                         std::function<void(std::string const&)> const& put, index_t positions, index_t max_tokens) {
     batch_count count;
     std::vector<batch_line> lines;
-    std::size_t number = 0;
     auto const answer_all = [&] {
         answer(lines, words, write, put);
         lines.clear();
     };
-    for (std::string text; next_line(in, text, longest);) {
-        if (++number == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
-        if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-        lines.push_back(line_of(text, number, static_cast<std::uint32_t>(count.lines), words, K, positions));
+    for (std::string text; in.next(text);) {
+        auto const place = static_cast<std::uint32_t>(count.lines);
+        lines.push_back(line_of(text, in.number(), place, words, K, positions, max_tokens));
         ++count.lines;
         count.bad += lines.back().problem.empty() ? 0 : 1;
-        if (lines.size() == lines_at_once) answer_all();
+        if (lines.size() == lines_at_once || !in.is_ready()) answer_all();
     }
     answer_all();
     return count;

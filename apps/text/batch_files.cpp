@@ -1,6 +1,3 @@
-#include <fstream>
-#include <iostream>
-
 #include "calm/train/throughput.hpp"
 #include "program.hpp"
 #include "text/batch.hpp"
@@ -10,9 +7,7 @@ namespace calm::apps {
 
 int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
                  write_texts const& write, index_t positions) {
-    bool const standard = o.jsonl == "-";
-    auto file = standard ? std::ifstream() : opened_prompts(o.jsonl);
-    std::istream& in = standard ? std::cin : file;
+    prompt_source in(o.jsonl, longest_batch_line);
     text_output out(o.out);
     written all;
     double const start = steady_seconds();
@@ -22,8 +17,8 @@ int answer_batch(generate_options const& o, tokenizer const& words, index_t K, u
         return made;
     };
     auto const count = answer_lines(
-        in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions);
-    if (in.bad()) throw error(errc::storage, o.jsonl, "", "reading failed before the end");
+        in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens);
+    if (count.lines == 0) in.fail_as_empty("expected lines {\"id\": ..., \"prompt\": \"...\"}");
     out.close();
     tell(statistics(all, steady_seconds() - start, unit));
     if (count.bad == 0) return 0;

@@ -7,10 +7,9 @@
 
 #include "calm/sample/generate.hpp"
 #include "calm/text/tokenizer.hpp"
+#include "text/prompt_source.hpp"
 
 namespace calm::apps {
-
-inline constexpr std::size_t longest_prompt = std::size_t{1} << 20;  // bytes
 
 // The tokens of a prompt, without BOS; K are a patch. Throws errc::data for one that is longer than longest_prompt, or
 // has more patches than the model has positions, or none; it is never cut.

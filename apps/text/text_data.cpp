@@ -24,10 +24,10 @@ namespace calm::apps {
 
 namespace {
 
-// The documents of one use of `data`. At its end it says how many malformed ones were left out.
+// The documents of one use of `data`. At its end it says how many malformed ones were left out, unless it is quiet.
 class selected {
 public:
-    selected(data_options const& data, split use, std::uint64_t data_seed) {
+    selected(data_options const& data, split use, std::uint64_t data_seed, bool quiet = false) : is_quiet_(quiet) {
         selection_.use = use;
         selection_.data_seed = data_seed;
         if (!data.holdout.empty()) selection_.held = holdout::parse(data.holdout);
@@ -36,14 +36,15 @@ public:
     selected(selected const&) = delete;
     selected& operator=(selected const&) = delete;
     ~selected() {
-        if (skipped_.count == 0) return;
+        if (skipped_.count == 0 || is_quiet_) return;
         tell(sentence(selection_.use == split::train ? "training" : "evaluation", ": ", skipped_.count,
-                      " malformed left out", skipped_.count > skipped_.reasons.size() ? ", among them:" : ":"));
-        for (auto const& reason : skipped_.reasons) tell("  " + reason);
+                      " malformed left out, by cause:"));
+        for (auto const& cause : skipped_.causes) tell(sentence("  ", cause.count, ", the first: ", cause.first));
     }
     operator document_selection const&() const { return selection_; }
 
 private:
+    bool is_quiet_;
     skipped_documents skipped_;
     document_selection selection_;
 };
@@ -79,12 +80,12 @@ std::optional<token_cache> cache_of(data_options const& data) {
 class read_text {
 public:
     static std::shared_ptr<document_ids> of(data_options const& data, tokenizer const& words, split use,
-                                            std::uint64_t data_seed) {
-        auto const all = std::make_shared<read_text>(data, words, use, data_seed);
+                                            std::uint64_t data_seed, bool quiet = false) {
+        auto const all = std::make_shared<read_text>(data, words, use, data_seed, quiet);
         return {all, &*all->ids_};
     }
-    read_text(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed) :
-        documents_(data, use, data_seed), cache_(cache_of(data)) {
+    read_text(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed, bool quiet) :
+        documents_(data, use, data_seed, quiet), cache_(cache_of(data)) {
         made_by([&] { ids_.emplace(data.sources, words, documents_, cache_ ? &*cache_ : nullptr); });
     }
 
@@ -213,6 +214,20 @@ text_size size_of_training_text(data_options const& data, tokenizer const& words
                                 packing_rule const& rule, index_t block) {
     auto const text = read_text::of(data, words, split::train, data_seed);
     return made_by([&] { return size_of(*text, rule, static_cast<std::size_t>(block)); });
+}
+
+void require_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed, packing_rule const& rule,
+                    index_t block) {
+    auto const size = static_cast<std::size_t>(block);
+    made_by([&] { require_block(*read_text::of(data, words, split::train, data_seed, true), rule, size); });
+    if (data.holdout.empty() || is_markov(data.sources)) return;
+    try {
+        made_by([&] { require_block(*read_text::of(data, words, split::heldout, data_seed, true), rule, size); });
+    } catch (error const& wrong) {
+        if (wrong.code() != errc::data) throw;
+        throw error(errc::data, wrong.path(), wrong.place(),
+                    sentence("--holdout ", data.holdout, ": of what it keeps for evaluation: ", wrong.reason()));
+    }
 }
 
 std::vector<index_t> bytes_of_tokens(tokenizer const& words) {

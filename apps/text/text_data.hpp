@@ -66,6 +66,11 @@ corpus training_text(data_options const& data, tokenizer const& words, std::uint
 text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
                                 packing_rule const& rule, index_t block);
 
+// Throws errc::data where the text to train on, or what a holdout keeps of it, is less than one block. No more of it is
+// read than that takes.
+void require_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed, packing_rule const& rule,
+                    index_t block);
+
 // How many bytes of text every token is, (V), specials none; empty for symbols, which are no bytes.
 std::vector<index_t> bytes_of_tokens(tokenizer const& words);
 

@@ -1,43 +1,19 @@
 #include "text/writing.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <iostream>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "calm/base/file.hpp"
-#include "calm/base/utf8.hpp"
 #include "calm/io/config_json.hpp"
 #include "calm/io/stored_weights.hpp"
+#include "calm/text/text_encoding.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
-#include "text/next_line.hpp"
-#include "text/prompt.hpp"
 #include "text/text_data.hpp"
 
 namespace calm::apps {
-
-namespace {
-
-constexpr char const* too_long = "expected a prompt of at most 1 MiB, found more: shorten it";
-
-// All of standard input, a prompt.
-std::string standard_input() {
-    std::string text(longest_prompt + 3, '\0');  // and the end of a line
-    std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (std::cin.bad()) throw error(errc::storage, "standard input", "", "cannot be read to its end");
-    text.resize(static_cast<std::size_t>(std::cin.gcount()));
-    if (text.ends_with('\n')) text.pop_back();
-    if (text.ends_with('\r')) text.pop_back();
-    if (text.size() > longest_prompt) throw error(errc::data, "standard input", "", too_long);
-    return text;
-}
-
-}  // namespace
 
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool) {
     std::vector<std::string> const names(std::begin(sampling_rule_names), std::end(sampling_rule_names));
@@ -64,25 +40,6 @@ std::optional<model_description> description_in(std::string const& directory) {
     }
 }
 
-std::ifstream opened_prompts(std::string const& path) {
-    std::error_code failed;
-    auto const type = std::filesystem::status(path, failed).type();
-    bool const terminal = type == std::filesystem::file_type::character && [&] {
-        int const device = ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-        bool const is_one = ::isatty(device) == 1;
-        if (device >= 0) ::close(device);
-        return is_one;
-    }();
-    using kind = std::filesystem::file_type;
-    if (type != kind::not_found && type != kind::regular && type != kind::fifo && !terminal)
-        throw error(errc::storage, path, "",
-                    type == kind::directory ? "expected a file, found a folder"
-                                            : "expected a file, a pipe or a terminal, found another device");
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw error(errc::storage, path, "", "cannot be read: check the path and its permissions");
-    return file;
-}
-
 generation_settings generation_settings_of(generate_options const& o) {
     return {.sampler = sampler_of(o.sampler, o.temperature, o.samples),
             .max_tokens = o.max_tokens,
@@ -99,15 +56,8 @@ token_generation_settings token_generation_settings_of(generate_options const& o
             .at_once = o.at_once};
 }
 
-prompt_reader::prompt_reader(generate_options const& o) : given_(o.prompts), file_name_(o.prompts_file) {
-    if (file_name_.empty()) return;
-    if (file_name_ == "-") {
-        file_name_ = "standard input";
-        lines_ = &std::cin;
-    } else {
-        file_ = opened_prompts(file_name_);
-        lines_ = &file_;
-    }
+prompt_reader::prompt_reader(generate_options const& o) : given_(o.prompts) {
+    if (!o.prompts_file.empty()) file_.emplace(o.prompts_file);
 }
 
 std::vector<std::string> prompt_reader::next(std::size_t most) {
@@ -121,22 +71,23 @@ std::vector<std::string> prompt_reader::next(std::size_t most) {
 
 bool prompt_reader::next_given(std::string& prompt) {
     if (taken_ == given_.size()) return false;
-    prompt = given_[taken_++];
-    if (prompt == "-") prompt = standard_input();
+    auto const& given = given_[taken_++];
+    prompt = given == "-" ? prompt_source(given).whole() : checked_prompt(given, "--prompt");
     return true;
 }
 
 bool prompt_reader::next_of_file(std::string& prompt) {
-    if (lines_ == nullptr) return false;
-    bool const any = next_line(*lines_, prompt, longest_prompt + 1);  // with a carriage return
-    if (lines_->bad()) throw error(errc::storage, file_name_, "", "cannot be read to its end");
-    if (!any) return false;
-    ++line_;
-    if (prompt.size() > longest_prompt + 1) throw error(errc::data, file_name_, sentence("line ", line_), too_long);
-    if (auto const valid = valid_prefix(prompt); valid < prompt.size())
-        throw error(errc::data, file_name_, sentence("line ", line_, ", byte ", valid),
-                    "no valid UTF-8: convert the prompts (iconv -f LATIN1 -t UTF-8, say)");
-    if (prompt.ends_with('\r')) prompt.pop_back();
+    if (!file_) return false;
+    if (!file_->next(prompt)) {
+        if (!any_line_) file_->fail_as_empty("expected a prompt a line");
+        return false;
+    }
+    any_line_ = true;
+    auto const place = [&] { return sentence("line ", file_->number()); };
+    if (prompt.size() > longest_prompt)
+        throw error(errc::data, file_->name(), place(), "expected a prompt of at most 1 MiB, found more: shorten it");
+    if (auto const fault = fault_of_encoding(prompt))
+        throw error(errc::data, file_->name(), sentence(place(), ", byte ", fault->byte), fault->sentence);
     return true;
 }
 

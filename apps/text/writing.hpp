@@ -2,8 +2,6 @@
 // What generate is asked to write, and what it says about it.
 
 #include <cstddef>
-#include <fstream>
-#include <istream>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +10,7 @@
 #include "calm/io/model_description.hpp"
 #include "calm/sample/generate.hpp"
 #include "command/options.hpp"
+#include "text/prompt_source.hpp"
 
 namespace calm::apps {
 
@@ -26,15 +25,11 @@ token_sampler token_sampler_of(std::string const& name, std::string const& tempe
 // says why.
 std::optional<model_description> description_in(std::string const& directory);
 
-// A file of prompts, open: a regular one, a pipe or a terminal. Throws errc::storage for what cannot be read, or may
-// never end (a device).
-std::ifstream opened_prompts(std::string const& path);
-
 generation_settings generation_settings_of(generate_options const& o);
 token_generation_settings token_generation_settings_of(generate_options const& o);
 
-// The prompts of the command line, then those of the file, a line each; one empty prompt where there is none. The
-// prompt - is all of standard input without the end of its last line, the file - its lines.
+// The prompts of the command line, then those of the file, a line each; one empty prompt where neither is given. The
+// prompt - is all of standard input, the file - its lines.
 class prompt_reader {
 public:
     // Opens the file. Throws errc::storage.
@@ -42,8 +37,8 @@ public:
     prompt_reader(prompt_reader const&) = delete;
     prompt_reader& operator=(prompt_reader const&) = delete;
 
-    // The next ones, so many where there are as many left; none at their end. Throws errc::storage, and errc::data for
-    // one of more than 1 MiB and for a line of the file that is no UTF-8.
+    // The next ones, so many where there are as many left; none at their end. Throws as prompt_source, and errc::data
+    // for one of more than 1 MiB, for bytes that are no UTF-8, and for a source without a prompt.
     std::vector<std::string> next(std::size_t most);
 
 private:
@@ -51,11 +46,9 @@ private:
     bool next_of_file(std::string& prompt);
 
     std::vector<std::string> given_;
-    std::string file_name_;  // for errors
-    std::ifstream file_;
-    std::istream* lines_ = nullptr;
+    std::optional<prompt_source> file_;
+    bool any_line_ = false;  // of the file
     std::size_t taken_ = 0;  // of those given
-    std::size_t line_ = 0;   // of the file, from 1
     std::size_t count_ = 0;  // that next() gave
 };
 

@@ -3,12 +3,12 @@
 #include "text/batch.hpp"
 
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <simdjson.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 #include "strict_json.hpp"
 #include "text/prompt.hpp"
@@ -31,7 +31,7 @@ struct echo {
     batch_count count;
 
     echo(std::string const& lines, tokenizer const& words = {}) {
-        std::istringstream in(lines);
+        prompt_source in("input", lines, longest_batch_line);
         count = answer_lines(
             in, words, 4,
             [this](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
@@ -88,7 +88,13 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {"{\"id\": null, \"prompt\": \"x\"}", "expected an \\\"id\\\""},
         {"{\"id\": 3, \"prompt\": 4}", "expected a \\\"prompt\\\""},
         {"{\"id\": 3, \"id\": 4, \"prompt\": \"\"}", "twice"},
-        {"{\"id\": 3, \"prompt\": \"\xff\"}", "no valid JSON"},
+        {"{\"id\": 3, \"prompt\": \"\xff\"}", "byte 21: no valid UTF-8"},
+        {std::string("{\"id\": 3, \"prompt\": \"\0\"}", 24), "byte 21: a byte of zero"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"stop\": [\"a\"]}", "the key \\\"stop\\\" is not read"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"temperature\": 1}", "the key \\\"temperature\\\" is not read"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 201}", "from 1 to 200, which --max-tokens says, found '201'"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 0}", "from 1 to 200"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": -1}", "from 1 to 200"},
         {std::string(100'000, '['), "at most 64 deep"},
         {"{\"id\": 3, \"prompt\": \"" + std::string(longest_json, 'x') + "\"}", "at most 1000000 bytes"},
         {"{\"id\": 3, \"prompt\": " + std::string(900'000, '['), "at most 64 deep"}};
@@ -100,12 +106,128 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         BOOST_REQUIRE(e.answers.size() == 3U);
         BOOST_TEST(has(e.answers[1], "{\"line\":3,"), e.answers[1]);
         BOOST_TEST(has(e.answers[1], why), e.answers[1]);
+        BOOST_TEST(!has(e.answers[1], "exception"), e.answers[1]);
         BOOST_TEST(has(e.answers[2], "\"text\":\"b\""));
         BOOST_TEST(e.count.bad == 1U);
         // The number of a text is that of its line.
         BOOST_TEST((e.calls == std::vector<std::pair<std::uint32_t, std::size_t>>{{0, 1}, {2, 1}}));
     }
     BOOST_TEST(has(echo("{\"id\": \"x\", \"prompt\": 4}").answers[0], "{\"line\":1,\"id\":\"x\",\"error\":"));
+}
+
+BOOST_AUTO_TEST_CASE(a_line_may_ask_for_fewer_tokens) {
+    echo const e("{\"id\": 1, \"prompt\": \"abcdef\", \"max_tokens\": 4}\n"
+                 "{\"id\": 2, \"prompt\": \"abcdef\", \"max_tokens\": 6, \"stop\": null}\n"
+                 "{\"id\": 3, \"prompt\": \"abcdef\", \"max_tokens\": null}\n");
+    BOOST_REQUIRE(e.answers.size() == 3U);
+    BOOST_TEST(has(e.answers[0], "\"text\":\"abcd\",\"tokens\":4,"), e.answers[0]);
+    BOOST_TEST(has(e.answers[0], "\"stopped_at_eos\":false"));
+    for (std::size_t const i : {1U, 2U})
+        BOOST_TEST(has(e.answers[i], "\"text\":\"abcdef\",\"tokens\":6,"), e.answers[i]);
+    BOOST_TEST(has(e.answers[1], "\"stopped_at_eos\":true"));
+}
+
+// All ways in have one rule.
+BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
+    calm::test::temporary_folder const folder;
+    auto const with = [&](std::string const& content) {
+        auto const path = folder.with("source", content);
+        generate_options lines, all;
+        lines.prompts_file = path;
+        prompt_source source(path), whole(path);
+        std::vector<std::string> each;
+        for (std::string line; source.next(line);) each.push_back(line);
+        prompt_reader reader(lines);
+        BOOST_TEST(reader.next(100) == each, boost::test_tools::per_element());
+        std::string batch;
+        for (std::size_t at = 0; at < content.size();) {  // the same lines as JSON
+            auto const end = std::min(content.find('\n', at), content.size());
+            auto line = content.substr(at, end - at);
+            at = end + 1;
+            bool const mark = line.starts_with("\xef\xbb\xbf"), cr = line.ends_with('\r');
+            line = line.substr(mark ? 3 : 0, line.size() - (mark ? 3 : 0) - (cr ? 1 : 0));
+            if (line.find_first_not_of(" \t") != std::string::npos)
+                line = "{\"id\": 1, \"prompt\": " + json_line(nlohmann::json(line)) + "}";
+            batch += (mark ? "\xef\xbb\xbf" : "") + line + (cr ? "\r" : "") + (end < content.size() ? "\n" : "");
+        }
+        echo const e(batch);
+        BOOST_REQUIRE(e.answers.size() == each.size());
+        for (std::size_t i = 0; i < each.size(); ++i) BOOST_TEST(has(e.answers[i], "\"text\":\"" + each[i] + "\""));
+        BOOST_TEST(whole.whole().find("\xef\xbb\xbf") == std::string::npos);
+        return each;
+    };
+    using lines = std::vector<std::string>;
+    for (std::string const content : {"a\nb c\n", "a\r\nb c\r\n",
+                                      "\xef\xbb\xbf"
+                                      "a\nb c\n",
+                                      "a\nb c", "\n \t\na\n\r\nb c\n\n", "\xef\xbb\xbf\n\na\nb c\n"})
+        BOOST_TEST(with(content) == (lines{"a", "b c"}), content);
+    BOOST_TEST(with(" a \n") == lines{" a "});
+
+    struct bad_source {
+        std::string bytes, says;
+    };
+    using namespace std::string_literals;
+    for (auto const& bad : std::vector<bad_source>{{"", "there is no prompt in it"},
+                                                   {"\n \r\n", "there is no prompt in it"},
+                                                   {"\xff\xfe"
+                                                    "a\0\n\0"s,
+                                                    "is UTF-16"},
+                                                   {"\xfe\xff\0a"s, "is UTF-16"},
+                                                   {"\xff\xfe\0\0a\0\0\0"s, "is UTF-32"},
+                                                   {"\0\0\xfe\xff\0\0\0a"s, "is UTF-32"},
+                                                   {"a\0\n\0"s, "byte 1: a byte of zero"},
+                                                   {"ab\xe9\n", "byte 2: no valid UTF-8"}}) {
+        auto const path = folder.with("source", bad.bytes);
+        auto const said = [&](auto const& read) { return calm::test::sentence_of<error>(read); };
+        auto const whole = said([&] { static_cast<void>(prompt_source(path).whole()); });
+        auto const lines_of_file = said([&] {
+            generate_options o;
+            o.prompts_file = path;
+            static_cast<void>(prompt_reader(o).next(9));
+        });
+        BOOST_TEST(has(whole, bad.says), whole);
+        BOOST_TEST(has(lines_of_file, bad.says), lines_of_file);
+        BOOST_TEST(whole.starts_with(path));
+        bool const is_of_another_encoding = has(bad.says, "is UTF-");
+        auto const batch = said([&] { echo const e(bad.bytes); });
+        BOOST_TEST(batch.empty() != is_of_another_encoding);
+        if (is_of_another_encoding) BOOST_TEST(has(batch, bad.says), batch);
+    }
+    BOOST_TEST(has(calm::test::sentence_of<error>([&] { prompt_source const folder_as_file(folder.path("")); }),
+                   "expected a file, found a folder"));
+    generate_options given;
+    given.prompts = {"\xef\xbb\xbf"
+                     "a",
+                     "b"};
+    BOOST_TEST(prompt_reader(given).next(9) == (lines{"a", "b"}));
+    given.prompts = {"\xe9"};
+    BOOST_TEST(has(calm::test::sentence_of<error>([&] { static_cast<void>(prompt_reader(given).next(9)); }),
+                   "--prompt, byte 0: no valid UTF-8"));
+}
+
+// Whoever waits for an answer before it asks for the next one is answered.
+BOOST_AUTO_TEST_CASE(lines_that_are_there_are_answered_before_the_next_is_waited_for) {
+    int ends[2];
+    BOOST_REQUIRE(::pipe(ends) == 0);
+    auto const ask = [&](std::string const& text) {
+        BOOST_REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    };
+    ask("{\"id\": 1, \"prompt\": \"a\"}\n\n{\"id\": 2, \"prompt\": \"b\"}\n{\"id\"");
+    std::vector<std::size_t> calls;
+    std::size_t answers = 0;
+    prompt_source in("/dev/fd/" + std::to_string(ends[0]), longest_batch_line);
+    auto const write = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t) {
+        calls.push_back(prompts.size());
+        return std::vector<generation_result>(prompts.size());
+    };
+    auto const count = answer_lines(in, {}, 4, write, [&](std::string const&) {
+        if (++answers == 2) ask(": 3, \"prompt\": \"c\"}\n");
+        if (answers == 3) ::close(ends[1]);
+    });
+    BOOST_TEST(count.lines == 3U);
+    BOOST_TEST((calls == std::vector<std::size_t>{2, 1}));
+    ::close(ends[0]);
 }
 
 BOOST_AUTO_TEST_CASE(lines_end_with_the_file_or_a_newline) {

@@ -1,7 +1,13 @@
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "calm/io/config_json.hpp"
+#include "command/command.hpp"
 #include "command/command_line.hpp"
+#include "command/completion.hpp"
 #include "registry.hpp"
 #include "run/training_run.hpp"
 #include "support/temporary_folder.hpp"
@@ -250,7 +256,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     BOOST_TEST(prompts({"--prompt", "-3 degrees"}) == std::vector<std::string>{"-3 degrees"});
     auto const lines = folder.with("prompts.txt", "one\r\n\nthree words here");
     BOOST_TEST(prompts({"--prompt", "a", "--prompts", lines, "--prompt=b"}) ==
-               (std::vector<std::string>{"a", "b", "one", "", "three words here"}));
+               (std::vector<std::string>{"a", "b", "one", "three words here"}));
     auto const latin1 = folder.with("latin1.txt", "\u00e9\n\nab\xe9 c\n");
     try {
         (void)prompts({"--prompts", latin1});
@@ -293,7 +299,7 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
         words.insert(words.begin(), {"--model", model});
         return refusal(read_generate, words);
     };
-    BOOST_TEST(has(refused({"--temperature", "0.4"}), "take 1/2 (0.5) or 1/3 (0.333333), or the exact sampler"));
+    BOOST_TEST(has(refused({"--temperature", "0.4"}), "take 1/2 (0.5) or 1/3 (0.333333), or another sampler: noise"));
     BOOST_TEST(has(refused({"--sampler", "batch", "--temperature", "0.7"}), "1/1 (1) or 1/2 (0.5)"));
     BOOST_TEST(has(refused({"--sampler", "exact", "--temperature", "1.5"}), "at most 1"));
     BOOST_TEST(has(refused({"--prompts", folder.path("none.txt")}), "--prompts: there is no"));
@@ -402,6 +408,37 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
           "mean cosine?", "'tinny' is not compiled", "-DCALM_CONFIGS="})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, {"tokenizer"}), "3 problems"));
+}
+
+// "--out $UNSET" of a shell is --out "", which is the root or the current folder to careless code.
+BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
+    std::set<std::string> allowed;
+    for (auto const& whole : every_command())
+        for (auto const& option : whole.options) {
+            using count = declared_option::value_count;
+            if (option.may_be_empty) allowed.insert(option.name);
+            if (option.may_be_empty || option.count == count::none || option.name == "--completion") continue;
+            std::vector<std::string> const words{option.name, ""};
+            auto const refused = [&](auto const& reader, std::vector<std::string> all) {
+                BOOST_TEST(has(refusal(reader, all), option.name + ": expected " + option.type + ", found an empty"),
+                           whole.word << ' ' << option.name);
+            };
+            if (whole.word == "evaluate")
+                refused(read_evaluate, words);
+            else if (whole.word == "generate")
+                refused(read_generate, words);
+            else if (whole.word == "sweep")
+                refused(read_sweep, words);
+            else if (whole.word == "convert")
+                refused(read_convert, words);
+            else if (whole.word == "inspect")
+                refused(read_inspect, words);
+            else if (whole.word == "plot")
+                refused(read_plot, words);
+            else
+                refused(read_train, {whole.word, option.name, ""});
+        }
+    BOOST_TEST(allowed == (std::set<std::string>{"--prompt", "--sample-prompt"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {

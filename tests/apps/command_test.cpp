@@ -50,6 +50,7 @@ struct trial {
         c.text("--run-name", name, "NAME", "a name");
         c.choice("--side", {"left", "right"}, "a side", [this](std::string const& to) { side = to; });
         c.repeated("--prompt", prompts, "TEXT", "a prompt");
+        c.may_be_empty("--prompt");
         c.flag("--plot", plot, "draw");
         c.flag("--again", again, "once more");
         c.only_as_flag("--again");
@@ -108,6 +109,43 @@ BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_othe
     BOOST_TEST(t.data == (std::vector<std::string>{"a b.txt", "c"}));
     BOOST_TEST(t.prompts == std::vector<std::string>{"one only"});
     BOOST_TEST(!t.again);
+}
+
+// A list that was cut off is one problem, of the variable.
+BOOST_AUTO_TEST_CASE(a_variable_that_cannot_be_read_is_named) {
+    variable const data("CALM_DATA", "[\"a\",");
+    auto const said = refusal({});
+    BOOST_TEST(said.starts_with("CALM_DATA: expected one value, or several as a list"), said);
+    BOOST_TEST(!has(said, "is needed"), said);
+    BOOST_TEST(!has(said, "exception"), said);
+}
+
+// A whole number is one from every origin, however it is written.
+BOOST_AUTO_TEST_CASE(whole_numbers_may_be_decimals_everywhere) {
+    temporary_folder const folder;
+    auto const seed = [&](std::vector<std::string> words) {
+        trial t;
+        words.insert(words.end(), {"--data", "a"});
+        BOOST_TEST(t.read(words));
+        return t.seed;
+    };
+    for (std::string const text : {"1e3", "1000", "1000.0", "10E2"}) {
+        BOOST_TEST(seed({"--seed", text}) == 1000U);
+        BOOST_TEST(seed({"--config-file", folder.with("a.toml", "seed = \"" + text + "\"\n")}) == 1000U);
+        variable const environment("CALM_SEED", text);
+        BOOST_TEST(seed({}) == 1000U);
+    }
+    BOOST_TEST(seed({"--config-file", folder.with("a.toml", "seed = 1e3\n")}) == 1000U);
+    BOOST_TEST(seed({"--config-file", folder.with("a.json", "{\"seed\": 1e3}")}) == 1000U);
+    for (std::string const wrong : {"1.5", "1e-3", "1e30", "-1e3", "0x10", "1e3 "})
+        BOOST_TEST(has(refusal({"--data", "a", "--seed", wrong}), "found '" + wrong + "'"));
+}
+
+BOOST_AUTO_TEST_CASE(a_problem_is_told_once) {
+    trial t;
+    for (int i = 0; i < 2; ++i) t.c.check([] { throw error(errc::usage, "the same"); });
+    auto const said = calm::test::usage_sentence([&] { t.read({"--data", "a"}); });
+    BOOST_TEST(said.starts_with("the same\n("), said);
 }
 
 BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {

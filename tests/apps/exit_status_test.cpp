@@ -35,6 +35,9 @@ public:
             run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --steps 1 "
                 "--out ae");
         BOOST_REQUIRE_MESSAGE(ae.status == 0, ae.err);
+        auto const ar = run("train ar --config tiny-ar --tokenizer words --data stories:4000 --batch 2 --block 64 "
+                            "--steps 1 --out ar");
+        BOOST_REQUIRE_MESSAGE(ar.status == 0, ar.err);
     }
     ran run(std::string const& line) const { return run_in(folder, line); }
     temporary_folder folder;
@@ -111,6 +114,10 @@ std::vector<ending> const endings{
      "standard output"},
     {10, "inspect ae >/dev/full", "standard output"},
     {10,
+     "ulimit -f 200; train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --steps 1 "
+     "--out big",
+     "File too large"},
+    {10,
      "flock ae/run.lock train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --steps 1 "
      "--out ae",
      "another process"},
@@ -156,6 +163,28 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
     }
     BOOST_TEST(calm::apps::run_program("the test", [&]() -> int { throw std::bad_alloc(); }) == 7);
     BOOST_TEST(seen == documented(), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_written_where_an_output_has_no_name) {
+    temporary_folder const folder;
+    shop();
+    std::string const data = " --data stories:4000 ", in = shop().folder.path("");
+    for (auto const& line :
+         {"train text" + data + "--minutes 1", "train tokenizer --vocabulary 300" + data,
+          "train ar --config tiny-ar --tokenizer " + in + "/words" + data + "--steps 1",
+          "train autoencoder --config tiny --tokenizer " + in + "/words" + data + "--steps 1",
+          "train calm --config tiny --autoencoder " + in + "/ae" + data + "--steps 1",
+          "sweep --configs tiny-ar --tokenizer " + in + "/words" + data + "--tokens 1000",
+          "convert --model " + in + "/ae", "generate --model " + in + "/ae --jsonl " + in + "/words"})
+        for (auto const* const out : {" --out \"\"", " --out="}) {
+            auto const r = run_in(folder, line + out);
+            BOOST_TEST(r.status == 2, line);
+            BOOST_TEST(has(r.err, "--out: expected "), r.err);
+            std::set<std::string> names;
+            for (auto const& entry : std::filesystem::directory_iterator(folder.path("")))
+                names.insert(entry.path().filename());
+            BOOST_TEST(names == (std::set<std::string>{"err.txt", "out.txt"}), line);
+        }
 }
 
 // A file that is opened first gets the number of a stream that is closed; what is said then goes into it.
@@ -221,6 +250,32 @@ BOOST_AUTO_TEST_CASE(a_run_explains_itself) {
     auto const again = shop().run("train autoencoder --config-file ae/options.toml --print-config");
     BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
     BOOST_TEST(has(again.out, "rate = 0.002  # file\n"));
+}
+
+// No prompt is made of what cannot be read, and an empty source has none.
+BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
+    for (std::string const way : {"--prompt -", "--prompts -", "--jsonl -"}) {
+        auto const line = "generate --model ar --max-tokens 1 " + way;
+        for (auto const& [status, from, says] : {ending{10, " <&-", "standard input: cannot be read"},
+                                                 {10, " <.", "standard input: cannot be read"},
+                                                 {4, " </dev/null", "standard input: there is no prompt in it"}}) {
+            auto const r = shop().run(line + from);
+            BOOST_TEST(r.status == status, line << from);
+            BOOST_TEST(has(r.err, says), r.err);
+            BOOST_TEST(r.out.empty());
+        }
+    }
+}
+
+// Before the work, not after it.
+BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
+    auto const told = [&](std::string const& rule) {
+        return shop().run("generate --model ae --jsonl no.jsonl --sampler " + rule).err;
+    };
+    BOOST_TEST(has(told("exact --temperature 0.8"), "--sampler exact at T = 0.8: up to 100000 draws per patch"));
+    BOOST_TEST(has(told("exact --temperature 1/1000"), "--sampler exact at T = 0.001: up to 100000 draws per patch"));
+    for (auto const* const cheap : {"exact --temperature 1", "adaptive --temperature 1/2", "noise --temperature 0.8"})
+        BOOST_TEST(!has(told(cheap), "draws per patch"), cheap);
 }
 
 BOOST_AUTO_TEST_CASE(standard_input_holds_prompts_only_where_asked_for) {

@@ -159,9 +159,9 @@ BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
             };
             taken(option.least);
             taken(option.most);
-            for (auto const* const no_number :
-                 {"-1", "nan", "inf", "-inf", "1e309", "0x10", "1,5", "", " 1", "1 ", "--"})
+            for (auto const* const no_number : {"-1", "nan", "inf", "-inf", "1e309", "0x10", "1,5", " 1", "1 ", "--"})
                 refused(no_number);
+            BOOST_TEST(has(says(""), option.name + ": expected " + option.type + ", found an empty text"), who);
             refused("18446744073709551616");  // 2^64
             refused("1e308");
             refused(std::string(60, '9'));

@@ -145,11 +145,27 @@ BOOST_AUTO_TEST_CASE(a_folder_holds_no_more_than_a_file) {
         taken(folder, "evaluate --model lm --block 64 --positions 100 --data " + data);
 }
 
+// Memory grows with the number of files, not with its square.
+BOOST_AUTO_TEST_CASE(many_files_hold_no_more_than_a_few) {
+    temporary_folder const folder;
+    train_models(folder);
+    fs::create_directory(folder.path("many"));
+    for (int i = 0; i < 10'000; ++i)
+        static_cast<void>(folder.with("many/" + std::to_string(i) + ".txt", "a text of a few words"));
+    taken(folder, "evaluate --model ar --data many --block 64 --positions 20 --samples 2", 0, 150);
+    taken(folder,
+          "train ar --config tiny-ar --tokenizer words --data many --holdout 100:1 --batch 2 --block 64 --steps 2 "
+          "--evaluate-every 1 --out new",
+          0, 150);
+}
+
 // Prompts are read and written some at a time: texts come before all is read, and none is kept.
 BOOST_AUTO_TEST_CASE(a_file_of_prompts_is_never_held) {
     temporary_folder const folder;
     train_models(folder);
-    static_cast<void>(folder.with("lines", std::string(std::size_t{8} << 20, '\n')));
+    std::string lines;
+    for (std::size_t i = 0; i < std::size_t{4} << 20; ++i) lines += "a\n";
+    static_cast<void>(folder.with("lines", lines));
     taken(folder, "{ generate --model lm --prompts lines --max-tokens 1; echo $? >status; } | head -n 9000 >some", 0,
           150);
     BOOST_TEST(folder.content("status") == "141\n");  // its reader had enough

@@ -224,6 +224,41 @@ BOOST_AUTO_TEST_CASE(a_dry_run_tells_the_plan_and_writes_nothing) {
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
 }
 
+// A run may lie in the folder of its text: its own files are no text, in the first call and in those that go on.
+BOOST_AUTO_TEST_CASE(a_run_does_not_learn_its_own_files) {
+    workshop const shop;
+    shop.good("mkdir here && cp text.txt here");
+    std::string const text = "cd here && train text --data . " + sizes + "--autoencoder-steps 2 --out run --steps ",
+                      more = "cd here && train ar --config tiny-ar --tokenizer run/tokenizer.model --data . --batch 2 "
+                             "--block 64 --skip-bad --out ar --steps ";
+    std::string const left_out = "left out ./ar and ./run: files of runs and models are no text",
+                      one = "--data .: left out ./run: files";
+    BOOST_TEST(!has(shop.good(text + "2").err, "left out"));
+    BOOST_TEST(has(shop.good(text + "3 --override").err, one));
+    auto const begun = shop.good(more + "2");
+    BOOST_TEST(has(begun.err, one));
+    BOOST_TEST(!has(begun.err, "malformed"));
+    auto const gone_on = shop.good(more + "4");
+    BOOST_TEST(has(gone_on.err, left_out), gone_on.err);
+    BOOST_TEST(has(gone_on.err, "goes on after step 2"));
+    BOOST_TEST(!has(gone_on.err, "malformed"));
+    BOOST_TEST(
+        has(shop.good("cd here && evaluate --model ar --data . --block 64 --positions 20 --samples 2").err, left_out));
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_fills_no_block_is_refused_before_the_first_step) {
+    workshop const shop;
+    shop.good("printf a >little.txt; mkdir two; cp text.txt two/a.txt; cp little.txt two/b.txt");
+    std::string const steps = sizes + "--autoencoder-steps 2 --steps 2 ";
+    auto const little = shop.refused("train text --data little.txt " + steps + "--out none", 4);
+    BOOST_TEST(has(little, "tokens when packed, but a block has 64"), little);
+    BOOST_TEST(!has(little, "the autoencoder:"), little);
+    BOOST_TEST(!shop.there("none/autoencoder/model.safetensors"));
+    auto const held = shop.refused("train text --data two --holdout 2:1 " + steps + "--out none --fresh", 4);
+    BOOST_TEST(has(held, "--holdout 2:1: of what it keeps for evaluation: the text has only"), held);
+    BOOST_TEST(!has(held, "the autoencoder:"), held);
+}
+
 BOOST_AUTO_TEST_CASE(minutes_are_shared_and_a_real_text_is_measured) {
     workshop const shop;
     std::string lines;

@@ -7,10 +7,13 @@
 
 namespace {
 
-using calm::files_of;
 using calm::test::has;
 using calm::test::sentence_of;
 using strings = std::vector<std::string>;
+
+strings files_of(std::string const& spec) {
+    return calm::files_of(spec).files;
+}
 
 std::string complaint(std::string const& spec) {
     return sentence_of<calm::error>([&] { (void)files_of(spec); });
@@ -64,6 +67,30 @@ BOOST_AUTO_TEST_CASE(a_pattern_is_the_texts_that_match) {
     (void)f.folder.with("x[1].txt", "a file of this name comes before a pattern");
     (void)f.folder.with("x1.txt", "x");
     BOOST_TEST(files_of(f.at("x[1].txt")) == (strings{f.at("x[1].txt")}));
+}
+
+BOOST_AUTO_TEST_CASE(runs_and_models_in_a_folder_are_no_text) {
+    some_files const f;
+    auto const put = [&](std::string const& name) {
+        std::filesystem::create_directories(std::filesystem::path(f.at(name)).parent_path());
+        (void)f.folder.with(name, "x");
+    };
+    for (auto const* const name : {"run/run.lock", "run/samples.jsonl", "run/deep/a.txt", "deep/text/text.lock",
+                                   "deep/text/plan.json", "copy/run.json", "copy/options.toml", "copy/metrics.jsonl",
+                                   "hub/model.safetensors.index.json", "hub/config.json", "plain/run.json"})
+        put(name);
+    auto const all = calm::files_of(f.at(""));
+    BOOST_TEST(all.files == (strings{f.at("a.jsonl.zst"), f.at("b.txt"), f.at("deep/a.txt.gz"), f.at("deep/er/c.json"),
+                                     f.at("plain/run.json")}));
+    BOOST_TEST(all.left_out == (strings{f.at("copy"), f.at("deep/text"), f.at("hub"), f.at("run")}));
+    // What a pattern finds, but not what it names.
+    auto const some = calm::files_of(f.at("*/*.json*"));
+    BOOST_TEST(some.files == strings{f.at("plain/run.json")});
+    BOOST_TEST(some.left_out == (strings{f.at("copy"), f.at("hub"), f.at("run")}));
+    BOOST_TEST(files_of(f.at("run/*.jsonl")) == strings{f.at("run/samples.jsonl")});
+    BOOST_TEST(files_of(f.at("run/samples.jsonl")) == strings{f.at("run/samples.jsonl")});
+    BOOST_TEST(calm::files_of(f.at("run/d*/*.txt")).left_out.empty());
+    BOOST_TEST(has(complaint(f.at("run")), "run: it holds a run or a model, whose files are no text"));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_is_itself_or_refused) {

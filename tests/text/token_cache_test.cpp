@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
         calm::skipped_documents skipped;
         BOOST_TEST(calm::build_corpus(specs, words, {.skip = &skipped}, cache).documents() == 5U);
         BOOST_TEST(skipped.count == 2U);
-        BOOST_TEST(has(skipped.reasons.at(0), "a.jsonl, line 4: no valid JSON"));
+        BOOST_TEST(has(skipped.causes.at(0).first, "a.jsonl, line 4: no valid JSON"));
     }
     BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
 }

@@ -2,8 +2,11 @@
 // What a run was started with, option by option, so that one that goes on can be compared with it.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "calm/base/number_text.hpp"
@@ -128,11 +131,29 @@ inline bool same_measure(recipe_record const& a, recipe_record const& b) {
     });
 }
 
-// The same for people: option, was, now, a line each, the last without its end; what they hold is printable.
+namespace detail {
+
+// A fraction with six digits; anything else as it is.
+inline std::string rounded(std::string const& value) {
+    double number = 0;
+    auto const* const last = value.data() + value.size();
+    auto const [end, code] = std::from_chars(value.data(), last, number);
+    return code == std::errc{} && end == last && value.find('.') != std::string::npos ? six_digits(number) : value;
+}
+
+}  // namespace detail
+
+// The same for people: option, was, now, a line each, the last without its end; what they hold is printable, and
+// fractions have six digits where these differ.
 inline std::string to_table(std::vector<recipe_difference> differences) {
     constexpr std::size_t widest = 200;
-    for (auto& d : differences)
+    for (auto& d : differences) {
+        if (auto was = detail::rounded(d.was), now = detail::rounded(d.now); was != now) {
+            d.was = std::move(was);
+            d.now = std::move(now);
+        }
         for (auto* const cell : {&d.option, &d.was, &d.now}) *cell = printable_line(*cell, widest);
+    }
     recipe_difference const head{"option", "was", "now"};
     std::size_t option = head.option.size();
     std::size_t was = head.was.size();

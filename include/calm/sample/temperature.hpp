@@ -67,7 +67,7 @@ inline std::int64_t integer_inverse(temperature T) {
     if (T.value > 0.0 && T.inverse < 0x1p53) {
         double const below = std::max(1.0, std::floor(T.inverse));
         nearest = name(below) + " or " + name(below + 1.0);
-        nearest += T.value < 1.0 ? ", or the exact sampler" : "";
+        nearest += T.value < 1.0 ? ", or another sampler: noise (one draw per patch), or exact (up to 100000)" : "";
     }
     throw error(errc::usage, "temperature: this sampler needs T = 1/n with an integer n, found T = " +
                                  shortest(T.value) + "; take " + nearest);

@@ -45,10 +45,11 @@ public:
         for (auto& source : document_sources(specs)) {
             auto const add = [&](std::string file) {
                 auto kept = cache != nullptr ? cache->tokens_of(file, words, selection) : nullptr;
-                parts_.push_back({source, std::move(file), std::move(kept)});
+                parts_.push_back({nullptr, std::move(file), std::move(kept)});
             };
-            if (source.is_generated()) parts_.push_back({source, {}, nullptr});
             for (auto const& file : source.files()) add(file);
+            if (source.is_generated())
+                parts_.push_back({std::make_shared<document_source const>(std::move(source)), {}, nullptr});
         }
     }
 
@@ -71,8 +72,8 @@ public:
 
 private:
     struct part {
-        document_source source;
-        std::string file;  // of the source; empty: generated
+        std::shared_ptr<document_source const> generated;  // null: a file
+        std::string file;
         std::shared_ptr<token_file const> kept;
     };
 
@@ -108,8 +109,8 @@ private:
                 f({document.size(), first, encode(document.substr(first, document_portion::most))});
             return document.size();
         };
-        if (one.file.empty())
-            one.source.visit(selection, number, add);
+        if (one.generated)
+            one.generated->visit(selection, number, add);
         else
             document_source::visit_file(one.file, selection, number, add);
     }

@@ -112,7 +112,9 @@ public:
     // Whether it makes its documents, by the data seed.
     [[nodiscard]] bool is_generated() const { return kind_ != kind::files; }
     // The paths, none of a generated source.
-    [[nodiscard]] std::vector<std::string> const& files() const { return files_; }
+    [[nodiscard]] std::vector<std::string> const& files() const { return files_.files; }
+    // Folders of runs and models that were met and are not read.
+    [[nodiscard]] std::vector<std::string> const& left_out() const { return files_.left_out; }
 
     // Visits the selected documents in order, those of files for training in pieces. The documents of files are
     // numbered on from `number`, which moves past them; generated ones count for themselves, as their number depends
@@ -124,7 +126,7 @@ public:
     void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
-            for (auto const& file : files_) visit_file(file, selection, number, visitor);
+            for (auto const& file : files_.files) visit_file(file, selection, number, visitor);
             return;
         case kind::stories: {
             split const own = selection.held ? split::train : selection.use;
@@ -161,7 +163,7 @@ public:
     }
 
 private:
-    document_source(kind type, std::vector<std::string> files, std::uint64_t tokens) :
+    document_source(kind type, file_list files, std::uint64_t tokens) :
         kind_(type), files_(std::move(files)), tokens_(tokens) {}
 
     [[nodiscard]] static std::uint64_t tokens_of(std::string const& spec) {
@@ -176,7 +178,7 @@ private:
     }
 
     kind kind_;
-    std::vector<std::string> files_;
+    file_list files_;
     std::uint64_t tokens_;
 };
 

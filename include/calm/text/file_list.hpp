@@ -4,7 +4,9 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -14,6 +16,12 @@
 #include "calm/text/text_file.hpp"
 
 namespace calm {
+
+// What a SPEC of files names.
+struct file_list {
+    std::vector<std::string> files;     // in the order of the bytes of their paths
+    std::vector<std::string> left_out;  // folders of runs and models that were met and not read
+};
 
 namespace detail {
 
@@ -26,14 +34,29 @@ inline std::string suffix_of(std::filesystem::path const& path) {
     return last == ".gz" || last == ".zst" ? path.stem().extension().string() + last : last;
 }
 
-[[gnu::cold]] inline std::vector<std::string> files_below(std::string const& folder) {
+// Whether a folder is the output of a program of this library, or a model: by its lock, its record or its weights.
+[[gnu::cold]] inline bool holds_run_or_model(std::filesystem::path const& folder) {
+    auto const has = [&](char const* name) { return is_there((folder / name).string()); };
+    return has("run.lock") || has("text.lock") || (has("run.json") && has("options.toml")) ||
+           has("model.safetensors") || has("model.safetensors.index.json");
+}
+
+inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose files are no text";
+
+[[gnu::cold]] inline file_list files_below(std::string const& folder) {
     namespace fs = std::filesystem;
-    std::vector<std::string> files;
+    if (holds_run_or_model(folder))
+        throw error(errc::data, folder, "", std::string(no_text_of_runs) + ": name the files of text themselves");
+    file_list found;
+    auto& files = found.files;
     try {
         for (fs::recursive_directory_iterator at(folder), end; at != end; ++at)
             if (at->path().filename().string().starts_with('.'))
                 at.disable_recursion_pending();
-            else if (at->is_regular_file() && text_format_of(at->path().string())) {
+            else if (at->is_directory() && !at->is_symlink() && holds_run_or_model(at->path())) {
+                at.disable_recursion_pending();
+                found.left_out.push_back(at->path().string());
+            } else if (at->is_regular_file() && text_format_of(at->path().string())) {
                 if (at->is_symlink() && leads_outside(folder, at->path().string()))
                     throw error(errc::data, at->path().string(), "",
                                 "is a link to a file outside of the folder, which is not followed: name that file "
@@ -46,18 +69,40 @@ inline std::string suffix_of(std::filesystem::path const& path) {
     if (files.empty())
         throw error(errc::data, folder, "",
                     std::string("there is no text in this folder: expected files ") + known_formats);
-    return files;
+    return found;
 }
 
-[[gnu::cold]] inline std::vector<std::string> files_matching(std::string const& pattern) {
+// The outermost folder of a run or a model that a file lies in, below a folder that is named; "" where there is none.
+[[gnu::cold]] inline std::string run_or_model_of(std::filesystem::path const& file, std::size_t named,
+                                                 std::map<std::string, bool>& known) {
+    std::string outermost;
+    for (auto at = file.parent_path(); at.native().size() > named; at = at.parent_path()) {
+        auto const [entry, is_new] = known.try_emplace(at.native());
+        if (is_new) entry->second = holds_run_or_model(at);
+        if (entry->second) outermost = at.native();
+        if (at == at.parent_path()) break;
+    }
+    return outermost;
+}
+
+[[gnu::cold]] inline file_list files_matching(std::string const& pattern) {
     ::glob_t found{};
     int const code = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-    std::vector<std::string> files;
+    file_list list;
+    auto& files = list.files;
     std::error_code failure;
-    for (std::size_t i = 0; i < found.gl_pathc; ++i)
-        if (std::string path = found.gl_pathv[i];
-            text_format_of(path) && std::filesystem::is_regular_file(path, failure))
+    auto const wild = pattern.find_first_of("*?[");
+    auto const slash = pattern.find_last_of('/', wild);
+    std::size_t const named = slash == std::string::npos ? 0 : slash;
+    std::map<std::string, bool> known;
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+        std::string path = found.gl_pathv[i];
+        if (!text_format_of(path) || !std::filesystem::is_regular_file(path, failure)) continue;
+        if (auto of_run = run_or_model_of(path, named, known); !of_run.empty())
+            list.left_out.push_back(std::move(of_run));
+        else
             files.push_back(std::move(path));
+    }
     std::size_t const all = found.gl_pathc;
     ::globfree(&found);
     if (code == GLOB_NOMATCH) throw error(errc::data, pattern, "", "no file matches the pattern: check the path");
@@ -66,25 +111,27 @@ inline std::string suffix_of(std::filesystem::path const& path) {
         throw error(
             errc::data, pattern, "",
             sentence("none of the ", all, " paths that match the pattern is a file of text: expected ", known_formats));
-    return files;
+    return list;
 }
 
 }  // namespace detail
 
 // The files of text that a SPEC names, in the order of the bytes of their paths: a file; all below a folder whose
 // format is known, but for hidden ones and links to folders, where links to files must stay below it; or those that
-// match a pattern of the shell (* ? [ ]), where no file has that name. Throws errc::usage for a file of unknown format,
+// match a pattern of the shell (* ? [ ]), where no file has that name. Folders of runs and models are left out: what
+// they hold in .json and .jsonl is no text, and a model would learn its own samples; a file in one that is named itself
+// is read. Throws errc::usage for a file of unknown format,
 // errc::data where nothing is there, a named file is empty or a link leads out of the folder, errc::storage where a
 // folder cannot be read.
-[[nodiscard, gnu::cold]] inline std::vector<std::string> files_of(std::string const& spec) {
+[[nodiscard, gnu::cold]] inline file_list files_of(std::string const& spec) {
     namespace fs = std::filesystem;
     std::error_code failure;
-    std::vector<std::string> files;
+    file_list found;
     bool const there = fs::exists(spec, failure);
     if (fs::is_directory(spec, failure)) {
-        files = detail::files_below(spec);
+        found = detail::files_below(spec);
     } else if (!there && spec.find_first_of("*?[") != std::string::npos) {
-        files = detail::files_matching(spec);
+        found = detail::files_matching(spec);
     } else {
         if (!there)
             throw error(errc::data, spec, "",
@@ -99,10 +146,13 @@ inline std::string suffix_of(std::filesystem::path const& path) {
                             "generated stories, or markov:N for N symbols of a Markov chain");
         if (fs::is_regular_file(spec, failure) && fs::file_size(spec, failure) == 0 && !failure)
             throw error(errc::data, spec, "", "the file is empty: give a file with text in it");
-        files = {spec};
+        found.files = {spec};
     }
-    std::sort(files.begin(), files.end());
-    return files;
+    std::sort(found.files.begin(), found.files.end());
+    auto& left_out = found.left_out;
+    std::sort(left_out.begin(), left_out.end());
+    left_out.erase(std::unique(left_out.begin(), left_out.end()), left_out.end());
+    return found;
 }
 
 }  // namespace calm

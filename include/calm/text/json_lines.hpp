@@ -11,9 +11,10 @@
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/base/simdjson.hpp"
-#include "calm/base/utf8.hpp"
+#include "calm/text/json_faults.hpp"
 #include "calm/text/json_size.hpp"
 #include "calm/text/line_reader.hpp"
+#include "calm/text/text_encoding.hpp"
 
 namespace calm {
 
@@ -48,11 +49,14 @@ private:
         throw error(errc::data, lines_.path(), "line " + std::to_string(lines_.number()) + place, sentence);
     }
     [[noreturn, gnu::cold]] void fail_as_no_json(simdjson::error_code code) const {
-        if (std::size_t const valid = valid_prefix(line_); valid < line_.size())
-            fail(line_.starts_with("\xff\xfe") || line_.starts_with("\xfe\xff")
-                     ? "the file is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)"
-                     : "the bytes are no valid JSON, for they are no UTF-8: mend or remove the line",
-                 ", byte " + std::to_string(valid));
+        auto fault = number() == 1 ? mark_of_other_encoding(line_) : std::nullopt;
+        if (!fault) fault = fault_of_encoding(line_);
+        if (fault) fail(fault->sentence, ", byte " + std::to_string(fault->byte));
+        if (auto const word = detail::word_of_python_in(line_))
+            fail("no valid JSON: " + *word + " is no value of JSON, though Python writes it: write null instead");
+        if (auto const half = detail::lone_surrogate_in(line_))
+            fail(sentence("no valid JSON: ", *half,
+                          " is a lone surrogate, half of a character: expected a pair like \\ud83d\\ude00"));
         fail(std::string("no valid JSON (") + simdjson::error_message(code) + "): expected one object a line, " +
              "{\"text\": \"...\"}");
     }
@@ -63,8 +67,13 @@ private:
                  " values and signs: expected one object a line whose field \"text\" is most of it");
         line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
         simdjson::dom::element line;
-        if (auto const code = parser_.parse(line_.data(), line_.size(), false).get(line); code != simdjson::SUCCESS)
-            fail_as_no_json(code);
+        auto const parse = [&] { return parser_.parse(line_.data(), line_.size(), false).get(line); };
+        auto code = parse();
+        if (code == simdjson::NUMBER_ERROR) {
+            detail::forget_json_numbers(line_);
+            code = parse();
+        }
+        if (code != simdjson::SUCCESS) fail_as_no_json(code);
         simdjson::dom::object object;
         if (line.get(object) != simdjson::SUCCESS)
             fail("expected an object with a field \"text\", found " + name_of(line.type()) +

@@ -80,6 +80,22 @@ struct text_size {
     return size;
 }
 
+// Throws as size_of where documents do not fill a block in every epoch; of those that do only the first are read.
+inline void require_block(document_ids& documents, packing_rule const& rule, std::size_t block_tokens) {
+    struct enough {};
+    detail::require_rule(documents.specials(), rule, block_tokens);
+    std::size_t least = 0;
+    try {
+        documents.visit([&](document_portion const& portion) {
+            if (portion.is_last()) least += rule.packed_size(portion.size, 0);
+            if (least >= block_tokens) throw enough();
+        });
+    } catch (enough const&) {
+        return;
+    }
+    detail::require_one_block(least, block_tokens);
+}
+
 // The blocks that evaluation_blocks makes of the same documents, of which one at a time is in memory. Throws as it,
 // when it is called.
 [[nodiscard]] inline block_source blocks_of(std::shared_ptr<document_ids> documents, packing_rule const& rule,

@@ -15,6 +15,7 @@
 #include "calm/base/utf8.hpp"
 #include "calm/text/byte_stream.hpp"
 #include "calm/text/json_lines.hpp"
+#include "calm/text/text_encoding.hpp"
 
 namespace calm {
 
@@ -49,17 +50,30 @@ public:
     explicit malformed_document(error const& why) : error(why) {}
 };
 
-// Malformed documents that were left out instead of ending the work.
+// Malformed documents that were left out instead of ending the work, by what was wrong with them.
 struct skipped_documents {
-    static constexpr std::size_t most_reasons = 3;  // how many are kept
+    struct cause {
+        std::string sentence;     // without the file and the place
+        std::uint64_t count = 0;  // of documents
+        std::string first;        // what was said of the first of them
+    };
+    static constexpr std::size_t most_causes = 20;  // further ones are one
 
-    std::uint64_t count = 0;           // of all
-    std::vector<std::string> reasons;  // what was wrong with some, the first among them
+    std::uint64_t count = 0;  // of all
+    std::vector<cause> causes;
 
-    // Notes `more` of them, and what was wrong with the first of these.
-    void add(std::uint64_t more, std::string const& why) {
-        if (more > 0 && reasons.size() < most_reasons) reasons.push_back(why);
+    void add(error const& why) { add(1, std::string(why.reason()), why.what()); }
+    // `more` of them for one cause.
+    void add(std::uint64_t more, std::string sentence, std::string const& first) {
         count += more;
+        auto const same = [&](cause const& one) { return one.sentence == sentence; };
+        auto found = std::find_if(causes.begin(), causes.end(), same);
+        if (found == causes.end() && causes.size() + 1 >= most_causes) {
+            sentence = "another cause";
+            found = std::find_if(causes.begin(), causes.end(), same);
+        }
+        if (found == causes.end()) found = causes.insert(found, {std::move(sentence), 0, first});
+        found->count += more;
     }
 };
 
@@ -82,8 +96,6 @@ template <class Part> void read_parts(std::string const& path, Part const& part)
     part(std::string_view(held), true);
 }
 
-inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-
 // Throws errc::data unless a file is one document of UTF-8 of at most `longest` bytes.
 [[gnu::cold]] inline void check_document(std::string const& path, std::size_t longest) {
     auto const fail = [&](std::string const& place, std::string const& sentence) {
@@ -92,16 +104,12 @@ inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
     std::size_t at = 0;
     bool has_text = false;
     read_parts(path, [&](std::string_view part, bool) {
-        auto const byte = [&](std::size_t i) { return "byte " + std::to_string(at + i); };
         if (part.size() > longest - at)
             fail("", "the file has more than " + std::to_string(longest) +
                          " bytes, too much for one document: cut it into several, or write JSON lines");
-        if (at == 0 && (part.starts_with("\xff\xfe") || part.starts_with("\xfe\xff")))
-            fail(byte(0), "the file is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)");
-        if (std::size_t const valid = valid_prefix(part); valid < part.size())
-            fail(byte(valid), "no valid UTF-8: convert the file (iconv -f LATIN1 -t UTF-8, say)");
-        if (std::size_t const zero = part.find('\0'); zero != std::string_view::npos)
-            fail(byte(zero), "a byte of zero, which no text has: is it a file of another kind?");
+        auto fault = at == 0 ? mark_of_other_encoding(part) : std::nullopt;
+        if (!fault) fault = fault_of_encoding(part);
+        if (fault) fail("byte " + std::to_string(at + fault->byte), fault->sentence);
         has_text = has_text || !(part.empty() || (at == 0 && part == byte_order_mark));
         at += part.size();
     });
@@ -136,7 +144,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
             } catch (error const& bad) {
                 if (bad.code() != errc::data) throw;
                 if (skip == nullptr) throw malformed_document(bad);
-                skip->add(1, bad.what());
+                skip->add(bad);
             }
         }
     };
@@ -147,7 +155,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
             return;
         bool begun = false;
         detail::read_parts(path, [&](std::string_view part, bool ended) {
-            if (!std::exchange(begun, true) && part.starts_with(detail::byte_order_mark)) part.remove_prefix(3);
+            if (!std::exchange(begun, true) && part.starts_with(byte_order_mark)) part.remove_prefix(3);
             visit(part, ended, "");
         });
         return;
@@ -163,7 +171,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
     malformed_document const blank(
         error(errc::data, path, "", "the file has only blank lines: give one object a line"));
     if (skip == nullptr) throw blank;
-    skip->add(1, blank.what());
+    skip->add(blank);
 }
 
 }  // namespace calm

@@ -213,7 +213,8 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
                 if (facts.skipped == 0) return found;
                 if (selection.skip == nullptr) return nullptr;  // reading the text says what is wrong
                 std::string_view const first(facts.first_skipped.data(), facts.first_skipped.size());
-                selection.skip->add(facts.skipped, std::string(first.substr(0, first.find('\0'))));
+                selection.skip->add(facts.skipped, "left out as " + path + " was made",
+                                    std::string(first.substr(0, first.find('\0'))));
                 return found;
             }
         }
@@ -302,7 +303,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
         read_documents(file, selection.limits, nullptr, std::ref(pieces));
     facts.content = detail::content_of_file(file);
     facts.skipped = skipped.count;
-    std::string_view const first = skipped.reasons.empty() ? std::string_view() : skipped.reasons.front();
+    std::string_view const first = skipped.causes.empty() ? std::string_view() : skipped.causes.front().first;
     facts.first_skipped = detail::characters<256>(first.substr(0, valid_prefix(first.substr(0, 255))));
 
     struct timespec clock {};

@@ -1,0 +1,42 @@
+#pragma once
+// Whether bytes are text in UTF-8, and what they are else.
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "calm/base/utf8.hpp"
+
+namespace calm {
+
+// The mark that a text in UTF-8 may begin with, and that is no part of it.
+inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+// Why bytes are no text: the first byte that shows it, and a sentence.
+struct encoding_fault {
+    std::size_t byte;
+    char const* sentence;
+};
+
+// The mark of UTF-16 or UTF-32 that a source begins with.
+[[nodiscard]] inline std::optional<encoding_fault> mark_of_other_encoding(std::string_view source) {
+    if (source.starts_with(std::string_view("\xff\xfe\0\0", 4)) ||
+        source.starts_with(std::string_view("\0\0\xfe\xff", 4)))
+        return encoding_fault{0, "the text is UTF-32: expected UTF-8, convert it (iconv -f UTF-32 -t UTF-8)"};
+    if (source.starts_with("\xff\xfe") || source.starts_with("\xfe\xff"))
+        return encoding_fault{0, "the text is UTF-16: expected UTF-8, convert it (iconv -f UTF-16 -t UTF-8)"};
+    return std::nullopt;
+}
+
+// The first byte that is no UTF-8, or zero.
+[[nodiscard]] inline std::optional<encoding_fault> fault_of_encoding(std::string_view bytes) {
+    std::size_t const valid = valid_prefix(bytes);
+    if (std::size_t const zero = bytes.substr(0, valid).find('\0'); zero != std::string_view::npos)
+        return encoding_fault{zero, "a byte of zero, which no text has: is it UTF-16 (iconv -f UTF-16LE -t UTF-8), or "
+                                    "a file of another kind?"};
+    if (valid < bytes.size())
+        return encoding_fault{valid, "no valid UTF-8: convert it (iconv -f LATIN1 -t UTF-8, say)"};
+    return std::nullopt;
+}
+
+}  // namespace calm
