@@ -107,8 +107,7 @@ private:
         std::string text(static_cast<std::size_t>(std::max(count, 1)), '\0');
         MPI_Recv(text.data(), count, MPI_BYTE, status.MPI_SOURCE, failure_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         give_up();
-        fail_with(status.MPI_SOURCE, static_cast<errc>(static_cast<unsigned char>(text[0])),
-                  std::string_view(text).substr(1));
+        fail_with(status.MPI_SOURCE, static_cast<unsigned char>(text[0]), std::string_view(text).substr(1));
     }
     // Of ranks of which something is still to come: where they failed, it does not. What a rank failed with after it
     // came to this exchange is heard in the next one: this rank may fail itself before, and says why.
