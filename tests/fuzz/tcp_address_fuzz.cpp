@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     std::memcpy(&told, data, sizeof told);
     auto const read = from_wire(told, 2);
     if (!read) return 0;
-    static_cast<void>(text_of(*read));
+    static_cast<void>(address_text(*read));
     auto const again = to_wire(*read);
     auto const bytes = told.family == 4 ? 4U : 16U;
     if (again.family != told.family || again.port != told.port) std::abort();

@@ -294,11 +294,11 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
 
 // All addresses of a name are tried, in brackets or not.
 BOOST_AUTO_TEST_CASE(ranks_meet_by_any_address_of_rank_0) {
-    BOOST_TEST(text_of(detail::addresses_of("[::1]", 7).front()) == "[::1]:7");
+    BOOST_TEST(address_text(detail::addresses_of("[::1]", 7).front()) == "[::1]:7");
     auto const all = detail::addresses_of("localhost", 7);
     BOOST_TEST(std::ranges::all_of(all, detail::is_loopback));
     for (auto const& one : all) {
-        auto const number = text_of(one).substr(0, text_of(one).rfind(':'));
+        auto const number = address_text(one).substr(0, address_text(one).rfind(':'));
         if (!tcp_socket::listening(detail::addresses_of(number, 0).front())) continue;  // no IPv6 here
         auto const said = said_by(
             3, [](tcp_ranks& ranks) { ranks.barrier(); },

@@ -62,7 +62,7 @@ inline bool is_loopback(socket_address const& a) {
 }
 
 // "127.0.0.1:29500", "[::1]:29500".
-inline std::string text_of(socket_address const& a) {
+inline std::string address_text(socket_address const& a) {
     std::array<char, NI_MAXHOST> host{};
     if (::getnameinfo(a.get(), a.size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
     bool const brackets = a.bytes.ss_family == AF_INET6;

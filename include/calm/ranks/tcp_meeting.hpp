@@ -150,7 +150,7 @@ private:
                 else if (code == EADDRINUSE)
                     free = false;
                 else if (code != EADDRNOTAVAIL && code != EAFNOSUPPORT)
-                    throw error(errc::distributed, sentence("expected to listen at ", text_of(at),
+                    throw error(errc::distributed, sentence("expected to listen at ", address_text(at),
                                                             ", for the other ranks, found: ", system_text(code),
                                                             "; give another port (", here_.port_source, ")"));
                 if (!free) {
@@ -221,14 +221,14 @@ private:
             auto beside = socket.here();
             beside.set_port(0);
             door = tcp_socket::listening(beside);
-            require(static_cast<bool>(door), errc::distributed, "expected to listen at ", text_of(beside),
+            require(static_cast<bool>(door), errc::distributed, "expected to listen at ", address_text(beside),
                     ", by which this rank reached rank 0, found: ", system_text(errno));
             auto found = greet(self_, std::move(socket), 0, door.here().port(), in(limits_.answer), end_);
             if (found.socket) {
                 met(0) = std::move(found.socket);
                 return;
             }
-            auto const says = text_of(at) + ": " + found.why;
+            auto const says = address_text(at) + ": " + found.why;
             if (found.is_final && final.empty()) final = "found at " + says;
             if (port == here_.port) strange = says;
         }
@@ -242,7 +242,7 @@ private:
             auto socket = tcp_socket::connected(*at, 1000);
             if (socket) {
                 auto found = greet(self_, std::move(socket), r, port, end_, end_);
-                require(!found.is_final, errc::distributed, "found at ", text_of(*at), ": ", found.why);
+                require(!found.is_final, errc::distributed, "found at ", address_text(*at), ": ", found.why);
                 met(r) = std::move(found.socket);
             }
             if (met(r)) return;
