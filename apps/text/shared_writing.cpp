@@ -24,7 +24,7 @@ std::size_t begin_of(int rank, std::size_t prompts, collective const& ranks) {
 }
 
 // What all ranks write of a lot of prompts, which each of them has.
-std::vector<generation_result> written_by_all(collective& ranks, prompt_lot const& lot, text_limits const& most,
+std::vector<generation_result> written_by_all(collective& ranks, prompt_lot const& lot, message_limits const& most,
                                               write_and_tell const& write, tell_tokens const& told) {
     auto const begin = [&](int rank) { return begin_of(rank, lot.prompts.size(), ranks); };
     auto const own =
@@ -47,7 +47,7 @@ std::vector<generation_result> written_by_all(collective& ranks, prompt_lot cons
 }
 
 // Rank 0's next lot, for all; an empty one is the last.
-prompt_lot bring(collective& ranks, prompt_lot const& lot, text_limits const& most) {
+prompt_lot bring(collective& ranks, prompt_lot const& lot, message_limits const& most) {
     auto const message = broadcast_message(ranks, message_of(lot), most_bytes_of_prompts(most));
     return prompt_lot_in({message, "the prompts of rank 0"}, most);
 }
@@ -60,7 +60,7 @@ write_texts untold(write_and_tell const& write) {
     };
 }
 
-int on_all_ranks(text_limits const& most, write_and_tell const& write,
+int on_all_ranks(message_limits const& most, write_and_tell const& write,
                  std::function<int(write_and_tell const&)> const& program) {
     auto* const all = ranks();
     if (all == nullptr) return program(write);

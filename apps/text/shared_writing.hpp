@@ -13,7 +13,7 @@ namespace calm::apps {
 // several ranks rank 0 alone runs it: all of them write a part of each lot, cut by the numbers of the prompts, and only
 // what rank 0 writes is told as it comes. `write` writes the texts of this process; a text follows from its prompt and
 // its number, whoever writes it. What ranks send each other is within the limits, or an errc::distributed.
-int on_all_ranks(text_limits const& most, write_and_tell const& write,
+int on_all_ranks(message_limits const& most, write_and_tell const& write,
                  std::function<int(write_and_tell const&)> const& program);
 
 // The same where nothing is told of a text before its end.

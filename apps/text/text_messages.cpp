@@ -33,7 +33,7 @@ std::vector<std::byte> message_of(prompt_lot const& lot) {
     return to.bytes();
 }
 
-prompt_lot prompt_lot_in(message_reader from, text_limits const& most) {
+prompt_lot prompt_lot_in(message_reader from, message_limits const& most) {
     auto const count = from.number<index_t>("a number of prompts", 0, index_t{prompt_lot::most});
     prompt_lot lot{{},
                    from.number<std::uint32_t>("the number of the first prompt", 0,
@@ -43,7 +43,7 @@ prompt_lot prompt_lot_in(message_reader from, text_limits const& most) {
     return lot;
 }
 
-std::uint64_t most_bytes_of_prompts(text_limits const& most) {
+std::uint64_t most_bytes_of_prompts(message_limits const& most) {
     return sizeof(index_t) + sizeof(std::uint32_t) + prompt_lot::most * bytes_of_ids(most.prompt_tokens);
 }
 
@@ -57,7 +57,7 @@ std::vector<std::byte> message_of(std::span<generation_result const> texts) {
     return to.bytes();
 }
 
-std::vector<generation_result> texts_in(message_reader from, std::size_t count, text_limits const& most) {
+std::vector<generation_result> texts_in(message_reader from, std::size_t count, message_limits const& most) {
     std::vector<generation_result> texts;
     for (std::size_t i = 0; i < count; ++i) {
         generation_result text;
@@ -72,7 +72,7 @@ std::vector<generation_result> texts_in(message_reader from, std::size_t count, 
     return texts;
 }
 
-std::uint64_t most_bytes_of_texts(text_limits const& most) {
+std::uint64_t most_bytes_of_texts(message_limits const& most) {
     return prompt_lot::most * (bytes_of_ids(most.new_tokens) + 1 + 3 * sizeof(index_t));
 }
 

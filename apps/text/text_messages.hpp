@@ -12,7 +12,7 @@
 namespace calm::apps {
 
 // What a message can hold at most.
-struct text_limits {
+struct message_limits {
     index_t vocabulary;     // ids lie below it
     index_t prompt_tokens;  // of a prompt
     index_t new_tokens;     // of a text
@@ -28,14 +28,14 @@ struct prompt_lot {
 
 std::vector<std::byte> message_of(prompt_lot const& lot);
 // Throws errc::distributed.
-prompt_lot prompt_lot_in(message_reader from, text_limits const& most);
+prompt_lot prompt_lot_in(message_reader from, message_limits const& most);
 // Bytes of such a message at most.
-std::uint64_t most_bytes_of_prompts(text_limits const& most);
+std::uint64_t most_bytes_of_prompts(message_limits const& most);
 
 std::vector<std::byte> message_of(std::span<generation_result const> texts);
 // As many texts as were asked for. Throws errc::distributed.
-std::vector<generation_result> texts_in(message_reader from, std::size_t count, text_limits const& most);
+std::vector<generation_result> texts_in(message_reader from, std::size_t count, message_limits const& most);
 // Bytes of such a message at most.
-std::uint64_t most_bytes_of_texts(text_limits const& most);
+std::uint64_t most_bytes_of_texts(message_limits const& most);
 
 }  // namespace calm::apps

@@ -19,7 +19,7 @@ using calm::test::has;
 
 namespace {
 
-constexpr text_limits most{300, 64, 40};
+constexpr message_limits most{300, 64, 40};
 
 std::string refusal(std::function<void()> const& f) {
     try {

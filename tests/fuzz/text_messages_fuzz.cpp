@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     using namespace calm::apps;
-    constexpr text_limits most{300, 64, 40};
+    constexpr message_limits most{300, 64, 40};
     constexpr std::size_t asked = 3;
     auto const bytes = std::as_bytes(std::span(data, size));
     auto const good = [&](std::vector<calm::token_id> const& ids, calm::index_t longest) {
