@@ -305,7 +305,8 @@ protected:
             numbered.prompt_number = first;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
         };
-        message_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt), o.max_tokens};
+        message_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
+                                  o.max_tokens};
         return on_all_ranks(most, texts_of, [&](write_and_tell const& write) {
             int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
                                                : answer_batch(o, words, K, unit, untold(write), positions);

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     static calm::test::file_in_memory lines("a.jsonl");
     static calm::test::file_in_memory document("a.txt");
-    constexpr calm::message_limits limits{.line = 200, .file = 1000};
+    constexpr calm::text_limits limits{.line = 200, .file = 1000};
     for (auto* const file : {&lines, &document}) {
         auto const& path = file->with(std::span(data, size));
         std::vector<std::string> strict, lenient;
