@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
 
     // It goes on, tells its plan, and refuses other choices as a CALM does.
     auto const parts = softmax + "--steps 24 --out parts";
-    BOOST_TEST(shop.interrupted(parts, "parts/model/checkpoints/step-*/*", "KILL").status == 137);
+    BOOST_TEST(shop.interrupted(softmax + "--steps 24", "parts", "model/checkpoints/step-*/*", "KILL").status == 137);
     BOOST_TEST(has(shop.good(parts).err, "goes on"));
     shop.same_weights("parts", "run", {"/model"});
     BOOST_TEST(has(shop.good(parts).err, "the model is trained"));
