@@ -78,7 +78,8 @@ public:
     }
     // The next text.
     std::string text(char const* name) {
-        auto const size = number<std::uint64_t>(name, 0, left_.size());
+        auto const behind = left_.size() - std::min(left_.size(), sizeof(std::uint64_t));
+        auto const size = number<std::uint64_t>(name, 0, behind);
         auto const bytes = values<char>(name, static_cast<std::size_t>(size));
         return {bytes.begin(), bytes.end()};
     }
