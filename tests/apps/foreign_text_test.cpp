@@ -185,8 +185,8 @@ BOOST_AUTO_TEST_CASE(files_of_weights) {
         static_cast<void>(folder.with("weights/model.safetensors", length + header + good.substr(8 + size)));
     };
     with_header("\"" + hostile_json + ".a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},");
-    shown("inspect weights", 0);
-    shown("convert --model weights --out converted", 0);
+    shown("inspect weights", 5);
+    shown("convert --model weights --out converted", 5);
     with_header("\"" + hostile_json + "\":{\"dtype\":\"F32\",\"shape\":[7],\"data_offsets\":[0,0]},");
     shown("inspect weights", 5);
     std::string shape = "1";
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(runs) {
                                   changed(folder.content(std::string(checkpoint) + "/state.json"), "\"stories:4000\"",
                                           "\"" + hostile_json + "\"")));
     calm::write_manifest(folder.path(checkpoint));
-    shown(workshop::train + "--out ae", 2);
+    shown(workshop::train + "--out ae", 0);
 }
 
 BOOST_AUTO_TEST_CASE(plans) {
@@ -239,5 +239,5 @@ BOOST_AUTO_TEST_CASE(plans) {
     with("\"rate\": \"0.002\"", "\"" + hostile_json + "\": \"0.002\"");
     shown(train, 5);
     with("\"stories:4000\"", "\"" + hostile_json + "\"");
-    shown(train, 2);
+    shown(train, 0);
 }

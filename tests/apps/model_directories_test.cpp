@@ -59,19 +59,19 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
           "generate --model quantised --temperature 0.8", "generate --model quantised --top-k 5",
           "generate --model quantised --sampler adaptive", "generate --model quantised --head-steps 4",
           "evaluate --model quantised --data stories:100 --temperature 0.8", "inspect quantised",
-          "convert quantised --out no",
+          "convert --model quantised --out no",
           "train ar --config tiny-ar --tokenizer words --data stories:4000 --steps 1 --init quantised --out no"})
         shop.is_refused(line, 5, "key 'quantization_config': expected null");
 
     shop.copy_with("extended", "num_hidden_layers", 9);
     for (std::string const line :
          {"generate --model extended", "evaluate --model extended --data stories:100", "inspect extended",
-          "convert extended --out no",
+          "convert --model extended --out no",
           "train ar --config tiny-ar --tokenizer words --data stories:4000 --steps 1 --init extended --out no"})
         shop.is_refused(line, 5, " missing: 'model.layers.");
 
     shop.copy_with("published", "calm", nullptr);
-    for (std::string const line : {"generate --model published", "evaluate --model published --data stories:100"})
+    for (std::string const line : {"generate --model published", "evaluate --model published --data stories:1000"})
         BOOST_TEST(run_in(shop.folder, line).status == 0, line);
     shop.good("cp -r lm bare; rm bare/tokenizer.model published/tokenizer.model");
     for (std::string const line : {"generate --model ", "evaluate --data stories:100 --model "}) {
@@ -81,7 +81,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
     }
 
     shop.good("cp -r lm two; echo '{}' >two/model.safetensors.index.json");
-    for (std::string const line : {"generate --model two --max-tokens 1", "inspect two", "convert two --out one"})
+    for (std::string const line :
+         {"generate --model two --max-tokens 1", "inspect two", "convert --model two --out one"})
         BOOST_TEST(has(shop.good(line).err,
                        "two: the weights are those of model.safetensors; model.safetensors.index.json is not read"),
                    line);

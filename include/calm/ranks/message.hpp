@@ -118,8 +118,9 @@ public:
     messages(std::span<std::uint64_t const> sizes, std::uint64_t most,
              std::uint64_t together = std::numeric_limits<std::uint64_t>::max()) {
         for (std::size_t r = 0; r < sizes.size(); ++r) {
-            require(sizes[r] <= std::min(most, together - starts_.back()), errc::distributed, "rank ", r,
-                    ": expected a message of at most ", most, " bytes, found one of ", sizes[r],
+            auto const left = std::min(most, together - starts_.back());
+            require(sizes[r] <= left, errc::distributed, "rank ", r, ": expected a message of at most ", left,
+                    " bytes, found one of ", sizes[r],
                     "; do all ranks run the same program with the same options and files?");
             starts_.push_back(starts_.back() + static_cast<std::size_t>(sizes[r]));
         }

@@ -15,11 +15,11 @@ struct optimizer_tensor {
     static constexpr std::string_view first_moment = "exp_avg.";      // begins a name
     static constexpr std::string_view second_moment = "exp_avg_sq.";  // begins a name
 
-    std::string name;            // one of the two, and the parameter's name
-    std::size_t element;         // bytes of one: 4 or 8
-    std::span<std::byte> bytes;  // of the elements that are here
-    std::size_t begin = 0;       // bytes of the tensor before these; of several ranks each has a part of it
-    std::size_t whole = 0;       // bytes of all elements
+    std::string name;                  // one of the two, and the parameter's name
+    std::size_t element;               // bytes of one: 4 or 8
+    std::span<std::byte> bytes;        // of the elements that are here
+    std::size_t begin = 0;             // bytes of the tensor before these; of several ranks each has a part of it
+    std::size_t whole = bytes.size();  // bytes of all elements
 };
 
 // Bytes of all elements of all tensors, wherever they are.
