@@ -461,17 +461,17 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
                                    {"evaluate-every", [](auto& o) { o.evaluate_every = 1; }},
                                    {"skip-nonfinite", [](auto& o) { o.skip_nonfinite = 1; }},
                                    {"schedule", [](auto& o) { o.schedule = rate_schedule::cosine; }}})
-        BOOST_CHECK_EXCEPTION(
-            run_of<autoencoder_type>(2,
-                                     [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-                                         auto own = r;
-                                         if (ranks->rank() == 1) by(own);
-                                         train_autoencoder(ctx, model, source, own, tell, ranks);
-                                     }),
-            error, [&](error const& e) {
-                BOOST_TEST(has(e.what(), name + ": rank 1 has '"), e.what());
-                return e.code() == errc::distributed;
-            });
+        BOOST_CHECK_EXCEPTION(run_of<autoencoder_type>(2,
+                                                       [&, &alter = by](auto& ctx, auto& model, auto& source,
+                                                                        auto const& tell, collective* ranks) {
+                                                           auto own = r;
+                                                           if (ranks->rank() == 1) alter(own);
+                                                           train_autoencoder(ctx, model, source, own, tell, ranks);
+                                                       }),
+                              error, [&option = name](error const& e) {
+                                  BOOST_TEST(has(e.what(), option + ": rank 1 has '"), e.what());
+                                  return e.code() == errc::distributed;
+                              });
 }
 
 // The moments of all are at rank 0, as long as they are saved, and in its plan; the others have names and sizes.
