@@ -157,10 +157,10 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
         return each;
     };
     using lines = std::vector<std::string>;
-    for (std::string const content : {"a\nb c\n", "a\r\nb c\r\n",
-                                      "\xef\xbb\xbf"
-                                      "a\nb c\n",
-                                      "a\nb c", "\n \t\na\n\r\nb c\n\n", "\xef\xbb\xbf\n\na\nb c\n"})
+    std::string const mark = "\xef\xbb\xbf";
+    for (std::string const& content :
+         {std::string("a\nb c\n"), std::string("a\r\nb c\r\n"), mark + "a\nb c\n", std::string("a\nb c"),
+          std::string("\n \t\na\n\r\nb c\n\n"), mark + "\n\na\nb c\n"})
         BOOST_TEST(with(content) == (lines{"a", "b c"}), content);
     BOOST_TEST(with(" a \n") == lines{" a "});
 

@@ -54,7 +54,7 @@ using tensors = std::vector<stored_tensor>;
 // What is said of a directory whose tensors are these; a conversion says the same and leaves nothing.
 std::string refusal(std::string const& directory, tensors const& all) {
     write_safetensors(directory + "/model.safetensors", all, {{"format", "pt"}});
-    auto const said = sentence_of<error>([&] { static_cast<void>(read_model_description(directory)); });
+    auto said = sentence_of<error>([&] { static_cast<void>(read_model_description(directory)); });
     BOOST_TEST(sentence_of<error>([&] { convert_model(directory, directory + "-to"); }) == said);
     BOOST_TEST(!std::filesystem::exists(directory + "-to"));
     return said;

@@ -630,7 +630,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
         auto place = place_at(port, 1, 2);
         place.port_source = "MASTER_PORT";
         place.tell = [&](std::string const& sentence) { heard = sentence; };
-        auto const said = begun(place, {.meet = 60, .answer = 0.1, .elsewhere = 0}, [](tcp_ranks&) {}).get();
+        auto said = begun(place, {.meet = 60, .answer = 0.1, .elsewhere = 0}, [](tcp_ranks&) {}).get();
         BOOST_TEST(has(heard, "; waits for rank 0 at 127.0.0.1:" + std::to_string(port)), heard);
         BOOST_TEST(has(said, "MASTER_PORT"), said);
         return said;
