@@ -23,8 +23,9 @@ namespace calm {
 // Builds a message for message_reader.
 class message_writer {
 public:
-    // Adds a number, or values one after another, as they lie in memory.
+    // Adds a number, as it lies in memory.
     template <class T> void add(T const& value) { add_all(std::span(&value, 1)); }
+    // Adds values one after another, as they lie in memory.
     template <class T> void add_all(std::span<T const> values) {
         static_assert(std::is_trivially_copyable_v<T>);
         auto const bytes = std::as_bytes(values);
@@ -126,6 +127,7 @@ public:
         }
         bytes_.resize(starts_.back());
     }
+    // The message of a rank.
     [[nodiscard]] std::span<std::byte const> of(int rank) const {
         auto const r = static_cast<std::size_t>(rank);
         return std::span(bytes_).subspan(starts_[r], starts_[r + 1] - starts_[r]);

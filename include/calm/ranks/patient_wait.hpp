@@ -10,6 +10,7 @@ namespace calm {
 // As long as it lives, ranks that give signs of life are waited for however long their work takes.
 class patient_wait {
 public:
+    // The collective outlives it.
     explicit patient_wait(collective& ranks) :
         ranks_(ranks), at_work_(std::exchange(ranks.at_work, false)),
         keeps_in_touch_(std::exchange(ranks.keeps_in_touch, true)) {}

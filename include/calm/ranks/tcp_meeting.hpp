@@ -36,8 +36,8 @@ struct tcp_place {
     // What all ranks of the job know, and nobody else, with an HMAC (openssl_mac) to prove it by. Without it whoever
     // reaches the port can be a rank: then all of them have to be on this machine, unless it is `insecure`.
     std::string secret{};
-    tcp_mac_function mac = nullptr;
-    bool insecure = false;
+    tcp_mac_function mac = nullptr;  // the HMAC; null where there is none
+    bool insecure = false;           // ranks on other machines meet without a secret, too
 
     // How this program was compiled: ranks whose builds differ do not meet, as their bits may differ.
     std::string build{};
@@ -46,9 +46,9 @@ struct tcp_place {
 
     // What the above was given as, for sentences.
     std::string host_source = "the host";
-    std::string port_source = "the port";
-    std::string secret_source = "tcp_place::secret";
-    std::string insecure_source = "tcp_place::insecure";
+    std::string port_source = "the port";                 // of `port`
+    std::string secret_source = "tcp_place::secret";      // of `secret`
+    std::string insecure_source = "tcp_place::insecure";  // of `insecure`
 };
 
 // How long is waited for what, in seconds.

@@ -23,6 +23,7 @@ namespace calm {
 
 // HMAC-SHA256 of a message, by a library for cryptography: calm/ranks/openssl.hpp.
 using tcp_mac = std::array<std::byte, 32>;
+// What computes one, of a key and a message.
 using tcp_mac_function = tcp_mac (*)(std::span<std::byte const> key, std::span<std::byte const> message);
 
 namespace detail {

@@ -14,8 +14,8 @@ inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 // Why bytes are no text: the first byte that shows it, and a sentence.
 struct encoding_fault {
-    std::size_t byte;
-    char const* sentence;
+    std::size_t byte;      // its place in the source
+    char const* sentence;  // what is wrong, and what to do
 };
 
 // The mark of UTF-16 or UTF-32 that a source begins with.

@@ -52,6 +52,7 @@ public:
 
 // Malformed documents that were left out instead of ending the work, by what was wrong with them.
 struct skipped_documents {
+    // One thing that was wrong with some of them.
     struct cause {
         std::string sentence;     // without the file and the place
         std::uint64_t count = 0;  // of documents
@@ -59,9 +60,10 @@ struct skipped_documents {
     };
     static constexpr std::size_t most_causes = 20;  // further ones are one
 
-    std::uint64_t count = 0;  // of all
-    std::vector<cause> causes;
+    std::uint64_t count = 0;    // of all
+    std::vector<cause> causes;  // in the order in which they came first
 
+    // One document, and why it was left out.
     void add(error const& why) { add(1, std::string(why.reason()), why.what()); }
     // `more` of them for one cause.
     void add(std::uint64_t more, std::string sentence, std::string const& first) {
