@@ -71,6 +71,8 @@ nlohmann::json strict_json(std::string_view text) {
         judge all;
         static_cast<void>(nlohmann::json::sax_parse(text.begin(), text.end(), &all));
         return nlohmann::json::parse(text.begin(), text.end());
+    } catch (nlohmann::json::out_of_range const& wrong) {
+        throw error(errc::data, sentence("expected numbers of at most 1.8e308: ", reason_of(wrong.what())));
     } catch (nlohmann::json::exception const& wrong) {
         throw error(errc::data, sentence("no valid JSON: ", reason_of(wrong.what())));
     }

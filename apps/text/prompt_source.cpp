@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
 #include "calm/text/text_encoding.hpp"
 
 namespace calm::apps {
@@ -20,12 +21,6 @@ namespace {
 constexpr std::size_t block_size = std::size_t{64} << 10;
 constexpr char const* too_long = "expected a prompt of at most 1 MiB, found more: shorten it";
 constexpr char const* standard_input = "standard input";
-
-// A call of the system, again where a signal interrupted it.
-template <class Call> auto uninterrupted(Call const& call) {
-    for (;;)
-        if (auto const result = call(); result >= 0 || errno != EINTR) return result;
-}
 
 [[noreturn]] void fail_as_unreadable(std::string const& name) {
     auto const why = std::generic_category().message(errno);
@@ -53,9 +48,8 @@ int opened(std::string const& path) {
 }  // namespace
 
 std::string checked_prompt(std::string_view text, std::string const& name) {
-    auto fault = mark_of_other_encoding(text);
-    if (!fault) fault = fault_of_encoding(text);
-    if (fault) throw error(errc::data, name, sentence("byte ", fault->byte), fault->sentence);
+    if (auto const fault = fault_of_source(text))
+        throw error(errc::data, name, sentence("byte ", fault->byte), fault->sentence);
     if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
     return std::string(text);
 }

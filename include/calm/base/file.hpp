@@ -27,17 +27,17 @@
 
 namespace calm {
 
+// Repeats a system call as long as a signal interrupts it; the result is negative with errno set if it fails.
+template <class Call> auto uninterrupted(Call const& call) {
+    for (;;)
+        if (auto const result = call(); result >= 0 || errno != EINTR) return result;
+}
+
 namespace detail {
 
 [[noreturn]] inline void fail_with_errno(errc code, std::string const& path, std::string const& doing) {
     std::string const why = std::generic_category().message(errno);
     throw error(code, path, "", doing + ": " + why);
-}
-
-// A call of the system, again where a signal interrupted it.
-template <class Call> auto uninterrupted(Call const& call) {
-    for (;;)
-        if (auto const result = call(); result >= 0 || errno != EINTR) return result;
 }
 
 // A name that can only be a file of the directory it is looked for in.

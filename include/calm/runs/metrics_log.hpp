@@ -30,7 +30,7 @@ public:
         file_ = detail::open_regular(path_, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, errc::storage,
                                      "cannot be opened for appending");
         if (made) detail::flush_directory_of(path_);
-        if (bytes() > keep && detail::uninterrupted([&] { return ::ftruncate(file_.get(), as_offset(keep)); }) != 0)
+        if (bytes() > keep && uninterrupted([&] { return ::ftruncate(file_.get(), as_offset(keep)); }) != 0)
             detail::fail_with_errno(errc::storage, path_, "cannot be cut to where a run goes on");
         if (!ends_in_newline()) put("\n");
     }
@@ -57,7 +57,7 @@ private:
     [[nodiscard]] bool ends_in_newline() const {
         auto const size = bytes();
         char last = '\n';
-        if (size > 0 && detail::uninterrupted([&] { return ::pread(file_.get(), &last, 1, as_offset(size - 1)); }) != 1)
+        if (size > 0 && uninterrupted([&] { return ::pread(file_.get(), &last, 1, as_offset(size - 1)); }) != 1)
             detail::fail_with_errno(errc::storage, path_, "its end cannot be read");
         return last == '\n';
     }

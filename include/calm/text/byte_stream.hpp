@@ -87,7 +87,7 @@ private:
 }
 
 [[gnu::cold]] inline bool byte_stream::refill() {
-    auto const count = detail::uninterrupted([&] { return ::read(file_.get(), raw_.get(), block); });
+    auto const count = uninterrupted([&] { return ::read(file_.get(), raw_.get(), block); });
     if (count < 0) {
         ended_ = true;
         detail::fail_with_errno(errc::storage, path_, "cannot be read");

@@ -49,9 +49,8 @@ private:
         throw error(errc::data, lines_.path(), "line " + std::to_string(lines_.number()) + place, sentence);
     }
     [[noreturn, gnu::cold]] void fail_as_no_json(simdjson::error_code code) const {
-        auto fault = number() == 1 ? mark_of_other_encoding(line_) : std::nullopt;
-        if (!fault) fault = fault_of_encoding(line_);
-        if (fault) fail(fault->sentence, ", byte " + std::to_string(fault->byte));
+        if (auto const fault = number() == 1 ? fault_of_source(line_) : fault_of_encoding(line_))
+            fail(fault->sentence, ", byte " + std::to_string(fault->byte));
         if (auto const word = detail::word_of_python_in(line_))
             fail("no valid JSON: " + *word + " is no value of JSON, though Python writes it: write null instead");
         if (auto const half = detail::lone_surrogate_in(line_))

@@ -39,4 +39,10 @@ struct encoding_fault {
     return std::nullopt;
 }
 
+// Why a source read from its beginning is not UTF-8 text: another encoding's mark, else the first bad byte.
+[[nodiscard]] inline std::optional<encoding_fault> fault_of_source(std::string_view source) {
+    auto const mark = mark_of_other_encoding(source);
+    return mark ? mark : fault_of_encoding(source);
+}
+
 }  // namespace calm

@@ -109,9 +109,8 @@ template <class Part> void read_parts(std::string const& path, Part const& part)
         if (part.size() > longest - at)
             fail("", "the file has more than " + std::to_string(longest) +
                          " bytes, too much for one document: cut it into several, or write JSON lines");
-        auto fault = at == 0 ? mark_of_other_encoding(part) : std::nullopt;
-        if (!fault) fault = fault_of_encoding(part);
-        if (fault) fail("byte " + std::to_string(at + fault->byte), fault->sentence);
+        if (auto const fault = at == 0 ? fault_of_source(part) : fault_of_encoding(part))
+            fail("byte " + std::to_string(at + fault->byte), fault->sentence);
         has_text = has_text || !(part.empty() || (at == 0 && part == byte_order_mark));
         at += part.size();
     });

@@ -120,7 +120,7 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait, struct 
         if (::fstat(file.get(), &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
             mine.st_dev == there.st_dev) {
             waited_ = told;
-            if (detail::uninterrupted([&] { return ::ftruncate(file.get(), 0); }) != 0)
+            if (uninterrupted([&] { return ::ftruncate(file.get(), 0); }) != 0)
                 detail::fail_with_errno(errc::storage, partial_, "cannot be emptied");
             if (text != nullptr) mode &= detail::permissions_like(*text, mine.st_gid);
             if (::fchmod(file.get(), mine.st_mode & mode) != 0)
@@ -134,7 +134,7 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait, struct 
 
 inline void token_file_writer::flush(std::size_t at) {
     for (std::span<std::byte const> left = portion_; !left.empty();) {
-        auto const count = detail::uninterrupted(
+        auto const count = uninterrupted(
             [&] { return ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at)); });
         if (count < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be written");
         left = left.subspan(static_cast<std::size_t>(count));
