@@ -21,7 +21,7 @@ constexpr std::size_t block_size = std::size_t{64} << 10;
 constexpr char const* too_long = "expected a prompt of at most 1 MiB, found more: shorten it";
 constexpr char const* standard_input = "standard input";
 
-// A call of the system, again where a signal interrupted it.
+// Repeats a system call that a signal interrupted.
 template <class Call> auto uninterrupted(Call const& call) {
     for (;;)
         if (auto const result = call(); result >= 0 || errno != EINTR) return result;
@@ -32,7 +32,7 @@ template <class Call> auto uninterrupted(Call const& call) {
     throw error(errc::storage, name, "", "cannot be read: " + why);
 }
 
-// Opens a file, a pipe or a terminal. Only the opening of a pipe waits, for whoever writes it.
+// Opens a file, a pipe or a terminal. Waits only for the writer of a pipe.
 int opened(std::string const& path) {
     struct stat facts {};
     bool const is_pipe = ::stat(path.c_str(), &facts) == 0 && S_ISFIFO(facts.st_mode);
@@ -41,7 +41,7 @@ int opened(std::string const& path) {
     if (file < 0) fail_as_unreadable(path);
     bool const known = ::fstat(file, &facts) == 0;
     if (known && (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode) || ::isatty(file) == 1)) {
-        static_cast<void>(::fcntl(file, F_SETFL, O_RDONLY));  // reading may wait
+        static_cast<void>(::fcntl(file, F_SETFL, O_RDONLY));  // later reads may block
         return file;
     }
     ::close(file);
@@ -112,7 +112,7 @@ bool prompt_source::advance(bool may_wait) {
         begun_ = true;
         auto const end = rest_.find('\n');
         auto const part = rest_.substr(0, end);
-        std::size_t const most = longest_ + 2;  // tells that it is too long, and may be a carriage return
+        std::size_t const most = longest_ + 2;  // one byte too many, and a carriage return
         line_ += part.substr(0, most - std::min(most, line_.size()));
         rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
         if (end != std::string_view::npos) end_line();
@@ -129,7 +129,7 @@ bool prompt_source::next(std::string& line) {
 
 std::string prompt_source::whole() {
     std::string text(std::exchange(rest_, {}));
-    std::size_t constexpr most = longest_prompt + 5;  // a mark, and the end of a line
+    std::size_t constexpr most = longest_prompt + 5;  // plus a byte order mark and a line end
     while (!ended_ && text.size() <= most) {
         read_some();
         text += rest_;
