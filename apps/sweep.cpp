@@ -96,7 +96,7 @@ calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, ca
     return work.evaluate(e, model);
 }
 
-// State after all steps of a run, including those of earlier calls.
+// State after all steps of a run, including steps of earlier calls.
 calm::training_state state_of(std::string const& run) {
     auto const newest = calm::run_directory(run).newest();
     return newest ? newest->record.state : calm::training_state();

@@ -1,4 +1,4 @@
-// Expressions that run as one fused loop, with automatically derived gradients in a second one.
+// Expressions that run as one fused loop; their derived gradients take one more loop.
 #include <cmath>
 #include <cstdio>
 
@@ -16,7 +16,7 @@ int main() {
     // One pass over memory, no temporaries.
     evaluate(ctx, y, silu(gate) * exp(up));
 
-    // The same expression with destinations for the gradients: one more pass writes both.
+    // The expression with destinations for its gradients: one more pass writes both.
     differentiate(ctx, silu(wrt(gate, dgate)) * exp(wrt(up, dup)), dy);
 
     // Check one element against a finite difference.

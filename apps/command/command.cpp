@@ -239,7 +239,7 @@ void command::take_words(std::vector<std::string> const& words) {
     }
 }
 
-// Ignores empty variables and those of other programs' options.
+// Ignores empty variables and variables of other programs' options.
 void command::take_environment() {
     auto known = options_of_all_programs();
     known.push_back("--fixtures");      // where the library's tests find their data

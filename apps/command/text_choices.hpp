@@ -61,7 +61,7 @@ template <class Number> struct number_choice {
     bool of_autoencoder = false;  // does not apply to an autoregressive model
 };
 
-// Calls f(number_choice, member) for every numeric choice except those of the head, in the order of the table.
+// Calls f(number_choice, member) for every numeric choice except numbers of the head, in the order of the table.
 template <class Choices, class F> void each_number(Choices& c, F const& f) {
     using real = number_choice<double>;
     using whole = number_choice<index_t>;

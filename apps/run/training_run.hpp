@@ -53,7 +53,7 @@ public:
     training_run(training_run const&) = delete;
     training_run& operator=(training_run const&) = delete;
 
-    // Compares settings with those of the run's start, then creates the directory or truncates its log to the
+    // Compares settings with the run's original ones, then creates the directory or truncates its log to the
     // checkpoint. Returns false, with a message, if the run is finished. Throws errc::usage with a table of differing
     // settings unless --override is given, and errc::storage if another process has begun a run there. `holds_out`:
     // text is held out, so a finished run was also evaluated at its end. `fits` throws if the initial model does not
