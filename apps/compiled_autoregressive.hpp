@@ -1,5 +1,5 @@
 #pragma once
-// Compiles the programs' work for an autoregressive model; compiled_configuration.hpp does so for a CALM.
+// The programs' work for an autoregressive model; compiled_configuration.hpp has it for a CALM.
 
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of an autoregressive model in one space.
+// Trains, evaluates and generates with configuration C in one space.
 template <autoregressive_configuration C, class Space> class compiled_autoregressive : compiled_model {
     using Backend = typename Space::backend;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Compiles the programs' work for a CALM. Instantiates all templates, so only the source files in configs/ include it.
+// The programs' work for a CALM. It instantiates all templates, so only the source files in configs/ include it.
 
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of a CALM in one space.
+// Trains, evaluates and generates with configuration C in one space.
 template <model_configuration auto C, class Space> class compiled_calm : compiled_model {
     using Backend = typename Space::backend;
     using model_type = calm_model<C, Space>;

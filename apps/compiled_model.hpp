@@ -258,7 +258,7 @@ protected:
     // Positions scored per evaluation during training, and at the end.
     static constexpr std::size_t positions_on_the_way = 2000, positions_at_the_end = 5000;
 
-    // A language model's part in its training run.
+    // The functions that a language model supplies to its training run.
     struct learner {
         std::function<void(std::string const&)> write;   // to a directory
         std::function<std::string()> sample;             // generated with the current weights

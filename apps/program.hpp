@@ -12,8 +12,8 @@ namespace calm::apps {
 // Thrown when the reader of standard output is gone. Not an error, and nothing is reported.
 struct reader_gone {};
 
-// Runs a program's body. An error prints one sentence on standard error and returns its code (errc, 2 to 11). Missing
-// memory returns 7, and a missing reader returns 141 silently. A closed standard stream keeps its descriptor number
+// Runs a program's body. An error prints one sentence on standard error and returns its code (errc, 2 to 11). Running
+// out of memory returns 7, and reader_gone returns 141 silently. A closed standard stream keeps its descriptor number
 // reserved, so that no opened file takes it and using the stream fails.
 int run_program(char const* name, std::function<int()> const& body);
 

@@ -68,7 +68,7 @@ std::vector<entry> const& compiled_configurations();
 bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
                             std::string const& device, compiled_work work);
 
-// The configuration with a name. Throws errc::config with the compiled ones and the command that compiles this one.
+// Finds a configuration by name. Throws errc::config with the compiled ones and the command that compiles this one.
 entry const& configuration_named(std::string const& name);
 // As configuration_named(), and the configuration must be of a CALM or of an autoregressive model. Otherwise throws
 // errc::config with the command to use instead.

@@ -34,7 +34,7 @@ public:
             throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " stands twice");
         return true;
     }
-    // The parser throws its own error.
+    // json::parse() reports the error.
     bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const&) override { return false; }
 
 private:

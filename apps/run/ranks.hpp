@@ -10,7 +10,7 @@ namespace calm::apps {
 
 // Runs the body of a program. If mpirun, srun or torchrun started this process as one of several, ranks() is available
 // in it, over MPI or TCP depending on the launcher. Only rank 0 prints. If one rank fails, all exit with the status of
-// its error. A signal to one rank from the launcher may end all. Throws errc::distributed if the ranks cannot connect.
+// its error. Sending a signal to one rank may end all. Throws errc::distributed if the ranks cannot connect.
 int run_on_ranks(std::string const& program, std::function<int()> const& body);
 // For programs without ranks: throws errc::distributed if a launcher started this process as one of several.
 void refuse_ranks();

@@ -249,8 +249,8 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     tell("to plot:    " + command_to_go_on({"plot", model}));
 }
 
-// Prepares the directory for the stages. The plan is written after the former stages are removed,
-// because a run exists once it has a plan.
+// Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists
+// once it has a plan.
 void prepare(text_options const& o, intention const& what) {
     if (what.starts_over) {
         for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));

@@ -14,7 +14,7 @@
 
 namespace calm::apps {
 
-// The sampler with a name, adaptive if empty, at a temperature; `pool` applies to adaptive and batch. Throws
+// The sampler for a rule's name (adaptive if empty) and a temperature; `pool` applies to adaptive and batch. Throws
 // errc::usage for an unknown name, or if the rule does not support the temperature.
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool);
 // The sampler of an autoregressive model, whose only rule is exact.
