@@ -9,7 +9,7 @@ namespace calm::apps {
 
 namespace {
 
-// Of the tokenizer; of a model without one, of nothing that another has.
+// The tokenizer's fingerprint, or the model's directory if it has none, so that it matches no other model.
 std::string tokenizer_of(compared_model const& one) {
     auto const& calm = one.model.description.calm;
     return calm && calm->tokenizer ? calm->tokenizer->fingerprint : one.model.directory;

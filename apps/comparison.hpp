@@ -1,5 +1,5 @@
 #pragma once
-// Models of any kind and tokenizer, evaluated on one text, side by side.
+// Compares evaluations of several models on the same text. The models may differ in kind and tokenizer.
 
 #include <string>
 #include <vector>
@@ -14,9 +14,9 @@ struct compared_model {
     evaluation found;
 };
 
-// A table, the last line without its end: Brier-1, BrierLM and bits a byte with their errors. BrierLM counts tokens, so
-// it stands for the models of the first one's tokenizer alone; where there are others a sentence says so. An
-// autoencoder has neither.
+// Formats a table of Brier-1, BrierLM and bits per byte with standard errors; the last line has no newline. Brier-1 and
+// BrierLM count tokens, so they appear only for models that share the first model's tokenizer; a note below the table
+// says so if others are present. An autoencoder has none of these scores.
 std::string comparison_text(std::vector<compared_model> const& models);
 
 }  // namespace calm::apps

@@ -1,5 +1,5 @@
 #pragma once
-// The same as compiled_configuration.hpp for an autoregressive model.
+// The programs' work for an autoregressive model; compiled_configuration.hpp has it for a CALM.
 
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of an autoregressive model in one space.
+// Trains, evaluates and generates with configuration C in one space.
 template <autoregressive_configuration C, class Space> class compiled_autoregressive : compiled_model {
     using Backend = typename Space::backend;
 
@@ -40,7 +40,7 @@ public:
         text_blocks blocks(text, 1, block, o.seed, mode);
         auto const counts = bigrams_of(text, words, rule);
         auto const ours = description_of(name_, o, data_seed, block, mode, words);
-        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
+        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // read before training
         auto const levels = levels_of(o, ours, words.vocabulary_size());
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C, words, start); };
@@ -118,13 +118,13 @@ public:
         return seconds_of_writing(ctx, own.model, words);
     }
 
-    // FLOPs of an update: the vocabulary is no part of them.
+    // Muon's FLOPs per update; they do not depend on the vocabulary.
     [[nodiscard]] double muon_of_model() const { return muon_of(model_type(C.vocab_size)); }
 
 private:
     using model_type = autoregressive_model<C, Space>;
 
-    // The weights that training begins with: those of a stored model, or drawn.
+    // Initialises the weights: loaded from a stored model or drawn at random.
     static void begin(context<Backend>& ctx, std::optional<stored_model> const& start, model_type& model) {
         if (start)
             load_autoregressive(ctx, *start, model);
@@ -153,8 +153,8 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the space that its unit is compiled for; a unit in configs/ does it as
-// the program starts.
+// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
+// configs/ call it at program start.
 template <autoregressive_configuration C>
 static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
     using Space = CALM_SPACE;

@@ -1,5 +1,5 @@
 #pragma once
-// Everything heavy, once a configuration: included by the units in configs/ and by nothing else.
+// The programs' work for a CALM. It instantiates all templates, so only the source files in configs/ include it.
 
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace calm::apps {
 
-// The programs' work for one configuration of a CALM in one space.
+// Trains, evaluates and generates with configuration C in one space.
 template <model_configuration auto C, class Space> class compiled_calm : compiled_model {
     using Backend = typename Space::backend;
     using model_type = calm_model<C, Space>;
@@ -46,7 +46,7 @@ public:
         auto const text = training_text(o.data, words, data_seed);
         text_blocks blocks(text, K, K, o.seed, mode);
         auto const ours = description_of(name_, o, data_seed, K, mode, words);
-        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // as they are now
+        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // read before training
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C.autoencoder, words, start); };
         if (!run.begin(settings_of("autoencoder", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe,
@@ -106,7 +106,7 @@ public:
         auto const counts = bigrams_of(text, words, rule);
         auto ours = description_of(name_, o, data_seed, block, mode, words);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
-        auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // as they are now
+        auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // read before training
         auto const levels = levels_of(o, ours, words.vocabulary_size());
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
         auto const fits = [&] { require_fit(C, words, start); };
@@ -196,7 +196,7 @@ public:
         return seconds_of_writing(ctx, own.model, words);
     }
 
-    // FLOPs of an update: the vocabulary is no part of them.
+    // Muon's FLOPs per update; they do not depend on the vocabulary.
     [[nodiscard]] double muon_of_autoencoder() const { return muon_of(autoencoder_type(C.autoencoder.vocab_size)); }
     [[nodiscard]] double muon_of_model() const { return muon_of(model_type(C.autoencoder.vocab_size)); }
 
@@ -207,7 +207,7 @@ private:
     static constexpr std::size_t interval_tokens = positions_on_the_way * size_of_patch;
     static constexpr std::size_t final_tokens = positions_at_the_end * size_of_patch;
 
-    // What a run takes.
+    // Memory that a run needs.
     static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& words) {
         auto ctx = context_of<Backend>(o);
         resident<autoencoder_type> own(words.vocabulary_size());
@@ -240,13 +240,13 @@ private:
         save_calm(ctx, directory, model, description, files);
         counts.save(directory + "/" + std::string(bigram_file));
     }
-    // What the autoencoder that a CALM stands on is worth.
+    // Reports how well the frozen autoencoder of a CALM reconstructs held-out text.
     static void tell_of_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
                                std::vector<token_id> const& tokens, tokenizer const& words) {
         tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
                                                          pieces_of(ranks()).get()));
     }
-    // The first weights: of a model to go on from, or drawn. An autoencoder that is given goes in place of its own.
+    // Initialises the weights: loaded from `start` or drawn at random. A given autoencoder replaces the one in `start`.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,
                            stored_model const* autoencoder) {
         if (start)
@@ -257,8 +257,9 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the space that its unit is compiled for; a unit in configs/ does it as
-// the program starts. What the defaults do not say of the head's objective is as its type has it.
+// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
+// configs/ call it at program start. Objective fields that the defaults leave out keep the values of the head's
+// objective type.
 template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
     using Space = CALM_SPACE;
     add_head<std::remove_cvref_t<decltype(C.head)>>();

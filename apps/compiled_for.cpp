@@ -1,4 +1,4 @@
-// Compiled as everything else is.
+// Compiled with the flags of the rest of the program, unlike processor.cpp.
 
 #include "processor.hpp"
 

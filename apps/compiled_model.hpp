@@ -1,5 +1,5 @@
 #pragma once
-// What the programs do alike for a configuration of any model: included where one is compiled, and by nothing else.
+// Shared base of the programs' work for any kind of model. Only files that compile a configuration include it.
 
 #include <algorithm>
 #include <functional>
@@ -41,14 +41,14 @@
 #include "calm/ranks/nccl.hpp"
 #endif
 
-// The space that a unit is compiled for: the units that CMake writes for NAME@SPACE define it.
+// The space that a source file is compiled for; the files that CMake generates for NAME@SPACE define it.
 #ifndef CALM_SPACE
 #define CALM_SPACE space<>
 #endif
 
 namespace calm::apps {
 
-// What executes on a backend as options say.
+// A context on a backend, with the seed and the device or thread count from the options.
 template <class Backend> context<Backend> context_of(execution_options const& o) {
     if constexpr (std::is_same_v<Backend, cuda>)
         return context<Backend>(o.seed, o.device.number_here());
@@ -56,7 +56,7 @@ template <class Backend> context<Backend> context_of(execution_options const& o)
         return context<Backend>(o.seed, o.threads);
 }
 
-// What trains, with the products that options say.
+// A context for training, which also multiplies in bf16 if the options ask for it.
 template <class Backend> context<Backend> context_of(train_options const& o) {
     auto ctx = context_of<Backend>(static_cast<execution_options const&>(o));
     if constexpr (device_memory<Backend>)
@@ -66,14 +66,14 @@ template <class Backend> context<Backend> context_of(train_options const& o) {
     return ctx;
 }
 
-// Why this machine has no such backend, of a GPU none of that number; empty where it has.
+// Why this machine lacks the backend, or the GPU with that number; empty if it is available.
 template <class Backend> std::string obstacle_to([[maybe_unused]] int number) {
     if constexpr (std::is_same_v<Backend, cuda>)
         return no_device_reason(Backend(), number);
     else
         return "";
 }
-// Constants: units register themselves with them before other initialisation is sure.
+// Constant-initialised, because source files register configurations during dynamic initialisation.
 template <class Space> inline constexpr char const* name_of_space = "cpu";
 template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16";
 template <> inline constexpr char const* name_of_space<space<emulated>> = "emulated";
@@ -81,8 +81,8 @@ template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
 template <> inline constexpr char const* name_of_space<bf16_weights_on<emulated>> = "emulated-bf16";
 template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = "cuda-bf16";
 
-// What brings bytes straight between the GPUs of several ranks, and is ranks()->devices as long as it lives: NCCL,
-// where each rank has a GPU of its own. Null where nothing does.
+// The NCCL transport between the GPUs of several ranks if each rank has its own GPU, else null. It stays registered as
+// ranks()->devices for its lifetime.
 template <class Backend>
 std::unique_ptr<device_engine> devices_of([[maybe_unused]] context<Backend> const& ctx,
                                           [[maybe_unused]] device_choice const& device) {
@@ -94,7 +94,7 @@ std::unique_ptr<device_engine> devices_of([[maybe_unused]] context<Backend> cons
     return nullptr;
 }
 
-// Where and how a model is trained, in words.
+// Describes where and in which precision a model is trained.
 template <class Space> std::string place_of(train_options const& o) {
     std::string place = name_of_space<Space>;
     if constexpr (device_memory<typename Space::backend>)
@@ -109,7 +109,7 @@ template <class Space> std::string place_of(train_options const& o) {
                 : " without the instruction for them (AVX512-BF16): slower than f32");
 }
 
-// What the work for a configuration of any model does for the registry, but for training.
+// Fills the registry's entry for any kind of model, except for training.
 template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work const> const& work) {
     compiled_work all;
     all.evaluate = [work](evaluate_options const& o, stored_model const& model) { return work->evaluate(o, model); };
@@ -121,7 +121,7 @@ template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work 
     return all;
 }
 
-// A network draws samples as options say, where it takes steps to one.
+// Applies the --head options that control sampling, for heads that sample in several steps.
 template <class Network> void draw_as(Network& network, head_numbers const& numbers) {
     if constexpr (requires { network.sampling; }) {
         auto values = field_values::of(network.sampling);
@@ -130,22 +130,22 @@ template <class Network> void draw_as(Network& network, head_numbers const& numb
     }
 }
 
-// A configuration's name and defaults, and what its work is made of.
+// Base class: a configuration's name, its defaults, and helpers for its work.
 class compiled_model {
 protected:
     template <class Model> using backend_of = typename space_of<Model>::backend;
 
     compiled_model(std::string name, recipes const& defaults) : name_(std::move(name)), defaults_(defaults) {}
 
-    // FLOPs of Muon's products in an update of a model, which needs no memory.
+    // FLOPs of Muon's products per update. The model is only measured: no weights are allocated.
     template <class Model> static double muon_of(Model model) { return flops::muon(parameters_of(model)); }
 
-    // Where a loop takes its blocks from: one type, so that the loop is compiled once.
+    // Supplies a training loop with blocks. Type-erased, so that the loop is compiled once.
     using next_blocks = std::function<void(std::span<token_id>)>;
     static next_blocks next_of(text_blocks& blocks) {
         return [&blocks](std::span<token_id> tokens) { blocks(tokens); };
     }
-    // Of a run that ends before its first step.
+    // For a run that ends before its first step.
     static next_blocks no_blocks() {
         return [](std::span<token_id>) {};
     }
@@ -154,13 +154,13 @@ protected:
         return {{words.file_name(), tokenizer_bytes}};
     }
 
-    // A device does some steps before the host waits for what came of them.
+    // On a device, the host waits once per ten steps.
     template <class Backend> static void tell_together(training_recipe& recipe) {
         if constexpr (device_memory<Backend>) recipe.tell_every = 10;
     }
 
-    // A device's micro-batches are as large as its memory allows, where neither --accumulation nor the run that goes on
-    // says how many there are. plan(recipe): what is taken.
+    // On a device, makes micro-batches as large as its memory allows, unless --accumulation or the resumed run fixes
+    // their number. plan(recipe) returns the memory that a run needs.
     template <class Backend, class Recipe, class Plan>
     static void fill_memory(Recipe& recipe, train_options const& o, training_run const& run, Plan const& plan) {
         if constexpr (device_memory<Backend>) {
@@ -180,7 +180,7 @@ protected:
         }
     }
 
-    // `device`: what it is trained on, said where it is not the cpu.
+    // Reports model size and text. `device` is reported unless it is "cpu".
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
                   std::string const& device) const {
         report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
@@ -205,38 +205,39 @@ protected:
         return 0;
     }
 
-    // Throws where a model to go on from is of another configuration.
+    // Throws if the initial model has another configuration.
     static void require_fit(auto const& configuration, tokenizer const& words,
                             std::optional<stored_model> const& start) {
         if (start) require_match(configuration, words.vocabulary_size(), *start);
     }
 
-    // An evaluation with what only the program knows: how the text was packed, and the best that its source allows.
+    // Adds what only the program knows: how the text was packed, and the optimum if the source's distribution is known.
     static evaluation complete(evaluation e, packing mode, data_options const& data, std::uint64_t data_seed) {
         e.mode = mode_name(mode);
         add_optimum(e, data, data_seed);
         return e;
     }
-    // The counts beside a language model, where it has some.
+    // The token counts stored with a language model, if present.
     static std::optional<bigram_table> counts_beside(stored_model const& model) {
         auto const path = model.path(bigram_file);
         return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
     }
-    // The length of blocks to evaluate a language model on: as asked for, else as in training, else 256.
+    // Block length for evaluating a language model: --block, else as in training, else 256 tokens.
     static index_t evaluation_block(evaluate_options const& o, model_description const& d, index_t K) {
         index_t const trained_on =
             d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
         return o.block > 0 ? o.block : trained_on;
     }
 
-    // How many positions a model is said to have that is trained on blocks of so many, and began as another did: the
-    // usual number at least.
+    // max_position_embeddings for a model trained on blocks of `block` positions: at least the default, and at least
+    // the value of the model it starts from.
     static index_t positions_of(index_t block, std::optional<stored_model> const& start = {}) {
         index_t const before = start ? start->description.max_position_embeddings : 0;
         return std::max({model_description{}.max_position_embeddings, block, before});
     }
 
-    // How samples begin: as asked for; a vocabulary without BOS needs a patch, so there it is one of the first symbol.
+    // Prompt of the training samples: --sample-prompt. A vocabulary without BOS needs at least one patch, so its
+    // default prompt is one patch of the first symbol.
     static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words,
                                                                 index_t K, index_t block) {
         bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
@@ -244,7 +245,8 @@ protected:
                                 : prompt_tokens(o.sample_prompt, words, K, positions_of(block / K));
         return {std::move(prompt)};
     }
-    // What the model writes at the present step. Its randomness is that of generation: training goes on as without it.
+    // Generates a short text with the current weights. It draws from the streams of generation, so training is
+    // unaffected.
     template <class Model>
     static std::string sample(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words,
                               std::vector<std::vector<token_id>> const& prompt) {
@@ -253,19 +255,19 @@ protected:
         return words.decode(made.front().tokens);
     }
 
-    // A run is scored at so many positions.
+    // Positions scored per evaluation during training, and at the end.
     static constexpr std::size_t positions_on_the_way = 2000, positions_at_the_end = 5000;
 
-    // What training a language model asks of it.
+    // The functions that a language model supplies to its training run.
     struct learner {
-        std::function<void(std::string const&)> write;   // a directory
-        std::function<std::string()> sample;             // what it writes now
-        std::function<evaluation(std::size_t)> measure;  // on so many tokens of the text that is held out
-        std::function<std::string()> remark;             // on what was run, at the end; empty: none
+        std::function<void(std::string const&)> write;   // to a directory
+        std::function<std::string()> sample;             // generated with the current weights
+        std::function<evaluation(std::size_t)> measure;  // on this many held-out tokens
+        std::function<std::string()> remark;             // on the matrix products, at the end; may be empty
         std::function<void(training_callbacks const&)> train;
     };
-    // Trains a language model of K tokens a position to the end of its run, with samples and scores on the way; the
-    // exit status.
+    // Trains a language model of K tokens per position to the end of its run, with samples and scores along the way.
+    // Returns the exit status.
     static int learn(training_run& run, training_recipe const& recipe, text_blocks const& blocks,
                      learning_levels const& levels, train_options const& o, index_t K, learner const& model) {
         auto const measure = [&](std::size_t positions) {
@@ -286,12 +288,12 @@ protected:
         return run.end(model.remark());
     }
 
-    // Says at the end of work on a context what there is to say of its products.
+    // Reports slow paths that matrix products took, at the end of work on a context.
     template <class Backend> static void tell_of_products(context<Backend> const& ctx) {
         if (auto const remark = remark_on_products(ctx); !remark.empty()) apps::tell(remark);
     }
 
-    // Writes what is asked for: lines of a file of prompts, or texts.
+    // Generates texts for the prompts or the JSON lines of the options.
     template <class Model>
     static int write(context<backend_of<Model>>& ctx, generate_options const& o, stored_model const& stored,
                      tokenizer const& words, Model const& model,
@@ -315,7 +317,7 @@ protected:
         });
     }
 
-    // Seconds a patch of writing one text, a draw per patch.
+    // Seconds per patch when generating one text with one draw per patch.
     template <class Model>
     static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words) {
         constexpr index_t patches = 64;
@@ -333,7 +335,7 @@ protected:
     recipes defaults_;
 
 private:
-    // T = 1/2, whatever the rule.
+    // T = 1/2 for either kind of model.
     template <class Model> static rule_of<Model> sampler_of_samples() {
         if constexpr (gives_logits<Model>)
             return token_sampler{.T = 0.5};

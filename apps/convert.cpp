@@ -1,4 +1,4 @@
-// convert: a stored model in another layout or precision.
+// convert: writes a stored model in another layout or precision.
 
 #include "calm/io/convert_model.hpp"
 #include "command/command_line.hpp"

@@ -1,4 +1,4 @@
-// evaluate: how good stored models are on text they have not seen.
+// evaluate: scores stored models on held-out text.
 
 #include "command/command_line.hpp"
 #include "comparison.hpp"

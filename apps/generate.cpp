@@ -1,4 +1,4 @@
-// generate: text that a stored language model writes.
+// generate: generates text with a stored language model.
 
 #include "command/command_line.hpp"
 #include "program.hpp"

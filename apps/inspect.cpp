@@ -1,4 +1,4 @@
-// inspect: what a model directory holds.
+// inspect: describes a model directory.
 
 #include "command/command_line.hpp"
 #include "program.hpp"

@@ -1,4 +1,4 @@
-// plot: the training curve of a run, as a picture.
+// plot: draws the training curve of a run.
 
 #include "calm/base/quoted.hpp"
 #include "command/command_line.hpp"

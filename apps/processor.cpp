@@ -1,5 +1,5 @@
-// A program copied to a processor that lacks what it was compiled for says so, where it would else die by SIGILL.
-// Compiled for any processor (CMakeLists.txt), and run before everything else.
+// Reports a processor that lacks an instruction set the program was compiled for; otherwise it would die by SIGILL.
+// Compiled for any processor (CMakeLists.txt), and runs before everything else.
 
 #include "processor.hpp"
 

@@ -1,9 +1,9 @@
 #pragma once
-// Instructions beyond those that every processor of the kind has.
+// Instruction sets beyond the baseline of the processor family.
 
 namespace calm::apps {
 
-// Whether the programs were compiled for them (-march=native).
+// True for each set that the programs were compiled for (-march=native).
 struct instruction_sets {
     bool avx = false;
     bool avx2 = false;
@@ -17,7 +17,7 @@ struct instruction_sets {
     bool avx512bf16 = false;
 };
 
-extern instruction_sets const compiled_for;  // constant: there before any code runs
-extern char const* const instructions;       // the widest of them that products use, as users name it
+extern instruction_sets const compiled_for;  // constant-initialised: valid before any code runs
+extern char const* const instructions;       // the widest set that products use, as users call it
 
 }  // namespace calm::apps

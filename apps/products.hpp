@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products are compiled once for all configurations, in products.cpp: they know nothing of one.
+// Matrix products do not depend on a configuration, so they are compiled once, in products.cpp.
 
 #include "calm/tensor/matmul.hpp"
 
@@ -13,9 +13,9 @@ extern template void serial_gemm(product<float> const&);
 
 namespace calm::apps {
 
-// calm::multiply_in_bf16, compiled once as well.
+// calm::multiply_in_bf16, also compiled once.
 void multiply_in_bf16(context<cpu>& ctx);
-// calm::has_bf16_products, as those were compiled.
+// calm::has_bf16_products, as products.cpp was compiled.
 bool has_bf16_products();
 
 }  // namespace calm::apps

@@ -26,15 +26,15 @@ volatile std::sig_atomic_t signal_that_came = 0;
 volatile std::sig_atomic_t holds_tongue = 0;
 volatile std::sig_atomic_t on_terminal = 0;
 
-// The number of a standard stream that is closed would be that of the next file. What takes its place is open the other
-// way round, so that the stream fails as a closed one does.
+// Opens /dev/null on each closed standard stream, so that the next opened file does not get its number. The access mode
+// is the opposite one, so that using the stream still fails.
 void hold_standard_streams() {
     for (int const fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
             static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 
-// Only what a handler of signals may call, from here to end_by_missing_page.
+// From here to end_by_missing_page: only async-signal-safe calls.
 
 void say(std::string_view text) {
     while (!text.empty()) {
@@ -59,7 +59,8 @@ extern "C" void note_signal(int number) {
     errno = before;
 }
 
-// Whether a line of /proc/self/maps ("7f00-7f10 r--p 00000000 08:01 42    /path") is of the mapping of an address.
+// Whether a line of /proc/self/maps ("7f00-7f10 r--p 00000000 08:01 42    /path") describes the mapping that contains
+// an address.
 bool covers(std::string_view line, std::uintptr_t address) {
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
@@ -69,7 +70,7 @@ bool covers(std::string_view line, std::uintptr_t address) {
     return std::from_chars(first.ptr + 1, last, end, 16).ec == std::errc{} && begin <= address && address < end;
 }
 
-// Calls f(line) for the lines of a file until it returns true, and returns whether it did.
+// Calls f(line) for the lines of a file until it returns true. Returns whether it did. Reads without allocation.
 template <class F> bool any_line(char const* path, F const& f) {
     int const fd = ::open(path, O_RDONLY | O_CLOEXEC);
     std::array<char, 8192> text;
@@ -91,7 +92,7 @@ template <class F> bool any_line(char const* path, F const& f) {
 
 char const* program_name = "";
 
-// A page of a mapping that its file has no more: somebody shortened it, or the disk cannot be read.
+// SIGBUS handler: a mapped page is no longer in its file, because the file was truncated or the disk fails.
 extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
     auto const address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     bool const of_file = any_line("/proc/self/maps", [&](std::string_view line) {
@@ -105,7 +106,7 @@ extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
         return true;
     });
     if (of_file) ::_exit(static_cast<int>(errc::storage));
-    std::signal(SIGBUS, SIG_DFL);  // no file of ours: as without a handler
+    std::signal(SIGBUS, SIG_DFL);  // not a mapped file: default action
 }
 
 void note_missing_pages(char const* name) {
@@ -138,7 +139,7 @@ failure failure_now() {
 int run_program(char const* name, std::function<int()> const& body) {
     hold_standard_streams();
     note_missing_pages(name);
-    std::signal(SIGXFSZ, SIG_IGN);  // writing then fails with EFBIG, which is told as any other reason
+    std::signal(SIGXFSZ, SIG_IGN);  // writing then fails with EFBIG and is reported as an error
     try {
         return body();
     } catch (...) {

@@ -1,6 +1,6 @@
 #pragma once
-// What every program does: run, say on standard error what went wrong, exit with its number; and stop when asked to.
-// A file that somebody shortens while it is mapped is an error as any other.
+// Shared by all programs: run the body, report errors on standard error, exit with their status, stop on a signal.
+// Truncating a file while it is mapped is reported like any other error.
 
 #include <functional>
 #include <string>
@@ -9,41 +9,39 @@
 
 namespace calm::apps {
 
-// Whoever read the standard output is gone: no error of ours, and nobody is there to hear of it.
+// Thrown when the reader of standard output is gone. Not an error, and nothing is reported.
 struct reader_gone {};
 
-// Runs a program's body. Errors become one sentence on standard error and their code (design: 2 usage .. 10 storage),
-// missing memory 7, a reader that is gone 141 without a word. Where standard input, output or error is closed, no file
-// of ours takes its number, and using it fails.
+// Runs a program's body. An error prints one sentence on standard error and returns its code (errc, 2 to 11). Running
+// out of memory returns 7, and reader_gone returns 141 silently. A closed standard stream keeps its descriptor number
+// reserved, so that no opened file takes it and using the stream fails.
 int run_program(char const* name, std::function<int()> const& body);
 
-// What an exception that was caught comes to: an exit status, and what to say, perhaps nothing. To be called where it
-// is being handled.
+// Exit status and message of the exception being handled; call it inside a catch block. The message may be empty.
 struct failure {
     int status;
     std::string text;
 };
 failure failure_now();
 
-// From here on nothing is said, or again: of several processes that do one job one speaks.
+// Mutes tell(), or ends muting: of several ranks only one reports.
 void hold_tongue(bool on);
 
-// Says something on standard error, as one line whatever paths and values it names: a printable_line(). All that the
-// programs say there goes this way, or is numbers.
+// Prints a message on standard error as one printable_line(), whatever paths and values it contains. All messages of
+// the programs use this function or are numbers.
 void tell(std::string_view sentence);
-// The same of every line of a text, e.g. a table, whose cells are lines already.
+// Calls tell() for each line of a text, such as a table whose cells are already printable.
 void tell_lines(std::string_view text);
-// The lines of a text, without their ends.
+// The lines of a text, without newlines.
 std::vector<std::string> lines_of(std::string_view text);
 
-// From here on SIGINT, SIGTERM, SIGHUP and SIGPIPE are noted, unless whoever started the program had them ignored
-// (nohup). The first SIGINT or SIGTERM is answered by a line, a second one ends the program at once; a terminal that
-// goes away sends several SIGHUP, and of a pipe that is gone every further line would come back, so these are noted
-// once.
+// From here on SIGINT, SIGTERM, SIGHUP and SIGPIPE are recorded. SIGHUP and SIGPIPE stay ignored if they already were
+// (nohup). The first SIGINT or SIGTERM prints a message, and a second one ends the program at once. SIGHUP and SIGPIPE
+// may repeat and are recorded once.
 void note_signals();
-// The first signal that came, or 0. A program that stopped for it exits with 128 + signal.
+// The first signal received, or 0. A program that stops because of it exits with 128 + signal.
 int noted_signal();
-// As if that one had come here: it came to another process of the same job.
+// Acts as if this process had received a signal that another process of the job received.
 void take_signal(int number);
 
 }  // namespace calm::apps

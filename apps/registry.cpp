@@ -24,7 +24,7 @@ std::vector<std::string> names() {
     return all;
 }
 
-// With all that is compiled already, as CALM_CONFIGS names it.
+// The build command for a name together with everything already compiled.
 std::string line_that_compiles(std::string const& name) {
     std::string list;
     for (auto const& one : registered())
@@ -57,7 +57,7 @@ std::string joined(std::vector<std::string> const& lines, std::string const& bet
     return all;
 }
 
-// What stands in the way of any configuration: other than sizes, and sizes that the models refuse.
+// Reasons why no configuration fits: differences other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
     bool const autoregressive = model.description.kind == model_kind::autoregressive;
     auto lines = autoregressive ? differences(model.autoregressive(), model) : differences_from(model.sizes, model);
@@ -65,7 +65,7 @@ std::vector<std::string> obstacles(stored_model const& model) {
     return lines;
 }
 
-// A name for the unit of a stored model: its own, or its directory's, unless that is taken.
+// A name for the source file of a stored model: its configuration, else its directory, unless that name is taken.
 std::string name_for(stored_model const& model) {
     auto const possible = [](std::string const& name) {
         auto const usual = [](char c) {
@@ -82,13 +82,13 @@ std::string name_for(stored_model const& model) {
     return "mine";
 }
 
-// The C++ type of a stored model's head; "" where it is that of any configuration, or an autoencoder has none.
+// The C++ type of a stored model's head; "" for the default head or for an autoencoder.
 std::string head_type(stored_model const& model) {
     auto const* const facts = model.sizes.head.facts;
     return facts == nullptr || facts->name == default_head::name ? "" : std::string(facts->type);
 }
 
-// What a unit includes; a head that is not the library's stands in a header that only its author knows.
+// The includes of the source file. A head from outside the library needs a header that only its author knows.
 std::string includes_of(std::string const& head) {
     std::string const usual = "#include \"compiled_configuration.hpp\"\n";
     return head.empty() || head.starts_with("calm::") ? usual
@@ -99,7 +99,7 @@ std::string member(std::string const& name, index_t value) {
     return "." + name + " = " + std::to_string(value);
 }
 
-// The sizes of an autoencoder or a stack in the order of their declaration, as designated initialisers want them.
+// Designated initialisers of sizes, in the order of declaration that C++ requires.
 template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
     std::map<index_t const*, std::string> by_place;
     Sizes::visit_fields(sizes, [&](number_field const& field, index_t const& size) {
@@ -110,7 +110,7 @@ template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
     return all;
 }
 
-// With the base of its angles, where that is not the usual one.
+// Includes rope_theta only if it is not the default.
 std::string llama_members(llama_sizes const& c, std::string const& between) {
     auto all = members_of(c);
     if (c.rope_theta != llama_sizes{}.rope_theta) all.push_back(member("rope_theta", c.rope_theta));
@@ -149,10 +149,10 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
     bool const is_bf16 = weights == held_weights::bf16;
     std::string const held = is_bf16 ? "-bf16" : "";
     auto chosen = device.name + held;
-    if (is_auto) {  // a GPU is asked after here alone: finding one takes a while
+    if (is_auto) {  // only here, because looking for a GPU takes a while
         auto const gpu = work.find("cuda" + held);
         std::string missing;
-        bool const there = as_first_rank([&] {  // all take the same
+        bool const there = as_first_rank([&] {  // all ranks take the same device
             missing = gpu == work.end() ? name + " is not compiled for cuda" + held
                                         : gpu->second.obstacle(device.number_here());
             return missing.empty();

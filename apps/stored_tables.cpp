@@ -34,7 +34,7 @@ struct sums {
 
 using row = std::vector<std::string>;
 
-// Cells are printable, whatever the files say.
+// Makes cells printable, whatever the files contain, and limits their width.
 std::vector<row> shown(std::vector<row> rows) {
     constexpr std::size_t widest = 400;
     for (auto& one : rows)
@@ -42,7 +42,7 @@ std::vector<row> shown(std::vector<row> rows) {
     return rows;
 }
 
-// Columns as wide as their longest entry; the first to the left, the others to the right.
+// Columns as wide as their longest entry; the first is left-aligned, the others right-aligned.
 std::string aligned(std::vector<row> const& cells) {
     auto const rows = shown(cells);
     std::vector<std::size_t> widths;
@@ -62,7 +62,7 @@ std::string aligned(std::vector<row> const& cells) {
     return text;
 }
 
-// "F32", or all that occur.
+// "F32", or all types that occur.
 std::string types_of(std::span<stored_tensor const> tensors) {
     std::vector<std::string> names;
     for (auto const& tensor : tensors)
@@ -116,7 +116,7 @@ void add_rows(std::vector<row>& rows, std::string const& part, field_values cons
     for (auto const& one : numbers) rows.push_back(row_of(part, one));
 }
 
-// K and L are of the backbone's and the head's as well.
+// K and L also apply to the backbone and the head, so they have no prefix.
 std::vector<row> autoencoder_rows(stored_model const& model) {
     std::vector<row> rows;
     for (auto const& one : field_values::of(model.sizes.autoencoder))
@@ -145,7 +145,7 @@ std::vector<row> sizes_of(stored_model const& model) {
     return rows;
 }
 
-// What the configuration says of the posterior's noise; how wide it became is known from text alone (evaluate).
+// The posterior's regularisation from config.json, with its measured width if the model stores one.
 std::string noise_text(stored_model const& model) {
     auto const& d = model.description;
     if (d.kind == model_kind::autoregressive) return "";
@@ -168,7 +168,7 @@ std::vector<row> flops_of(stored_model const& model) {
     auto const K = static_cast<double>(c.autoencoder.patch_size);
     index_t const V = model.vocabulary();
     if (d.kind == model_kind::autoencoder) {
-        index_t const tokens = 524'288;  // a step, as published
+        index_t const tokens = 524'288;  // per step, as published
         return {{"FLOPs a token, training (524,288 tokens a step)",
                  flops_text(flops::train_autoencoder(c.autoencoder, V, tokens / c.autoencoder.patch_size) / K)},
                 {"FLOPs a token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},

@@ -1,5 +1,5 @@
 #pragma once
-// Stored models in words and tables, for convert and inspect.
+// Formats stored models as text and tables, for convert and inspect.
 
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace calm::apps {
 
-// A line a tensor: name, shape, type and bytes; then their sums.
+// One line per tensor (name, shape, type, bytes), then the totals.
 std::string tensor_table_text(stored_weights const& weights);
 
-// Kind, files, sizes, parameters by module, FLOPs a token and what the model was trained on.
+// Kind, files, sizes, parameters per module, FLOPs per token and training data.
 std::string model_text(stored_model const& model);
 
 }  // namespace calm::apps

@@ -14,8 +14,8 @@ namespace calm::apps {
 
 namespace {
 
-// Walks over a text and refuses what the parser takes: depth, and a key twice. As the parser's callback it would cost
-// quadratic time, for that looks at all neighbours of every value.
+// SAX pass that rejects deep nesting and duplicate keys, which the parser accepts. A parser callback would take
+// quadratic time, since the parser then scans all siblings of each value.
 class judge : public nlohmann::json_sax<nlohmann::json> {
 public:
     bool null() override { return true; }
@@ -34,7 +34,7 @@ public:
             throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " stands twice");
         return true;
     }
-    // The parser says what is wrong.
+    // json::parse() reports the error.
     bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const&) override { return false; }
 
 private:
@@ -51,10 +51,10 @@ private:
         return true;
     }
 
-    std::vector<std::set<std::string>> keys_;  // of the values that are open
+    std::vector<std::set<std::string>> keys_;  // of the open values
 };
 
-// What the parser says, without its name: "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
+// The parser's message without its prefix: "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
 std::string_view reason_of(std::string_view said) {
     for (std::string_view const before : {"] ", "parse error at line 1, "})
         if (auto const at = said.find(before); at != std::string_view::npos && at < 40)
@@ -82,13 +82,13 @@ namespace {
 
 constexpr char const* space = " \t\r\n";
 
-// Behind the string that begins at `at`.
+// The index after the string that begins at `at`.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
     for (++at; text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
     return at + 1;
 }
 
-// Behind the value that begins at `at`.
+// The index after the value that begins at `at`.
 std::size_t end_of_value(std::string_view text, std::size_t at) {
     if (text[at] == '"') return end_of_string(text, at);
     if (text[at] != '{' && text[at] != '[') return text.find_first_of(" \t\r\n,}", at);
@@ -109,7 +109,7 @@ std::string raw_value(std::string_view object, std::string_view key) {
     while (object[at] == '"') {
         auto const end_of_key = end_of_string(object, at);
         auto const name = nlohmann::json::parse(object.substr(at, end_of_key - at)).get<std::string>();
-        auto const value = skip(skip(end_of_key) + 1);  // behind the colon
+        auto const value = skip(skip(end_of_key) + 1);  // after the colon
         auto const end = end_of_value(object, value);
         if (name == key) return std::string(object.substr(value, end - value));
         at = skip(end);

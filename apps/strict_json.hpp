@@ -1,5 +1,5 @@
 #pragma once
-// JSON of users: what other readers pass over in silence is refused.
+// Strict JSON parsing of user input: rejects what lenient parsers silently accept.
 
 #include <cstddef>
 #include <functional>
@@ -9,29 +9,29 @@
 
 namespace calm::apps {
 
-// The most bytes of a JSON that the programs parse: a file of options, run.json, a line of metrics.jsonl, samples.jsonl
-// or --jsonl. None needs a tenth of it; to be held it takes up to 45 times as many. calm::json_limit has the library's.
+// Size limit in bytes of JSON that the programs parse: a file of options, run.json, or one line of metrics.jsonl,
+// samples.jsonl or --jsonl. None needs a tenth of it; the parsed value takes up to 45 times the memory.
+// calm::json_limit is the library's limit.
 inline constexpr std::size_t longest_json = 1'000'000;
 
-// The value of a text. Throws errc::data for a text that is longer, no JSON, or more than 64 values deep, or has an
-// object with a key twice.
+// Parses a text. Throws errc::data if it is too long, is not JSON, nests deeper than 64 values, or has a duplicate key.
 nlohmann::json strict_json(std::string_view text);
 
-// The bytes of the value that a key has in the text of an object, as they stand there: digits that no number here
-// holds, escapes. The text is one that strict_json took. Empty where the key is missing.
+// The raw bytes of a key's value in an object, so that escapes and long numbers survive. strict_json must have accepted
+// `object`. Empty if the key is missing.
 std::string raw_value(std::string_view object, std::string_view key);
 
-// One line of JSON, UTF-8, in which every control (calm::is_control) is escaped.
+// The line of JSON (UTF-8) with every control character (calm::is_control) escaped.
 std::string without_controls(std::string_view line);
 
-// The value on one line; bytes that are no UTF-8 become U+FFFD. What a terminal might obey (calm::is_control) is
-// escaped even where JSON lets it stand, DEL, C1 and marks of direction, so that a terminal shows the same JSON.
+// The value on one line; invalid UTF-8 becomes U+FFFD. Escapes all characters that a terminal may interpret
+// (calm::is_control), also DEL, C1 and direction marks, which JSON allows; the value stays the same.
 std::string json_line(nlohmann::json const& value);
 std::string json_line(nlohmann::ordered_json const& value);
 
-// Calls f(line, value) for each line of a file that is a JSON object; a line is held, never the file. Others, and those
-// longer than longest_json, are none of ours or were interrupted: they are passed over. Throws errc::storage where the
-// file cannot be read.
+// Calls f(line, value) for each line of a file that is a JSON object, and holds one line at a time. Skips other lines
+// and those longer than longest_json: they are foreign or were cut off. Throws errc::storage if the file cannot be
+// read.
 void each_json_line(std::string const& path,
                     std::function<void(std::string_view line, nlohmann::json const& object)> const& f);
 

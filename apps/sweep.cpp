@@ -1,5 +1,5 @@
-// sweep: trains and evaluates configurations on one source, to see what the patch size K (CALM, section on semantic
-// bandwidth), another head or an autoregressive model costs and gains. Writes a table, and a plot by gnuplot.
+// sweep: trains and evaluates configurations on one source to compare patch sizes K (the paper's semantic bandwidth),
+// heads and autoregressive models by cost and score. Writes a table, and a plot with gnuplot.
 
 #include <algorithm>
 #include <cstdlib>
@@ -31,28 +31,28 @@ namespace {
 
 struct row {
     std::string name;
-    std::string head;         // or softmax, of an autoregressive model
-    index_t K, L;             // tokens a patch, of a latent vector; 1 and 0 of an autoregressive model
-    double training_flops;    // a token, Muon's among them
-    double muon_flops;        // those, a token
+    std::string head;         // softmax for an autoregressive model
+    index_t K, L;             // tokens per patch, latent size; 1 and 0 for an autoregressive model
+    double training_flops;    // per token, with Muon's
+    double muon_flops;        // per token, Muon's alone
     double before;            // FLOPs of training the autoencoder
-    double generation_flops;  // a token, one draw, in the middle of a block
-    double seconds;           // of the steps of the language model
-    index_t tokens;           // that it was trained on
-    double milliseconds;      // a patch of one text, one draw; as the machine was
+    double generation_flops;  // per token, one draw, in the middle of a block
+    double seconds;           // of the language model's steps
+    index_t tokens;           // of training
+    double milliseconds;      // per patch of one text, one draw; depends on the machine's load
     calm::evaluation found;
 };
 
 // FLOPs of training.
 struct training_cost {
-    double step = 0;    // of the model's products
-    double muon = 0;    // of Muon's, a step
+    double step = 0;    // per step, of the model's products
+    double muon = 0;    // per step, of Muon's products
     double before = 0;  // of the autoencoder, all steps
     [[nodiscard]] double whole_step() const { return step + muon; }
 };
 
-// So many steps as the tokens or the FLOPs allow, at least one; none where time ends the run. Throws errc::usage where
-// the autoencoder takes all of the FLOPs.
+// Number of steps that the tokens or FLOPs allow, at least one; none if time limits the run. Throws errc::usage if the
+// autoencoder uses up all FLOPs.
 std::optional<index_t> steps_of(sweep_options const& o, std::string const& name, double tokens_per_step,
                                 training_cost const& cost) {
     if (!o.tokens && !o.teraflops) return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<index_t> steps_of(sweep_options const& o, std::string const& name,
     return at_least_one((given - cost.before) / cost.whole_step());
 }
 
-// What all trainings of a configuration have.
+// Options that all trainings of a configuration share.
 train_options training_of(sweep_options const& o, std::string const& name) {
     train_options t;
     t.configuration = name;
@@ -83,7 +83,7 @@ void trained(std::function<int(train_options const&)> const& train, train_option
     if (int const code = train(t); code != 0) std::exit(code);
 }
 
-// The language model in a directory, evaluated.
+// Evaluates the language model in a directory.
 calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, calm::stored_model const& model,
                            index_t block) {
     evaluate_options e;
@@ -96,13 +96,13 @@ calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, ca
     return work.evaluate(e, model);
 }
 
-// Of the steps of a run that was trained, whichever calls made them.
+// State after all steps of a run, including steps of earlier calls.
 calm::training_state state_of(std::string const& run) {
     auto const newest = calm::run_directory(run).newest();
     return newest ? newest->record.state : calm::training_state();
 }
 
-// FLOPs of a step of an autoencoder's training.
+// FLOPs per training step of an autoencoder.
 double step_of_autoencoder(entry const& one, compiled_work const& work, index_t V) {
     auto const& c = one.calm().autoencoder;
     auto const& recipe = one.defaults.autoencoder;
@@ -111,7 +111,7 @@ double step_of_autoencoder(entry const& one, compiled_work const& work, index_t 
            (recipe.optimizer.muon > 0 ? work.muon_of_autoencoder() : 0);
 }
 
-// V is the vocabulary that all are trained with.
+// V is the size of the shared vocabulary.
 row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
     index_t const block = o.block.value_or(256);
     auto const& work = one.on(o.device);
@@ -130,7 +130,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
                                                                               one.defaults.calm.objective.samples());
     if (o.muon.value_or(one.defaults.calm.optimizer.muon) > 0) cost.muon = work.muon_of_model();
     double const autoencoder_step = step_of_autoencoder(one, work, V);
-    // Refused before anything is trained, where that is known.
+    // Fails before any training if the number of steps is known.
     if (t.steps) {
         cost.before = static_cast<double>(*t.steps) * autoencoder_step;
         static_cast<void>(steps_of(o, one.name, static_cast<double>(step), cost));
@@ -168,7 +168,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     auto const& c = one.autoregressive();
     auto const& level = one.defaults.autoregressive.level;
     index_t const step = one.defaults.autoregressive.sequences * block;
-    // Steps of the first phase take K times the tokens, at the cost of a step.
+    // A step of the first phase takes K times the tokens at the cost of an ordinary step.
     double const mean_step = static_cast<double>(step) / level.cost();
     training_cost cost;
     cost.step = static_cast<double>(step) * calm::flops::train_autoregressive(c.llama, V, block);
@@ -204,12 +204,12 @@ row trained_and_evaluated(sweep_options const& o, std::string const& name, index
     return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }
 
-// Of training, with the autoencoder.
+// Of training, including the autoencoder.
 double all_flops(row const& r) {
     return r.before + r.training_flops * static_cast<double>(r.tokens);
 }
 
-// Tab-separated; what is not known or does not apply is empty.
+// Tab-separated; unknown or inapplicable cells are empty.
 void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
     file
@@ -254,11 +254,11 @@ std::string line_of(row const& r) {
     return line + "\n";
 }
 
-// Each configuration a colour, named in the keys: names beside points would overlap where scores are alike.
+// One colour per configuration, named in the key: labels at the points would overlap for similar scores.
 std::string script_of(std::vector<row> const& rows) {
     std::string names;
     for (auto const& r : rows) names += (names.empty() ? "" : " ") + r.name;
-    // A column of scores with its standard error, of the rows that have it.
+    // Plots a column of scores with its standard error, for the rows that have one.
     auto const scores = [&](std::string const& label, int column, auto const& has_one) {
         std::string which;
         for (std::size_t i = 0; i < rows.size(); ++i)
@@ -270,7 +270,7 @@ std::string script_of(std::vector<row> const& rows) {
                                    error + ")) ? column(" + error +
                                    ") : 0) with yerrorbars pointtype 7 linecolor int(i) title word(names, int(i))\n";
     };
-    // What a token costs in training and in writing.
+    // Plots the cost per token of training and generation.
     auto const costs = [](std::string const& label, std::string const& unit, std::string const& training,
                           std::string const& writing) {
         return "set ylabel \"" + label + "\"\nset format y \"%.0s %c" + unit +
@@ -305,7 +305,8 @@ int main(int argc, char** argv) {
         refuse_ranks();
         auto const options = read_sweep(argc, argv);
         if (!options) return 0;
-        // Before anything is written or trained; of what auto takes each configuration tells in its turn.
+        // Fails before anything is written or trained. With auto, each configuration reports its device when its turn
+        // comes.
         if (options->device.name != "auto")
             for (auto const& name : options->configurations)
                 static_cast<void>(configuration_named(name).on(options->device));

@@ -1,4 +1,4 @@
-// train: all that a CALM of a text takes; a tokenizer, an autoencoder, a language model of either kind.
+// train: trains a tokenizer, an autoencoder, a CALM or an autoregressive model, or all that a text needs.
 
 #include "command/command_line.hpp"
 #include "program.hpp"

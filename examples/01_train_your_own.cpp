@@ -1,4 +1,4 @@
-// A CALM with sizes of your own learns to tell stories, in about twenty seconds.
+// Trains a CALM of custom sizes to tell stories, in about twenty seconds.
 #include <cstdio>
 
 #include "calm/train.hpp"
@@ -11,11 +11,11 @@ constexpr calm::configuration<> mine{
     .head = {.num_mlp_layers = 2}};
 
 int main() {
-    auto const documents = calm::stories(2000);  // or any texts of yours
+    auto const documents = calm::stories(2000);  // or your own texts
     auto const words = calm::tokenizer::train(documents, 400);
     auto const text = calm::corpus_of(documents, words);
     auto const tell = calm::every_steps(50, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
-    calm::context<> ctx(1);  // the seed of everything random
+    calm::context<> ctx(1);  // random seed
     auto ae = calm::make_autoencoder<mine>(ctx, words.vocabulary_size());
     train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{10, 3e-3, 512}, tell);
     auto lm = calm::make_calm<mine>(ctx, ae.model);

@@ -1,4 +1,4 @@
-// Expressions that run as one loop and differentiate themselves into one more.
+// Expressions that run as one fused loop; their derived gradients take one more loop.
 #include <cmath>
 #include <cstdio>
 
@@ -16,18 +16,18 @@ int main() {
     // One pass over memory, no temporaries.
     evaluate(ctx, y, silu(gate) * exp(up));
 
-    // The same tree again, with the places for the gradients: one more pass writes both.
+    // The expression with destinations for its gradients: one more pass writes both.
     differentiate(ctx, silu(wrt(gate, dgate)) * exp(wrt(up, dup)), dy);
 
-    // Check one element against a difference quotient.
+    // Check one element against a finite difference.
     auto const f = [](double g, double u) { return g / (1 + std::exp(-g)) * std::exp(u); };
     double const g = gate[1], u = up[1], h = 1e-5;
     std::printf("dy/dgate %.6f, by differences %.6f\n", dgate[1], (f(g + h, u) - f(g - h, u)) / (2 * h));
     std::printf("dy/dup   %.6f, by differences %.6f\n", dup[1], (f(g, u + h) - f(g, u - h)) / (2 * h));
     std::printf("mean of y %.6f\n", sum(ctx, y) / static_cast<double>(y.size()));
 
-    // A row (8) and a column (1000, 1) stand beside (1000, 8), and rows reduce to a column: a softmax with a gain, and
-    // the gradients of both.
+    // A row (8) and a column (1000, 1) broadcast to (1000, 8), and rows reduce to a column: here a softmax with a gain,
+    // and the gradients of both.
     calm::tensor<float, calm::extents<8>> gain, dgain;
     fill(ctx, gain.view(), 2.0F);
     evaluate(ctx, y, exp(gate - row_max(gate)) / row_sum(exp(gate - row_max(gate))) * gain);
@@ -35,7 +35,7 @@ int main() {
     differentiate(ctx, exp(wrt(gate, dgate)) / row_sum(exp(accumulate(gate, dgate))) * wrt(gain, dgain), dy);
     std::printf("dgain adds up to %.3f, one for each row\n", sum(ctx, dgain));
 
-    // What cannot be is a sentence: at compile time where sizes are static, and here at run time.
+    // Invalid shapes give a clear error: at compile time for static sizes, else at run time as here.
     calm::tensor<float, shape> other(shape(3));
     try {
         evaluate(ctx, y, gate + other);

@@ -1,11 +1,11 @@
-// An element-wise operation of your own, with its derivative: it fuses with all others.
+// A custom element-wise operation with its derivative; it fuses with all others.
 #include <cmath>
 #include <cstdio>
 
 #include "calm/tensor/expr.hpp"
 
-// softplus(a) = log(1 + exp(a)), in a form that does not overflow. V is a float, a packet of them, a double or a
-// complex number; `back` gets dy, the operand and the value, and returns the operand's gradient.
+// softplus(a) = log(1 + exp(a)), in a form that does not overflow. V is a float, a SIMD vector of floats, a double or a
+// complex number. `back` takes dy, the operand and the value, and returns the operand's gradient.
 struct softplus {
     template <class V> static V value(V a) {
         V const magnitude = calm::math::abs(a);
@@ -25,7 +25,7 @@ int main() {
     differentiate(ctx, calm::apply<softplus>(wrt(x, dx)) * 2.0, dy);
     for (int i = 0; i < 7; ++i) std::printf("x %3.0f   2 softplus(x) %12.6e   slope %12.6e\n", x[i], y[i], dx[i]);
 
-    // Its test is one line: a step into the imaginary, where nothing cancels, must see the same slope.
+    // Test by complex step: an imaginary perturbation, which causes no cancellation, must give the same derivative.
     for (double const a : {-3.0, 0.5, 40.0}) {
         double const seen = softplus::value(std::complex<double>(a, 1e-30)).imag() / 1e-30;
         std::printf("slope at %4.1f: %.16f, by complex step %.16f\n", a, softplus::back(1.0, a, 0.0), seen);

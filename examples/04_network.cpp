@@ -1,4 +1,4 @@
-// Layers in a chain learn a function: parameters, gradients, AdamW.
+// A sequential network learns a function: parameters, gradients, AdamW.
 #include <cmath>
 #include <cstdio>
 
@@ -27,7 +27,7 @@ int main() {
         want[r] = std::sin(x[r]);
     }
     for (int step = 0; step < 1000; ++step) {
-        calm::arena_scope const forget(ctx.saved);  // what forward saves for backward
+        calm::arena_scope const forget(ctx.saved);  // activations saved for backward
         auto const s = net.forward(ctx, x.view());
         double const loss = sum(ctx, square(s.y - want)) / rows;
         differentiate_sum(ctx, square(wrt(s.y, dy) - want), 1.0 / rows);

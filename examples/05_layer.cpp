@@ -1,4 +1,4 @@
-// A layer of your own: forward, backward, visit; its gradients checked by complex step.
+// A custom layer with forward, backward and visit; the complex-step method checks its gradients.
 #include <complex>
 #include <cstdio>
 
@@ -8,7 +8,7 @@
 
 // y = x + sigmoid(gate(x)) * up(x)
 template <calm::index_t D, class Space = calm::space<>> struct gated {
-    using space_type = Space;  // where and how numbers live; float on the cpu
+    using space_type = Space;  // storage type and device; float on the cpu by default
     using T = typename Space::storage;
     static constexpr calm::index_t inputs = D;
     static constexpr calm::index_t outputs = D;
@@ -25,7 +25,7 @@ template <calm::index_t D, class Space = calm::space<>> struct gated {
         evaluate(ctx, s.y, x + sigmoid(s.gate.y) * s.up.y);
         return s;
     }
-    // dx is overwritten, the parameters' gradients accumulate.
+    // Overwrites dx and accumulates the parameters' gradients.
     void backward(calm::context<>& ctx, saved const& s, calm::matrix_view<T const, D> const& dy,
                   calm::matrix_view<T, D> const& dx) {
         calm::arena_scope const scope(ctx.scratch);
@@ -42,7 +42,7 @@ template <calm::index_t D, class Space = calm::space<>> struct gated {
 };
 
 int main() {
-    using number = std::complex<double>;  // the same templates, in numbers that carry a derivative
+    using number = std::complex<double>;  // the same templates, with numbers that carry a derivative
     calm::context<> ctx(1);
     calm::arena<> values("values"), gradients("gradients");
     using complex = calm::space<calm::cpu, number>;
@@ -56,7 +56,7 @@ int main() {
     evaluate(ctx, x, x + 0.7);
     evaluate(ctx, dy, dy + 1.0);
     net.backward(ctx, net.forward(ctx, x), dy, calm::matrix_view<number, 3>(dx));
-    for (auto const& p : parameters_of(net)) {  // of the sum of y
+    for (auto const& p : parameters_of(net)) {  // for the sum of y
         double worst = 0;
         for (calm::index_t i = 0; i < p.value.size(); ++i) {
             p.value[i] += number(0, 1e-30);

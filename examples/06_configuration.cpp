@@ -1,4 +1,4 @@
-// Configurations of your own: values of the compiler, derived from each other, checked before anything runs.
+// Custom configurations: compile-time values, derived from each other and checked before anything runs.
 #include <cstdio>
 
 #include "calm/model/calm.hpp"
@@ -12,7 +12,7 @@ constexpr calm::configuration<> mine{
     .num_key_value_heads = 6,
     .head = {.num_mlp_layers = 2}};
 
-// The same with twice the patch, and the latent that it needs.
+// A variant with twice the patch size and latent size.
 constexpr calm::configuration<> longer = [] {
     auto c = mine;
     c.autoencoder.patch_size *= 2;
@@ -27,10 +27,10 @@ constexpr calm::configuration<> published{.autoencoder = {},
                                           .num_attention_heads = 16,
                                           .num_key_value_heads = 16};
 static_assert(calm::check::heads_divide_width(longer) && calm::check::head_size_is_even(longer));
-// With .num_attention_heads = 5 a model says: "calm::backbone: num_attention_heads must divide hidden_size".
+// With .num_attention_heads = 5 the compiler reports: "calm::backbone: num_attention_heads must divide hidden_size".
 
 template <calm::model_configuration auto C> void describe(char const* name, calm::index_t vocabulary) {
-    calm::calm_model<C> model(vocabulary);  // shapes only: memory comes with calm::allocate
+    calm::calm_model<C> model(vocabulary);  // shapes only; calm::allocate provides the memory
     auto const millions = [](auto& part) { return static_cast<double>(count_parameters(part)) * 1e-6; };
     std::printf("%-10s %3d %4d %5d %8.2f %9.2f %6.2f\n", name, static_cast<int>(C.autoencoder.patch_size),
                 static_cast<int>(C.autoencoder.latent_size), static_cast<int>(C.hidden_size), millions(model.ae_model),

@@ -1,19 +1,19 @@
-// A head of your own in the programs: a network guesses the next latent, and samples lie around the guess. This file is
-// a configuration: -DCALM_CONFIGS="tiny;examples/07_head.cpp" compiles it into the programs, as guess.
+// A custom head for the programs: a network guesses the next latent, and samples scatter around the guess. This file is
+// a configuration: -DCALM_CONFIGS="tiny;examples/07_head.cpp" compiles it into the programs under the name guess.
 #include "compiled_configuration.hpp"
 
 namespace {
 
 template <calm::model_configuration auto C, class Space> struct guessing_head;
 
-// Its sizes; its names on command lines and in files; what a recipe may set of its loss.
+// The head's sizes, its names in command lines and files, and the settings of its loss.
 struct guess {
     calm::index_t inner_size = 64;  // width of the network that guesses
 
     static constexpr std::string_view name = "guess";
     static constexpr std::string_view architecture = "GuessTransformer";
     struct objective {
-        calm::index_t samples = 1;  // guesses a position: equal ones
+        calm::index_t samples = 1;  // guesses per position, all equal
         template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
             visitor(calm::number_field{"num_samples", "guesses a position", 1, 1, false, false, true, "samples"},
                     self.samples);
@@ -40,8 +40,8 @@ template <calm::model_configuration auto C, class Space> struct guessing_head {
 
     calm::chain<linear<D, H>, calm::silu_layer<H, Space>, linear<H, L>> network;
 
-    // total += the sum of |guess - mean|^2 over R positions; gradients of scale times it, those of hidden where they
-    // are wanted.
+    // Adds the sum of |guess - mean|^2 over R positions to `total`. Unless dhidden is null, also backpropagates scale
+    // times that sum.
     void loss_and_gradient(calm::context<Backend>& ctx, calm::total_view<Backend> const& total,
                            rows_of<D> const& hidden, rows_of<L> const& mean, rows_of<L> const&,
                            calm::matrix_view<T, D, Backend> const& dhidden, guess::objective, calm::draw_number,
@@ -55,7 +55,7 @@ template <calm::model_configuration auto C, class Space> struct guessing_head {
         }
         add_sum(ctx, total, square(g.y - mean));
     }
-    // z (R N, L): N samples of each of R positions; the noise of a row has its place.
+    // z (R N, L): N samples for each of R positions. places[r] has the RNG key and counter of position r.
     void sample(calm::context<Backend>& ctx, calm::matrix_view<T, L, Backend> const& z, rows_of<D> const& hidden,
                 std::span<calm::noise_place const> places, double noise_scale = 1) const {
         calm::arena_scope const saved(ctx.saved);

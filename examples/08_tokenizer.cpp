@@ -1,4 +1,4 @@
-// A vocabulary learned from text, what it makes of a sentence, and how a program keeps it.
+// Trains a tokenizer, encodes a sentence, and identifies the vocabulary by its fingerprint.
 #include <cstdio>
 
 #include "calm/text/stories.hpp"
@@ -15,11 +15,11 @@ int main() {
     for (calm::token_id const id : ids) std::printf(" [%s]", std::string(words.bytes(id)).c_str());
     std::printf("\nback again: %s\n", words.decode(ids).c_str());
 
-    // Any bytes survive, also those that are no text.
+    // Any bytes survive, even invalid UTF-8.
     std::string const bytes("\xFF\x00\xC3", 3);
     std::printf("three odd bytes are %s\n", words.decode(words.encode(bytes)) == bytes ? "the same" : "lost");
 
-    // Ids mean nothing without their vocabulary: a model keeps the fingerprint of its own.
+    // Ids are meaningless without their vocabulary, so a model stores the vocabulary's fingerprint.
     std::printf("V = %d, of which BOS %d, EOS %d, PAD %d; fingerprint %.16s...\n", words.vocabulary_size(), words.bos(),
                 words.eos(), words.pad(), words.fingerprint().c_str());
     try {

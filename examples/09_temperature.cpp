@@ -1,4 +1,4 @@
-// Temperature for a model that can only be sampled from: P(x)^(1/T) without knowing a single probability.
+// Temperature for a model that only allows sampling: P(x)^(1/T) without knowing any probability.
 #include <cmath>
 #include <cstdio>
 
@@ -6,9 +6,9 @@
 
 int main() {
     constexpr int kinds = 4, repetitions = 20000;
-    double const probability[kinds] = {0.4, 0.3, 0.2, 0.1};  // of patches 0 .. 3, hidden from the sampler
+    double const probability[kinds] = {0.4, 0.3, 0.2, 0.1};  // of patches 0 .. 3, unknown to the sampler
     calm::random_sequence model({.seed = 1}), choice({.seed = 2});
-    auto const draw = [&](std::span<calm::token_id> patches) {  // fresh patches, of one token each
+    auto const draw = [&](std::span<calm::token_id> patches) {  // new patches of one token each
         for (auto& token : patches) {
             double point = model.uniform();
             for (token = 0; token < kinds - 1 && point >= probability[token]; ++token) point -= probability[token];
@@ -30,7 +30,7 @@ int main() {
         for (double const p : probability) std::printf(" %.3f", std::pow(p, T.inverse) / total);
         std::printf("   %4.1f draws each\n", draws / repetitions);
     }
-    try {  // the rule that needs fewest draws knows 1/n alone
+    try {  // the rule with the fewest draws supports only T = 1/n
         (void)calm::sampler::adaptive(calm::parse_temperature("0.7"));
     } catch (calm::error const& e) {
         std::printf("%s\n", e.what());

@@ -1,4 +1,4 @@
-// Generation inside a program: a stored model writes on from a prompt, and the program reads along and decides when to
+// Generation inside a program: a stored model continues a prompt, and the program reads each patch and decides when to
 // stop.
 #include <cstdio>
 
@@ -7,7 +7,7 @@
 #include "calm/sample/streamed_text.hpp"
 #include "calm/text/load_tokenizer.hpp"
 
-// The sizes of the model in the folder; another is refused, with every size that differs.
+// The sizes of the stored model. A model with other sizes is refused with an error that lists the differences.
 constexpr calm::configuration<> tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
                                      .hidden_size = 128,
                                      .intermediate_size = 352,
@@ -17,7 +17,7 @@ constexpr calm::configuration<> tiny{.autoencoder = {.hidden_size = 128, .interm
                                      .head = {.num_mlp_layers = 3}};
 
 int main(int count, char** arguments) try {
-    std::string const folder = count > 1 ? arguments[1] : "model";  // of: train calm --config tiny --out model
+    std::string const folder = count > 1 ? arguments[1] : "model";  // from: train calm --config tiny --out model
     std::string const prompt = count > 2 ? arguments[2] : "Mia was";
 
     auto const stored = calm::read_model_description(folder);
@@ -29,12 +29,12 @@ int main(int count, char** arguments) try {
     load_calm(stored, model);
 
     calm::context<> ctx;
-    calm::streamed_text text(words);  // never ends within a character
+    calm::streamed_text text(words);  // returns whole characters only
     std::printf("%s", prompt.c_str());
     auto const read = [&](std::span<calm::token_id const> tokens) {  // after every patch
         std::string const more = text.push(tokens);
         std::printf("%s", more.c_str());
-        return more.find('.') == std::string::npos;  // the first sentence is enough
+        return more.find('.') == std::string::npos;  // stop after the first sentence
     };
     auto const result =
         generate(ctx, model, words.encode(prompt), words.specials(), {.max_tokens = 60, .seed = 1}, read);

@@ -1,9 +1,9 @@
-// A kernel of your own in portable block form: written as for a GPU, run on the host, in any order of its threads.
+// A custom kernel in portable block form: written as for a GPU, run on the host with its threads in any order.
 #include <cstdio>
 
 #include "calm/tensor.hpp"
 
-// y (R) = the largest element of each row of x (R, D), one block a row.
+// y (R) = the largest element of each row of x (R, D), one block per row.
 struct row_maximum {
     static constexpr int threads = 32;
     struct shared {};
@@ -33,7 +33,7 @@ int main() {
     fill_normal(ctx, x.view(), ctx.random(calm::stream::initialise));
     for (auto const order :
          {calm::thread_order::ascending, calm::thread_order::descending, calm::thread_order::permuted}) {
-        ctx.order = order;  // equal results, or a barrier is missing
+        ctx.order = order;  // a missing barrier would change the results
         launch(ctx, 4, row_maximum{y.data(), x.data(), 100});
         std::printf("largest of 100 normals: %.4f %.4f %.4f %.4f\n", y[0], y[1], y[2], y[3]);
     }

@@ -27,7 +27,7 @@ constexpr char const* print_version = "--version";
 constexpr std::string_view prefix = "CALM_";
 constexpr std::size_t most_told = 20;  // problems
 
-// --random-patches is CALM_RANDOM_PATCHES.
+// --random-patches becomes CALM_RANDOM_PATCHES.
 std::string variable_of(std::string const& option) {
     std::string variable(prefix);
     for (char const c : option.substr(2))
@@ -39,7 +39,7 @@ bool is_option(std::string const& word) {
     return word.starts_with("--") && word.size() > 2;
 }
 
-// What a flag may be set to.
+// The value of a flag.
 std::optional<bool> truth_of(std::string const& text) {
     for (auto const* const word : {"true", "1", "yes", "on"})
         if (text == word) return true;
@@ -53,14 +53,14 @@ bool takes_several(declared_option const& option) {
     return option.count == count::several || option.count == count::one_each_time;
 }
 
-// The whole text as a number of a kind, where it is one.
+// The whole text as a number, or nothing.
 template <class Number> std::optional<Number> number_of(std::string const& text) {
     Number value{};
     auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     return code == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// What a number is in TOML; whole numbers that TOML has not are texts.
+// A number as TOML writes it; whole numbers beyond TOML's range become strings.
 std::string toml_number(std::string const& text) {
     if (auto const whole = number_of<std::int64_t>(text)) return std::to_string(*whole);
     bool const is_whole = text.find_first_not_of("0123456789") == std::string::npos;
@@ -142,7 +142,7 @@ std::vector<std::string> command::names() const {
 std::string command::help() const {
     CLI::App page(description_, name_);
     page.get_formatter()->column_width(34);
-    // The options of every program stand last.
+    // Options common to all programs come last.
     auto const put = [&](declared_option const& one) {
         using count = declared_option::value_count;
         bool const alone = !one.is_kept && one.name != options_file;
@@ -200,7 +200,7 @@ void command::take_word_values(std::string const& name, std::vector<std::string>
     option->origin = "flag";
 }
 
-// The words belong to no option.
+// Reports words that belong to no option.
 void command::refuse_words(std::span<std::string const> words, std::string const& after) {
     std::string all;
     for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
@@ -239,15 +239,15 @@ void command::take_words(std::vector<std::string> const& words) {
     }
 }
 
-// Variables that are options of other programs are left alone, and those that are empty.
+// Ignores empty variables and variables of other programs' options.
 void command::take_environment() {
     auto known = options_of_all_programs();
-    known.push_back("--fixtures");      // where the tests of this library find their data
-    known.push_back("--instructions");  // which of a portable program's files is started
-    known.push_back("--cuda-check");    // that a GPU is waited for after every kernel
+    known.push_back("--fixtures");      // where the library's tests find their data
+    known.push_back("--instructions");  // which of a portable program's variants runs
+    known.push_back("--cuda-check");    // makes the host wait for the GPU after every kernel
     for (auto const* const one : {"--ranks-secret", "--ranks-secret-file", "--ranks-insecure"})
-        known.push_back(one);     // how ranks meet: run/ranks_secret.hpp
-    known.push_back("--python");  // what runs the PyTorch reference of the benchmarks
+        known.push_back(one);     // secrets of ranks: run/ranks_secret.hpp
+    known.push_back("--python");  // interpreter for the benchmarks' PyTorch reference
     known.push_back(options_file);
     for (auto const& one : options_)
         if (one.is_kept) known.push_back(one.name);
@@ -274,7 +274,7 @@ void command::take_environment() {
     }
 }
 
-// A command's own table comes before what stands at the top, where options of other programs are left alone.
+// A command's own table takes precedence over top-level keys. Top-level keys of other programs are ignored.
 void command::take_file(std::string const& path) {
     if (path.empty()) return;
     auto const file = read_settings_file(path);
@@ -287,7 +287,7 @@ void command::take_file(std::string const& path) {
         if (one.is_kept) keys.push_back(one.name.substr(2));
     std::vector<std::string> keys_of_all = keys;
     for (auto const& one : options_of_all_programs()) keys_of_all.push_back(one.substr(2));
-    std::vector<std::string> unknown;  // tables that were told of
+    std::vector<std::string> unknown;  // tables already reported
     auto const take = [&](file_setting const& each) {
         auto const& allowed = each.table.empty() ? keys_of_all : keys;
         if (std::find(allowed.begin(), allowed.end(), each.key) == allowed.end())

@@ -1,6 +1,6 @@
 #pragma once
-// One command of a program: its options with the places they go to. What is set comes from flags, else from the
-// environment (CALM_MINUTES is --minutes), else from a file of options, else it is a default.
+// One command of a program: its options and the variables they fill. A value comes from a flag, else from the
+// environment (CALM_MINUTES is --minutes), else from a file of options, else it is the default.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,32 +22,32 @@ namespace calm::apps {
 
 enum class needed { no, yes };
 
-// An option as it was declared, and what it was given.
+// A declared option and the values given for it.
 struct declared_option {
     enum class value_count { none, one, one_each_time, several };
 
     std::string name;  // with its dashes
-    std::string type;  // of its values, as the help shows it
+    std::string type;  // of its values, as shown in the help
     std::string help;
     value_count count = value_count::one;
     needed need = needed::no;
     std::function<void(std::string const&)> take;
-    std::function<std::string()> otherwise = {};  // its default, empty where it has none
+    std::function<std::string()> otherwise = {};  // its default, empty if it has none
     std::vector<std::string> choices = {};
-    std::string least = {}, most = {};                             // of a number
-    bool is_kept = true;                                           // belongs to what --print-config prints
-    bool may_be_empty = false;                                     // an empty text is a value of it
-    std::function<std::string(std::string const&)> compared = {};  // what of a value all ranks have; empty: all of it
-    std::vector<std::string> given = {};                           // by one origin
+    std::string least = {}, most = {};                             // limits of a number
+    bool is_kept = true;                                           // part of --print-config
+    bool may_be_empty = false;                                     // an empty string is a valid value
+    std::function<std::string(std::string const&)> compared = {};  // part to compare between ranks; empty: all
+    std::vector<std::string> given = {};                           // from a single origin
     std::string origin = {};                                       // flag, environment, file or empty
-    std::string place = {};                                        // where exactly, for sentences
+    std::string place = {};                                        // exact origin, for messages
 };
 
-// "generate of calm 0.1.0, compiled for AVX-512", a line.
+// One line such as "generate of calm 0.1.0, compiled for AVX-512".
 std::string version_line(std::string const& program);
 
-// Options are declared, then read() fills their places. CLI11 keeps the help; what is wrong is collected here, because
-// it would stop at the first problem.
+// Declare options, then call read() to fill their variables. CLI11 only formats the help: it would stop at the first
+// problem, while read() collects all of them.
 class command {
 public:
     command(std::string name, std::string const& description);
@@ -57,8 +57,8 @@ public:
         auto& one = add(option, type, help, need, [&to](std::string const& value) { to = value; });
         if (!to.empty()) one.otherwise = [standard = to] { return standard; };
     }
-    // A number from `least` to `most`; what the place holds is the default where it lies between. A number whose least
-    // is the smallest positive one is told as one above 0.
+    // A number from `least` to `most`. The current value of `to` is the default if it is in range. If `least` is the
+    // smallest positive number, messages say "above 0".
     template <class To, class Value = double>
     void number(std::string const& option, To& to, std::string const& type, std::string const& help, Value least,
                 Value most, needed need = needed::no) {
@@ -75,12 +75,12 @@ public:
                 one.otherwise = [standard = to] { return std::to_string(standard); };
         }
     }
-    // A value that some callable turns into a place's, throwing calm::error where it cannot.
+    // A value that `take` parses; `take` throws calm::error if the value is invalid.
     void parsed(std::string const& option, std::string const& type, std::string const& help,
                 std::function<void(std::string const&)> take) {
         add(option, type, help, needed::no, std::move(take));
     }
-    // One of some names; `take` gets one of them.
+    // One of several names; `take` receives the chosen one.
     void choice(std::string const& option, std::vector<std::string> const& names, std::string const& help,
                 std::function<void(std::string const&)> take);
     void list(std::string const& option, std::vector<std::string>& to, std::string const& type,
@@ -96,56 +96,56 @@ public:
             option, type, help, required, [&to](std::string const& value) { to.push_back(value); },
             declared_option::value_count::one_each_time);
     }
-    // An option without a value, or with =true or =false (1 or 0, yes or no, on or off).
+    // An option without a value, or with =true or =false (also 1 or 0, yes or no, on or off).
     void flag(std::string const& option, bool& to, std::string const& help);
-    // The option is for this one call: no variable, no file and no --print-config has it.
+    // The option applies to a single call: no environment variable, no file and no --print-config contains it.
     void only_as_flag(std::string const& option) { named(option).is_kept = false; }
-    // What of a value all ranks of a job have to have alike, where it is not all of it; "": nothing.
+    // Sets the part of a value that must be equal on all ranks; "" means none. The default is the whole value.
     void compare(std::string const& option, std::function<std::string(std::string const&)> of) {
         named(option).compared = std::move(of);
     }
-    // An empty text is a value of the option. Of every other option it is refused: it is what a shell makes of a
-    // variable that is not set.
+    // Accepts an empty string as a value. Other options refuse it, because a shell produces it for an unset variable.
     void may_be_empty(std::string const& option) { named(option).may_be_empty = true; }
-    // What holds where the option is not set, asked for after all is read; empty where nothing does.
+    // The effective default if the option is not set, evaluated after all values are read; empty if there is none.
     void otherwise(std::string const& option, std::function<std::string()> standard) {
         named(option).otherwise = std::move(standard);
     }
-    // Names that a value may have, for completion.
+    // Suggests values for completion.
     void suggest(std::string const& option, std::vector<std::string> names) {
         named(option).choices = std::move(names);
     }
-    // Words before all options are values of this one.
+    // Words before all options are values of this option.
     void first_words_are(std::string const& option) { positional_ = option; }
-    // What a word that belongs to no option may have been meant for, for sentences.
+    // A hint for messages about words that belong to no option.
     void stray_words_are(std::string hint) { hint_of_stray_words_ = std::move(hint); }
 
-    // A question to what is set, asked after all is read.
+    // Adds a check that runs after all values are read.
     void check(std::function<void()> question) { checks_.push_back(std::move(question)); }
-    // One that misses an option, or compares several: asked only where a file that may have set them could be read.
+    // Adds a check for a missing option or across several options. It runs only if every origin could be read, since
+    // the unread one may set them.
     void check_whole(std::function<void()> question) {
         check([this, question = std::move(question)] {
             if (is_whole_) question();
         });
     }
-    // A problem is told once, however many checks find it.
+    // Reports a problem once, even if several checks find it.
     void problem(std::string sentence) {
         if (std::find(problems_.begin(), problems_.end(), sentence) == problems_.end())
             problems_.push_back(std::move(sentence));
     }
     void footer(std::string const& text) { footer_ = text; }
 
-    // Reads the words of a command line, the environment and the file of options. False where all is done: --help,
-    // --version, --print-config or --completion was asked for and printed. Throws errc::usage with every problem.
+    // Reads the command line, the environment and the file of options. Returns false if nothing is left to do: --help,
+    // --version, --print-config or --completion was printed. Throws errc::usage with all problems.
     bool read(int argc, char const* const* argv);
 
     [[nodiscard]] std::string const& name() const { return name_; }
     [[nodiscard]] std::string help() const;
     [[nodiscard]] std::vector<declared_option> const& options() const { return options_; }
-    // What is set, as a file that --config-file reads to the same, with the origin of each in a comment.
+    // All values as a file that --config-file reads back, with the origin of each in a comment.
     [[nodiscard]] std::string resolved() const;
-    // What all ranks of a job have to have alike: the program, the command, and every option but what compare() leaves
-    // out.
+    // Values that must be equal on all ranks: the program, the command, and every option except the parts that
+    // compare() excludes.
     [[nodiscard]] std::vector<setting> settings() const;
 
 private:
@@ -155,7 +155,7 @@ private:
     declared_option* find(std::string const& name);
     declared_option& named(std::string const& option);
     [[nodiscard]] std::vector<std::string> names() const;
-    // The last word of its name: its table in a file.
+    // The last word of its name, which is also its table in a file.
     [[nodiscard]] std::string table() const { return name_.substr(name_.rfind(' ') + 1); }
 
     template <class Value> static std::string text_of(Value value) {
@@ -172,7 +172,7 @@ private:
         else
             return "a number from " + text_of(least) + " to " + text_of(most);
     }
-    // The largest number below 2 is "below 2".
+    // The largest number below 2 is shown as "below 2".
     static std::string upper(double most) {
         auto const digits = six_digits(most);
         return (std::stod(digits) > most ? "below " : "at most ") + digits;
@@ -196,7 +196,7 @@ private:
     std::vector<declared_option> options_;
     std::vector<std::function<void()>> checks_;
     std::vector<std::string> problems_;
-    std::vector<std::string> told_of_;  // options that are there, and are not set for a problem that was told
+    std::vector<std::string> told_of_;  // given options left unset by a reported problem
     std::string options_file_;
     std::string completion_;
     bool asks_for_help_ = false;

@@ -86,7 +86,7 @@ void add_mode(command& c, data_options& data) {
     });
 }
 
-// The exact rule may take minutes for a text: before, not after.
+// Warns before the work starts that the exact rule may take minutes per text.
 void tell_price(sampler const& rule) {
     if (rule.rule != sampling_rule::exact || rule.most == 1) return;
     tell(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.most,
@@ -94,8 +94,8 @@ void tell_price(sampler const& rule) {
                   " at T = 1/n, noise takes one"));
 }
 
-// How models are sampled: temperature, rule, and how many draws some rules of a CALM take at most. The rule fits every
-// model that `models` gives then, as far as its config.json can be read here.
+// Temperature, rule and maximal draws per patch of sampling. A check then requires that the rule suits every model in
+// `models` whose config.json can be read.
 void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
                  std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
     c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
@@ -132,7 +132,7 @@ void add_execution(command& c, execution_options& o) {
              "cpu, to try them (cpu)",
              [&o](std::string const& text) { o.device = device_choice::parse(text); });
     c.suggest("--device", device_names);
-    c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // not which GPU
+    c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // any GPU
     c.otherwise("--device", [] { return device_choice().text(); });
 }
 
@@ -142,7 +142,7 @@ void add_timeout(command& c, execution_options& o) {
         "of several ranks (docs/ranks.md): seconds that one waits for another as they work (120)", 1, 86'400);
 }
 
-// Of what does not train.
+// For programs that do not train.
 void add_weights(command& c, held_weights& weights) {
     c.choice(
         "--dtype", {"f32", "bf16"},
@@ -151,7 +151,7 @@ void add_weights(command& c, held_weights& weights) {
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }
 
-// Nothing may be where a result goes.
+// Refuses an output path that already exists.
 void require_free(command& c, std::string const& out) {
     c.check([&c, &out] {
         std::error_code unknown;
@@ -181,7 +181,7 @@ void check_path(command& c, std::string const& option, std::string const& path, 
     else if (std::filesystem::is_directory(path, unknown) != folder)
         c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
 }
-// A path must be there, but for a word that may stand instead.
+// Requires an existing path, or `word` in its place.
 void require_file(command& c, std::string const& option, std::string const& path, bool folder,
                   std::string const& word = "") {
     c.check([&c, &path, option, folder, word] {
@@ -215,10 +215,10 @@ std::string default_text(autoregressive_recipe const& r) {
            (r.level.first_phase() > 0 ? ", patch-level " + short_text(r.level) : "");
 }
 
-// What is trained, and which configurations it is trained with.
+// The kind of model to train.
 enum class trained { autoencoder, calm, autoregressive };
 
-// What holds where the command line says nothing.
+// Help text: each configuration's training defaults.
 std::string defaults_of(trained kind) {
     std::string text = "Compiled configurations and their defaults:";
     for (auto const& one : compiled_configurations()) {
@@ -255,7 +255,7 @@ void add_schedule(command& c, std::optional<rate_schedule>& to) {
         [&to](std::string const& name) { to = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant; });
 }
 
-// What any training takes beside what it learns by.
+// Options of any training except the learning hyperparameters.
 void add_upkeep(command& c, train_options& o) {
     c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
                                               "steps between evaluations on held-out text (a tenth of the run)", 1,
@@ -324,7 +324,7 @@ void add_training(command& c, train_options& o, trained kind) {
     add_upkeep(c, o);
 }
 
-// `calm` of `train calm`.
+// `calm` for `train calm`.
 std::string last_word(std::string const& name) {
     return name.substr(name.rfind(' ') + 1);
 }
@@ -346,7 +346,7 @@ template <class Number> std::string text_of(Number value) {
         return shortest(value);
 }
 
-// What holds where an option of training is not set: the recipe of the configuration with what is.
+// Defaults shown for unset training options: the configuration's recipe, adjusted to the options that are set.
 template <class Recipe> class recipe_defaults {
 public:
     recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
@@ -370,7 +370,7 @@ private:
     Recipe recipes::*of_;
 };
 
-// The ends of a field, themselves allowed.
+// The smallest and largest allowed value of a field.
 double least_of(number_field const& field) {
     if (!field.without_ends) return field.least;
     return field.least == 0 ? above_zero : std::nextafter(field.least, field.most);
@@ -379,7 +379,7 @@ double most_of(number_field const& field) {
     return field.without_ends ? std::nextafter(field.most, field.least) : field.most;
 }
 
-// Numbers of all heads, --head-OPTION each: of their objectives, or of how they sample.
+// Declares --head-OPTION for the fields of all heads, of their objectives or of their sampling.
 void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*of) {
     for (auto const* const known : known_heads())
         for (auto const& number : known->*of) {
@@ -402,18 +402,18 @@ void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*
         }
 }
 
-// Those of an objective, of which the head of the configuration has some.
+// Fields of the objectives. A check requires that the configuration's head has each given one.
 void add_objective(command& c, head_numbers& head, std::string const& configuration) {
     add_head_numbers(c, head, &head_facts::objective);
     c.check([&] {
         if (configuration.empty()) return;
         auto const& named = configuration_named(configuration);
-        if (named.is_autoregressive()) return;  // complained of already
+        if (named.is_autoregressive()) return;  // reported elsewhere
         for (auto const& problem : head_problems(named, head)) c.problem(problem);
     });
 }
 
-// Those of how samples are drawn, each of which the head of one of the models has at least.
+// Fields of sampling. A check requires that the head of at least one model has each given one.
 void add_sampling(command& c, head_numbers& head, std::function<std::vector<std::string>()> models) {
     add_head_numbers(c, head, &head_facts::sampling);
     c.check_whole([&, models = std::move(models)] {
@@ -422,7 +422,7 @@ void add_sampling(command& c, head_numbers& head, std::function<std::vector<std:
             bool has_owner = false;
             for (auto const& model : models()) {
                 auto const found = description_in(model);
-                has_owner = has_owner || !found;  // whose head is not known
+                has_owner = has_owner || !found;  // its head is unknown
                 auto const* const facts = found ? found->head.facts : nullptr;
                 auto const* const number = facts == nullptr ? nullptr : facts->sampling.find_option(option);
                 if (number == nullptr) continue;
@@ -435,7 +435,7 @@ void add_sampling(command& c, head_numbers& head, std::function<std::vector<std:
     });
 }
 
-// Every command: its name, what it does, its options with their places.
+// Name and purpose of each command.
 template <class Options> struct described;
 
 template <> struct described<text_options> {
@@ -531,7 +531,7 @@ void declare(command& c, train_autoencoder_command& o) {
     c.footer(defaults_of(trained::autoencoder));
 }
 
-// What language models of either kind take.
+// Options of language models of either kind.
 void add_language_model(command& c, train_options& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
@@ -539,7 +539,7 @@ void add_language_model(command& c, train_options& o) {
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
 }
-// A directory that train wrote.
+// Requires a directory written by train.
 void require_run(command& c, std::string const& option, std::string const& run) {
     if (!is_there(in_directory(run, metrics_file)))
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
@@ -549,7 +549,7 @@ void add_sample_prompt(command& c, train_options& o) {
            "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
     c.may_be_empty("--sample-prompt");
 }
-// How it is followed as it learns.
+// Options that monitor learning.
 void add_measures(command& c, train_options& o) {
     c.text("--beside", o.beside, "DIR", "run of train ar on the same text: its scores after as long stand beside");
     c.check([&] {
@@ -795,7 +795,7 @@ template <class Options> std::optional<Options> read_command(int argc, char cons
     return o;
 }
 
-// What is left of `train tokenizer` and so on behind the first word.
+// The completion of one command.
 template <class Options> completed_command completed() {
     Options o;
     command c(described<Options>::name, described<Options>::what);
@@ -842,7 +842,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         text_output().put(version_line("train"));
         return std::nullopt;
     }
-    // Wherever it stands: a shell completes the whole program.
+    // At any position, since a shell completes the whole program.
     for (int i = 1; i < argc; ++i) {
         std::string const word = argv[i];
         if (word != "--completion" && !word.starts_with("--completion=")) continue;

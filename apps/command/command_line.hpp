@@ -1,6 +1,7 @@
 #pragma once
-// Command lines, environments and files of options to options. All their problems are reported at once, as one
-// errc::usage; --help, --version, --print-config and --completion print to standard output and leave nothing to do.
+// Parses command lines, environment variables and files of options. All problems are reported at once as one
+// errc::usage. The functions return nothing after --help, --version, --print-config or --completion, which print to
+// standard output.
 
 #include <optional>
 #include <string>
@@ -25,9 +26,9 @@ std::optional<generate_options> read_generate(int argc, char const* const* argv)
 std::optional<convert_options> read_convert(int argc, char const* const* argv);
 std::optional<inspect_options> read_inspect(int argc, char const* const* argv);
 
-// The tables that a file of options may have: tokenizer, autoencoder, calm, ar, evaluate and so on.
+// Table names in a file of options: tokenizer, autoencoder, calm, ar, evaluate and so on.
 std::vector<std::string> names_of_all_commands();
-// With their dashes, some of them several times; without those that are only for one call.
+// With dashes and possibly repeated; without flag-only options.
 std::vector<std::string> options_of_all_programs();
 
 }  // namespace calm::apps

@@ -6,7 +6,7 @@ namespace calm::apps {
 
 namespace {
 
-// bash code that offers the values of an option; empty where they are the user's own.
+// Bash code that completes an option's values; it offers none if any value is possible.
 std::string values_of(declared_option const& option) {
     std::string names;
     for (auto const& name : option.choices) names += (names.empty() ? "" : " ") + name;

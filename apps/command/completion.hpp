@@ -1,5 +1,5 @@
 #pragma once
-// What a shell offers behind a program's name.
+// Shell completion of the programs.
 
 #include <span>
 #include <string>
@@ -9,20 +9,21 @@
 
 namespace calm::apps {
 
-// The options behind one word, e.g. `calm` of train; the word is empty where the program has no such words.
+// The options that follow one word, such as `calm` of train. The word is empty if the program has no such words.
 struct completed_command {
     std::string word;
     std::vector<declared_option> options;
 };
 
-// Every command of every program, by its last word. What its options take is nobody's: they are to be read only.
+// Every command of every program, by its last word. Only read the options: their `take` functions refer to variables
+// that no longer exist.
 std::vector<completed_command> every_command();
 
-// A script for bash: options by their names, values that are files, folders or one of some names. Load it by
+// A bash script that completes option names, and values that are files, folders or one of several names. Load it with
 // source <(program --completion bash).
 std::string bash_completion(std::string const& program, std::span<completed_command const> commands);
 
-// The shell of --completion. Throws errc::usage for one that has no script here.
+// Throws errc::usage if --completion names an unsupported shell.
 void require_completed_shell(std::string const& shell);
 
 }  // namespace calm::apps

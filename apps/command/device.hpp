@@ -1,5 +1,5 @@
 #pragma once
-// Where a program does its work: what --device says.
+// Where a program computes: the option --device.
 
 #include <concepts>
 #include <cstdint>
@@ -10,28 +10,27 @@
 
 namespace calm::apps {
 
-// cpu; emulated, the kernels of a GPU on the host; cuda, an NVIDIA GPU; auto, a GPU where one is, else the cpu.
+// cpu; emulated runs GPU kernels on the host; cuda is an NVIDIA GPU; auto takes a GPU if there is one, else the cpu.
 inline std::vector<std::string> const device_names{"cpu", "emulated", "cuda", "auto"};
 
 struct device_choice {
     std::string name = "cpu";        // one of device_names
-    std::optional<int> number = {};  // of a GPU, where it is given
+    std::optional<int> number = {};  // of a GPU, if given
 
-    // Of a name, or of cuda:N. Throws errc::usage.
+    // Parses a device name or cuda:N. Throws errc::usage.
     static device_choice parse(std::string_view text);
-    // As parse() reads it.
+    // The inverse of parse().
     [[nodiscard]] std::string text() const;
-    // Of a GPU: the one given, else this process's number among the ranks on this machine.
+    // The GPU's number: the given one, else this process's rank on this machine.
     [[nodiscard]] int number_here() const;
 };
 
-// A sentence on so many products, above 0, that the library of a device does not support.
+// A message that the device's library did not support `products` matrix products (> 0).
 std::string sentence_on_unsupported(std::int64_t products);
-// The same of so many times that attention was computed.
+// A message that it did not support attention `times` times.
 std::string sentence_on_unsupported_attention(std::int64_t times);
 
-// What is said of a context at the end of work: that some products, or attention, took the slow way, and why; empty
-// where none did.
+// A message at the end of work if some products or attention took the slow path; else empty.
 template <class Context> std::string remark_on_products(Context const& ctx) {
     if constexpr (requires {
                       { ctx.unsupported_products() } -> std::integral;

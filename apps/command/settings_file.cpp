@@ -22,9 +22,9 @@ bool is_ascii(char c) {
     return static_cast<unsigned char>(c) < 0x80;
 }
 
-// toml++ 3.3 takes most characters beyond ASCII for unreachable where it looks for white space, and a wrong file makes
-// it look there within what seems to be a string. So each of their bytes b goes by it as the private character U+F0000
-// + b, which it takes for text wherever it stands.
+// toml++ 3.3 treats most non-ASCII characters as unreachable where it looks for white space, and an invalid file can
+// make it look there inside an apparent string. So each non-ASCII byte b is passed to it as the private-use character
+// U+F0000 + b, which it accepts as text anywhere.
 constexpr std::string_view private_lead = "\xf3\xb0";
 
 std::string in_private_characters(std::string_view text) {
@@ -36,7 +36,7 @@ std::string in_private_characters(std::string_view text) {
         if (text.find(escape) != std::string_view::npos)
             throw error(errc::usage, sentence("expected TOML without private characters, found ", escape, "..."));
     std::string all;
-    if (text.starts_with("\xef\xbb\xbf")) {  // the mark of UTF-8, which is no text
+    if (text.starts_with("\xef\xbb\xbf")) {  // UTF-8 byte order mark: not text
         all = text.substr(0, 3);
         text.remove_prefix(3);
     }
@@ -48,7 +48,7 @@ std::string in_private_characters(std::string_view text) {
     return all;
 }
 
-// The text that in_private_characters turned into this.
+// The inverse of in_private_characters.
 std::string from_private_characters(std::string_view text) {
     std::string all;
     while (!text.empty()) {
@@ -60,7 +60,7 @@ std::string from_private_characters(std::string_view text) {
     return all;
 }
 
-// Values of a node of either kind: none where it is no string, number or boolean, or an array of these.
+// The text of a scalar node. Throws errc::usage for anything else.
 std::string text_of(toml::node const& node) {
     if (auto const* text = node.as_string()) return from_private_characters(text->get());
     if (auto const* whole = node.as_integer()) return std::to_string(whole->get());
@@ -84,7 +84,7 @@ template <class Array> std::vector<std::string> texts_of(Array const& array) {
     return texts;
 }
 
-// Adds a key; what it cannot be set to is a problem.
+// Adds a key; an invalid value becomes a problem.
 template <class Values>
 void add(settings_file& file, std::string table, std::string key, std::string place, Values const& values) {
     try {
@@ -116,7 +116,7 @@ void add(settings_file& file, std::string const& path, std::string const& table,
     }
 }
 
-// Where a string of TOML ends that begins at `at`, or breaks off.
+// The index after the TOML string that begins at `at`, or where an unterminated one breaks off.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
     char const quote = text[at];
     bool const escapes = quote == '"';
@@ -129,17 +129,17 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
             return at + 1;
         } else if (many_lines && text.substr(at, 3) == triple) {
             at += 3;
-            for (int more = 0; more < 2 && at < text.size() && text[at] == quote; ++more) ++at;  // belong to it
+            for (int more = 0; more < 2 && at < text.size() && text[at] == quote; ++more) ++at;  // part of the string
             return at;
         }
     }
     return text.size();
 }
 
-// What the parser bears: it calls itself as deep as dots and brackets nest. Options lie two deep, and their keys are
-// ASCII.
+// Throws unless the recursive TOML parser can handle the text: dots and brackets must not nest too deep, and non-ASCII
+// characters must be in strings. Valid files nest two levels and have ASCII keys.
 void require_plain(std::string_view text) {
-    constexpr int most_dots = 64;  // outside of strings, a line
+    constexpr int most_dots = 64;  // per line, outside of strings
     constexpr int most_open = 16;
     int dots = 0, open = 0;
     for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
@@ -182,7 +182,7 @@ std::string content_of(std::string const& path) {
     return std::string(mapped_file::open(path, errc::usage).text().substr(0, longest_json + 1));
 }
 
-// What `read` puts into the file; what it throws is a problem.
+// Runs `read`; its exceptions become problems of the file.
 template <class Read> settings_file settings_of(std::string const& path, Read const& read) {
     settings_file file;
     try {
@@ -217,7 +217,7 @@ std::vector<std::string> listed_values(std::string const& text) {
 }
 
 std::string toml_string(std::string const& text) {
-    return without_controls(nlohmann::json(text).dump());  // its escapes are TOML's, which has more
+    return without_controls(nlohmann::json(text).dump());  // JSON's escapes are a subset of TOML's
 }
 
 }  // namespace calm::apps

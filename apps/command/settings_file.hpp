@@ -1,14 +1,15 @@
 #pragma once
-// Files of options, TOML or JSON: keys are long options without their dashes, at the top or in the table of a command.
+// Files of options in TOML or JSON. Keys are long options without dashes, at the top level or in the table of a
+// command.
 
 #include <string>
 #include <vector>
 
 namespace calm::apps {
 
-// One key and what it is set to, as a command line would have it.
+// A key and its values, as a command line would give them.
 struct file_setting {
-    std::string table;  // empty at the top
+    std::string table;  // empty at the top level
     std::string key;
     std::vector<std::string> values;
     std::string place;  // "run.toml, line 3"
@@ -16,19 +17,19 @@ struct file_setting {
 
 struct settings_file {
     std::vector<file_setting> settings;
-    std::vector<std::string> problems;  // what cannot be read, a sentence each
+    std::vector<std::string> problems;  // one sentence each
 };
 
-// Reads a file of at most 1 MB: JSON where its name ends in .json, else TOML. Whatever is wrong is in `problems`.
+// Reads a file of at most 1 MB: JSON if its name ends in .json, else TOML. All errors are in `problems`.
 settings_file read_settings_file(std::string const& path);
-// The same of its text; the path is what places call it.
+// Parses the content of such a file; `path` is the name that messages use.
 settings_file parse_settings(std::string const& text, std::string const& path);
 
-// The values of a text like ["a", 2]: what an option that takes several is given by one variable. Any other text is
-// one value. Throws errc::usage for a list that is none.
+// Splits a list like ["a", 2], which gives an option several values in one environment variable. Any other text is one
+// value. Throws errc::usage for a malformed list.
 std::vector<std::string> listed_values(std::string const& text);
 
-// The text in quotes, as TOML has it, without a character that a terminal obeys. It must be UTF-8.
+// The text as a quoted TOML string with control characters escaped. The text must be UTF-8.
 std::string toml_string(std::string const& text);
 
 }  // namespace calm::apps

@@ -1,5 +1,5 @@
 #pragma once
-// The name that was probably meant.
+// Suggests the name that a misspelled one probably meant.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace calm::apps {
 
-// How many letters must be inserted, deleted, changed or swapped with their neighbour to make b of a.
+// Number of letters to insert, delete, change or swap with a neighbour to turn a into b.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> above(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -28,8 +28,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row.back();
 }
 
-// "; did you mean X?" with the nearest of the names; empty where more than a third of the letters differ in all of
-// them, or it is too long for a name.
+// "; did you mean X?" with the nearest name. Empty if more than a third of the letters differ, or if `found` is too
+// long for a name.
 inline std::string did_you_mean(std::string_view found, std::vector<std::string> const& names) {
     if (names.empty() || found.size() > 100) return "";
     auto const nearest = std::min_element(names.begin(), names.end(), [&](std::string const& a, std::string const& b) {

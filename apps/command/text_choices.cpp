@@ -34,7 +34,7 @@ bool is_head_option(std::string const& option) {
                        [&](auto const* head) { return head->objective.find_option(option) != nullptr; });
 }
 
-// A number that one of the heads takes.
+// The number if one of the heads accepts it for this option.
 std::optional<double> head_number(std::string const& option, std::string const& text) {
     constexpr double any = std::numeric_limits<double>::max();
     auto const value = number_within(text, -any, any);

@@ -1,5 +1,6 @@
 #pragma once
-// What `train text` decides. Each choice is an option, a row of its table and a value of plan.json; one list has them.
+// The decisions of `train text`. Each is an option, a row of the printed table and a value of plan.json; each_number()
+// lists most of them.
 
 #include <limits>
 #include <map>
@@ -13,21 +14,21 @@
 
 namespace calm::apps {
 
-// Ends of options that several commands have.
+// Limits of options that several commands share.
 namespace ends {
 inline constexpr double above_zero = std::numeric_limits<double>::min();
-inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // what no run that ends well is given more of
-inline constexpr double rate = 10;                       // above it weight decay alone would turn weights around
-inline constexpr double muon = 1e6;                      // times the rate
-inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 specials
+inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // ten years
+inline constexpr double rate = 10;                       // above it weight decay alone would flip the sign of weights
+inline constexpr double muon = 1e6;                      // times the learning rate
+inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 special tokens
 }  // namespace ends
 
-// --head-OPTION: what numbers of a head are to be, where they are set.
+// --head-OPTION: values for fields of a head, empty if not given.
 using head_numbers = std::map<std::string, std::optional<double>>;
-// Those that are set take the place of their values.
+// Replaces the values that were given.
 void take(field_values& values, head_numbers const& numbers);
 
-// What is not chosen is empty.
+// Members are empty if not chosen.
 struct text_choices {
     std::string configuration;
     std::string holdout;  // "m:r"
@@ -40,28 +41,27 @@ struct text_choices {
     std::optional<index_t> autoencoder_warmup;
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
-    std::optional<index_t> steps;  // from here on of the language model
+    std::optional<index_t> steps;  // from here on for the language model
     std::optional<index_t> batch;  // sequences
     std::optional<index_t> block;  // tokens
     std::optional<double> rate;
     std::optional<double> muon;
     std::optional<index_t> warmup;
-    std::optional<rate_schedule> schedule;  // of both
-    head_numbers head;                      // of the objective
+    std::optional<rate_schedule> schedule;  // of both models
+    head_numbers head;                      // for the objective
 };
 
-// A number that is chosen: its option, and what that takes.
+// A numeric choice: its option and that option's type, help and limits.
 template <class Number> struct number_choice {
     char const* option;  // without its dashes
     char const* type;
     char const* help;
     Number least;
     Number most;
-    bool of_autoencoder = false;  // an autoregressive model does not have it
+    bool of_autoencoder = false;  // does not apply to an autoregressive model
 };
 
-// Calls f(number_choice, place) for every number but those of the head, in the order of the table; the places are those
-// of const choices or of others.
+// Calls f(number_choice, member) for every numeric choice except numbers of the head, in the order of the table.
 template <class Choices, class F> void each_number(Choices& c, F const& f) {
     using real = number_choice<double>;
     using whole = number_choice<index_t>;
@@ -94,10 +94,10 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(whole{"warmup", "N", "steps of the language model until the peak", 0, limits::steps}, c.warmup);
 }
 
-// What is chosen, by the names of the options.
+// The choices as option names and values.
 recipe_record record_of(text_choices const& choices);
-// The choices of a record. Throws errc::model_file for an option that is none of them, or takes another value; `path`
-// is what errors call the record.
+// The choices of a record. Throws errc::model_file for an unknown option or an invalid value; `path` names the record
+// in messages.
 text_choices choices_of(recipe_record const& record, std::string const& path);
 
 }  // namespace calm::apps

@@ -1,4 +1,4 @@
-// The smallest published model with its published recipe: for loading its checkpoints; training it takes a cluster.
+// The smallest published model with its published recipe, for loading its checkpoints. Training it takes a cluster.
 
 #include "compiled_configuration.hpp"
 #include "sizes.hpp"

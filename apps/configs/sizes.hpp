@@ -1,11 +1,11 @@
 #pragma once
-// The sizes of the configurations: the programs', and the benchmarks' too.
+// The sizes of all configurations, shared by programs and benchmarks.
 
 #include "calm/model/heads.hpp"
 
 namespace calm::apps::sizes {
 
-// The smallest that learns to write.
+// The smallest configuration that learns to generate text.
 inline constexpr configuration<> tiny{.autoencoder = {.vocab_size = 512,
                                                       .patch_size = 4,
                                                       .hidden_size = 128,
@@ -49,7 +49,7 @@ inline constexpr configuration<> calm_m{.autoencoder = {.vocab_size = 128257},
                                         .num_key_value_heads = 16,
                                         .head = {.num_mlp_layers = 4}};
 
-// tiny with patches of K tokens and as much latent a token.
+// tiny with patches of K tokens and the same latent size per token.
 constexpr configuration<> tiny_of(index_t K) {
     auto c = tiny;
     c.autoencoder.latent_size = tiny.autoencoder.latent_size / tiny.autoencoder.patch_size * K;
@@ -57,10 +57,10 @@ constexpr configuration<> tiny_of(index_t K) {
     return c;
 }
 inline constexpr configuration<> tiny_k1 = tiny_of(1);
-inline constexpr configuration<> tiny_k2 = tiny_of(2);  // nearer to a token at a time, twice the steps
+inline constexpr configuration<> tiny_k2 = tiny_of(2);  // smaller patches, twice the steps
 inline constexpr configuration<> tiny_k8 = tiny_of(8);
 
-// tiny with another head, as deep.
+// tiny with another head of the same depth.
 inline constexpr configuration<flow> tiny_flow = with_head(tiny, flow{.num_mlp_layers = 3});
 inline constexpr configuration<diffusion> tiny_diffusion = with_head(tiny, diffusion{.num_mlp_layers = 3});
 inline constexpr configuration<drafted> tiny_drafted = with_head(tiny, drafted{.num_mlp_layers = 3});

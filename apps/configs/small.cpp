@@ -1,4 +1,4 @@
-// For a day of training on text of one's own: the published autoencoder, a backbone of half the width and depth.
+// For a day of training on your own text: the published autoencoder, and a backbone of half the width and depth.
 
 #include "compiled_configuration.hpp"
 #include "sizes.hpp"

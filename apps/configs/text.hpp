@@ -1,5 +1,5 @@
 #pragma once
-// What training text does by default.
+// Default recipes of the text configurations.
 
 #include "registry.hpp"
 

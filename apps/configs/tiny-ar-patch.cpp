@@ -1,4 +1,4 @@
-// tiny-ar, trained patch level first: half of the cost of a token.
+// tiny-ar with patch-level training first, at half the cost per token.
 
 #include "compiled_autoregressive.hpp"
 #include "sizes.hpp"

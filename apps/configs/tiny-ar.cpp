@@ -1,4 +1,4 @@
-// The autoregressive model of the sizes of tiny, to compare with.
+// An autoregressive model with the sizes of tiny, as a baseline.
 
 #include "compiled_autoregressive.hpp"
 #include "sizes.hpp"

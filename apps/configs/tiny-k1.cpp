@@ -1,4 +1,4 @@
-// tiny with a token a patch.
+// tiny with one token per patch.
 
 #include "compiled_configuration.hpp"
 #include "sizes.hpp"

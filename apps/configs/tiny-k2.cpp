@@ -1,4 +1,4 @@
-// tiny with 2 tokens a patch.
+// tiny with 2 tokens per patch.
 
 #include "compiled_configuration.hpp"
 #include "sizes.hpp"

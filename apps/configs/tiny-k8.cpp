@@ -1,4 +1,4 @@
-// tiny with 8 tokens a patch.
+// tiny with 8 tokens per patch.
 
 #include "compiled_configuration.hpp"
 #include "sizes.hpp"

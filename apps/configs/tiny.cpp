@@ -1,4 +1,4 @@
-// The smallest configuration that learns to write: the quickstart's.
+// The smallest configuration that learns to generate text; the quickstart uses it.
 
 #include "tiny.hpp"
 #include "compiled_configuration.hpp"

@@ -1,11 +1,11 @@
 #pragma once
-// What training tiny does by default, at any patch size.
+// Default recipes of the tiny configurations at any patch size.
 
 #include "registry.hpp"
 
 namespace calm::apps {
 
-// The same patches a step at every K; tokens are K times as many.
+// A language-model step has 1024 patches at every K, hence K times as many tokens.
 inline recipes tiny_recipes(index_t K) {
     recipes r;
     r.autoencoder.steps = 1000;
@@ -20,14 +20,14 @@ inline recipes tiny_recipes(index_t K) {
     r.calm.objective = energy_objective{.samples = 8, .targets = 32};
     return r;
 }
-// The same with a head whose loss pairs every sample with a target.
+// For a head whose loss pairs every sample with a target.
 inline recipes tiny_recipes_of_pairs() {
     recipes r = tiny_recipes(4);
     r.calm.objective = paired_objective{.samples = 8};
     return r;
 }
 
-// As many positions a step as at every K.
+// A step has 1024 positions, as for a CALM at every K.
 inline recipes tiny_autoregressive_recipes(patch_level level = {}) {
     recipes r;
     r.autoregressive.steps = 2000;

@@ -12,10 +12,10 @@ namespace {
 
 using calm_sizes = configuration<any_head>;
 
-// The head that learned soonest.
+// The head that learned context soonest.
 constexpr std::string_view soonest = "drafted";
 
-// " (--config NAME)" of the first CALM that is compiled and as is wanted; else where it says how one is compiled.
+// " (--config NAME)" of the first compiled CALM that satisfies the predicate, else a reference to the documentation.
 template <class Wanted> std::string named(std::vector<entry> const& compiled, Wanted const& wanted) {
     auto const found = std::find_if(compiled.begin(), compiled.end(), [&](entry const& each) {
         return !each.is_autoregressive() && wanted(each.calm());

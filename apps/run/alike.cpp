@@ -30,7 +30,7 @@ std::string text_of(portion_sum const& sum) {
     return formatted("%016llx", static_cast<unsigned long long>(sum.value()));
 }
 
-// A sum that tells accidents, not attacks, of names and values of all tensors.
+// A checksum of the names and values of all tensors; it detects accidents, not attacks.
 std::string sum_of_weights(stored_model const& model) {
     portion_sum sum;
     for (auto const* one = &model; one != nullptr; one = one->autoencoder.get())

@@ -1,5 +1,5 @@
 #pragma once
-// That all ranks of a job do the same: the options, the models and the settings that they have alike.
+// Ensures that all ranks of a job have the same options, models and settings.
 
 #include <functional>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace calm::apps {
 
-// What a process has of its machine, and how long it waits for other ranks, as its options say.
+// Sets this process's thread count, and the timeout between ranks, from its options.
 void take_place(execution_options& options);
 
-// Calls read(), which says what this process will do. Where it throws at one of several ranks, or says something else
-// than at rank 0, all ranks throw the same error: that of the first rank that has one.
+// Calls read(), which returns this process's settings. If it throws on one of several ranks, or its settings differ
+// from rank 0's, all ranks throw the same error: that of the first failing rank.
 void agree(std::function<std::vector<setting>()> const& read);
 
-// The options that read() reads from a command line; nothing where all is done, e.g. by --help. All ranks agree on
-// them.
+// Reads the options of a command line on all ranks and requires that they agree. Empty if nothing is left to do, as
+// after --help.
 template <class Read, class AlikeOf> auto read_alike(Read const& read, AlikeOf const& alike_of) {
     decltype(read()) options;
     agree([&] {
@@ -32,10 +32,10 @@ template <class Read> auto read_alike(Read const& read) {
     return read_alike(read, [](auto const& options) { return options.alike; });
 }
 
-// Throws errc::distributed at all ranks where one does not see the file that rank 0 has at a path.
+// Throws errc::distributed on all ranks if one of them does not see rank 0's file at a path.
 void require_shared(std::string const& path);
 
-// What is in a model's directory, which all ranks agree on where there are several.
+// Reads a model's directory; all ranks must have the same model.
 stored_model read_model_alike(std::string const& directory);
 
 }  // namespace calm::apps

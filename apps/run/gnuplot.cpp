@@ -42,19 +42,19 @@ std::string x_axis(double most) {
     std::string ticks;
     for (int i = 0; i * step <= most * (1 + 1e-9); ++i)
         ticks += (i > 0 ? ", \"" : "\"") + tick_text(i * step) + "\" " + formatted("%.9g", i * step);
-    // Exactly to the last point: gnuplot fails where a range leaves the only one out.
+    // Ends exactly at the last point: gnuplot fails if a range excludes the only point.
     return "set xrange [0:" + formatted("%.17g", most) + "]\nset xtics (" + ticks + ")\n";
 }
 
 namespace {
 
-// How a command ended, 0 if well, and the last line of its standard error that is not blank.
+// A command's exit status, 0 on success, and the last non-blank line of its standard error.
 struct complaint {
     int status;
     std::string line;
 };
 complaint run_quietly(std::string const& command) {
-    constexpr std::size_t most = 4000;  // bytes of a line
+    constexpr std::size_t most = 4000;  // bytes per line
     auto* const errors = ::popen(("{ " + command + "; } 2>&1 >/dev/null").c_str(), "re");
     if (errors == nullptr) return {-1, "the shell cannot be started"};
     std::string line, last;
@@ -78,7 +78,8 @@ plot_outcome plotted(std::string const& folder, std::string const& name, std::st
                      std::string const& result) {
     std::filesystem::path const in(folder);
     auto const path = (in / (name + ".gp")).string();
-    // gnuplot would write through a link, and leave half a picture where it fails.
+    // The script writes to a variable's file, here a temporary one: gnuplot would write through a link, and leave half
+    // a picture when it fails.
     auto text = script;
     auto const output = "set output \"" + result + "\"\n";
     auto const at = text.find(output);

@@ -1,5 +1,5 @@
 #pragma once
-// What training starts from where --init names a model.
+// Initial weights from --init or from a checkpoint.
 
 #include <optional>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace calm::apps {
 
-// The model whose weights a run starts from: the one in `directory` if that is not empty, else that of --init, else
-// none. Throws errc::tokenizer where --init names a model of another tokenizer: its weights would mean other tokens.
+// The model whose weights a run starts from: the one in `directory` if given, else --init, else none. Throws
+// errc::tokenizer if the --init model has another tokenizer, since its weights belong to other tokens.
 std::optional<stored_model> initial_model(std::string const& directory, train_options const& o, tokenizer const& words);
 
 }  // namespace calm::apps

@@ -21,7 +21,7 @@ void add(run_metrics& to, nlohmann::json const& line) {
         }
     if (std::isnan(numbers["step"])) return;
     bool const trained = line.contains("loss");
-    if (!trained && line.contains("skipped")) return;  // a step that was left out
+    if (!trained && line.contains("skipped")) return;  // a skipped step
     (trained ? to.steps : to.evaluations)[numbers["step"]] = numbers;
 }
 

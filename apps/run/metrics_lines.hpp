@@ -1,5 +1,5 @@
 #pragma once
-// metrics.jsonl of a run, read back.
+// Reads a run's metrics.jsonl.
 
 #include <array>
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace calm::apps {
 
-// The numbers of a line that are used, of a list its first; what the line has not, or null, is NaN.
+// The used numbers of one line. A list counts by its first element; a missing number or null is NaN.
 class metrics_line {
 public:
     static constexpr std::array<std::string_view, 18> keys{"step",
@@ -31,7 +31,7 @@ public:
                                                            "beside_brier_1",
                                                            "beside_brier_lm"};
     metrics_line() { values_.fill(std::numeric_limits<double>::quiet_NaN()); }
-    // `key` is one of the keys.
+    // `key` must be in `keys`.
     [[nodiscard]] double& operator[](std::string_view key) { return values_.at(place_of(key)); }
     [[nodiscard]] double operator[](std::string_view key) const { return values_.at(place_of(key)); }
 
@@ -40,22 +40,22 @@ private:
     std::array<double, keys.size()> values_;
 };
 
-// Lines of one kind; of lines of one step the last counts.
+// Lines of one kind by step; the last line of a step counts.
 using lines_by_step = std::map<double, metrics_line>;
 
 struct run_metrics {
     lines_by_step steps, evaluations;
 };
 
-// A place in a run.
+// A position in a run.
 struct run_place {
     double step, tokens, seconds;
 };
-// Where an evaluation lies between the steps that were logged, of which there is one at least.
+// The position of an evaluation, interpolated between the logged steps. `steps` must not be empty.
 run_place place_of(double step, lines_by_step const& steps);
 
-// Reads a metrics.jsonl line by line. Lines that are not whole are passed over, and those of steps that were left out.
-// Throws errc::storage where the file cannot be read, errc::data where no step was logged, or more than a million.
+// Reads a metrics.jsonl line by line, ignoring incomplete lines and skipped steps. Throws errc::storage if the file
+// cannot be read, and errc::data if no step or more than a million lines were logged.
 run_metrics read_metrics(std::string const& path);
 
 }  // namespace calm::apps

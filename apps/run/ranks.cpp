@@ -33,15 +33,15 @@ namespace {
 
 collective* all_ranks = nullptr;
 
-constexpr int most_ranks = 100'000;     // that any launcher starts
-constexpr int most_tcp_ranks = 10'000;  // each of which is connected to each other
+constexpr int most_ranks = 100'000;     // upper limit for any launcher
+constexpr int most_tcp_ranks = 10'000;  // each is connected to every other
 
 bool is_told(char const* variable) {
     auto const* const text = std::getenv(variable);
     return text != nullptr && *text != '\0';
 }
 
-// A whole number that a launcher tells.
+// A whole number set by the launcher.
 int number_told_by(char const* variable, int least, int most) {
     auto const* const text = std::getenv(variable);
     auto const number = number_within<int>(text != nullptr ? text : "", least, most);
@@ -51,21 +51,21 @@ int number_told_by(char const* variable, int least, int most) {
     return *number;
 }
 
-// How many processes a launcher says that it started, 1 where it says nothing. What is no number is an error: each of
-// several would take itself for the only one.
+// The number of processes that a launcher reports, 1 if it reports none. Invalid text is an error; otherwise each of
+// several processes would act as the only one.
 int count_told_by(char const* variable) {
     return is_told(variable) ? number_told_by(variable, 1, most_ranks) : 1;
 }
 
-// Whether a launcher started this process as one of several, by what it tells its processes: Open MPI's mpirun, what
-// has PMIx (srun), what has PMI (MPICH, srun).
+// Whether a launcher with MPI support started this process as one of several. Detects Open MPI's mpirun, PMIx (srun)
+// and PMI (MPICH, srun).
 bool is_launched() {
     if (is_told("OMPI_COMM_WORLD_SIZE")) return count_told_by("OMPI_COMM_WORLD_SIZE") != 1;
     return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
 }
 
-// Whether a launcher that brings no MPI started this process as one of several: torchrun, or what sets the same
-// variables, and srun --mpi=none. An allocation of Slurm's is none, only a step of it.
+// Whether a launcher without MPI started this process as one of several: torchrun or programs that set its variables,
+// and srun --mpi=none. A Slurm allocation alone does not count, only a job step.
 bool is_of_torchrun() {
     if (!is_told("RANK")) return false;
     int const ranks = count_told_by("WORLD_SIZE");
@@ -76,7 +76,7 @@ bool is_of_srun() {
     return count_told_by("SLURM_STEP_NUM_TASKS") > 1;
 }
 
-// Where the ranks of such a launcher meet.
+// The rendezvous of such ranks.
 tcp_place place_told() {
     bool const slurm = !is_of_torchrun();
     tcp_place here{};
@@ -89,7 +89,7 @@ tcp_place place_told() {
             "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank ",
             here.rank, " of ", here.ranks, "; found none: docs/ranks.md");
     here.host = std::getenv(here.host_source.c_str());
-    // torchrun itself listens at the port that it tells; jobs of Slurm on one machine have ports of their own.
+    // torchrun occupies the port that it announces. Slurm jobs on the same machine use different ports.
     bool const torchrun = is_told("TORCHELASTIC_RUN_ID");
     int port = 29500;
     here.port_source = "MASTER_PORT";
@@ -120,7 +120,7 @@ tcp_place place_told() {
 
 rank_among here{0, 1};  // among the ranks on this machine
 
-// Runs the body at one of several ranks, and waits for the others behind it.
+// Runs the body on one of several ranks, then waits for the others.
 int run_as(collective& self, std::function<int()> const& body) {
     all_ranks = &self;
     here = self.beside();
@@ -137,7 +137,7 @@ int run_as(collective& self, std::function<int()> const& body) {
     all_ranks = nullptr;
     return status;
 }
-// Says what went wrong at a rank.
+// Reports a rank's failure.
 void tell_failure(std::string const& program, collective const& self, failure const& what) {
     hold_tongue(false);
     if (!what.text.empty())
@@ -145,14 +145,15 @@ void tell_failure(std::string const& program, collective const& self, failure co
             sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
 }
 
-// The same, for the others.
+// The failure as an error to send to the other ranks.
 error error_of(failure const& what) {
     auto const lines = lines_of(what.text);
     return {static_cast<errc>(what.status), lines.empty() ? "" : lines.front(),
             std::span(lines).subspan(std::min<std::size_t>(1, lines.size()))};
 }
 
-// Where a rank fails it tells the others, which end with its error; rank 0 says it, or who knows that rank 0 does not.
+// A failing rank sends its error to the others, which exit with it. Rank 0 reports the error, or the failing rank does
+// if it knows that rank 0 cannot.
 int run_by_tcp(std::string const& program, tcp_place const& place, std::function<int()> const& body) {
     tcp_ranks self(place);
     try {
@@ -168,8 +169,8 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
 
 #ifdef CALM_HAS_MPI
 
-// Says what went wrong, and ends all ranks. Another one than the first leaves it to that one, which heard of it, for as
-// long as that may take; it says it itself where the first does not.
+// Reports the failure and ends all ranks. Ranks other than 0 first give rank 0 time to report it, and report it
+// themselves only if rank 0 does not end them.
 [[noreturn]] void end_by_mpi(std::string const& program, mpi_ranks& self, failure const& what) {
     self.fail(error_of(what));
     if (!self.is_first())
@@ -286,7 +287,7 @@ int number_on_this_machine() {
 int threads_of_rank(int asked) {
     if (asked > 0 || all_ranks == nullptr) return asked;
     auto const mine = static_cast<int>(std::thread::hardware_concurrency());
-    bool const bound = mine < ::sysconf(_SC_NPROCESSORS_ONLN);  // the launcher has shared them out
+    bool const bound = mine < ::sysconf(_SC_NPROCESSORS_ONLN);  // the launcher assigned processors to ranks
     return std::max(1, bound ? mine : mine / here.ranks);
 }
 

@@ -42,7 +42,7 @@ bool is_set(std::string const& flag) {
     throw error(errc::usage, sentence("expected in ", insecure_variable, " true or false, found '", flag, "'"));
 }
 
-// A descriptor that is closed at the end of its scope.
+// Closes a file descriptor at the end of its scope.
 struct open_file {
     int number;
     explicit open_file(int opened) : number(opened) {}
@@ -53,8 +53,8 @@ struct open_file {
     }
 };
 
-// What a file has, without blanks at its ends; nothing where there is none. It must be this user's, and open to nobody
-// else.
+// The content of a file without trailing white space; nothing if the file does not exist. The file must belong to this
+// user and be inaccessible to others.
 std::optional<std::string> secret_in(std::string const& path, std::string const& source) {
     open_file const file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.number < 0 && errno == ENOENT) return std::nullopt;
@@ -78,14 +78,14 @@ std::optional<std::string> secret_in(std::string const& path, std::string const&
     return std::string(found);
 }
 
-// The folder of the user's own settings; nothing where the environment says none.
+// The user's configuration folder, or "" if the environment names none.
 std::string settings_folder() {
     auto const own = value_of("XDG_CONFIG_HOME"), home = value_of("HOME");
     if (own.starts_with('/')) return own + "/calm";
     return home.starts_with('/') ? home + "/.config/calm" : "";
 }
 
-// Puts a fresh secret there, unless another process does it first: whoever comes later finds a whole one.
+// Creates a new secret unless another process does so first. Readers only ever see a complete file.
 void make_secret(std::string const& path) {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
@@ -95,7 +95,7 @@ void make_secret(std::string const& path) {
     for (auto const byte : random) append_hex(text, byte, 2);
     text += '\n';
     std::string partial = path + ".XXXXXX";
-    open_file const file(::mkostemp(partial.data(), O_CLOEXEC));  // of mode 0600
+    open_file const file(::mkostemp(partial.data(), O_CLOEXEC));  // mode 0600
     if (file.number < 0) return;
     if (::write(file.number, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
         ::fsync(file.number) == 0)

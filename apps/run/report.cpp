@@ -56,7 +56,7 @@ std::string tokens_text(double rate) {
                         : formatted("%.2fM", rate / 1e6);
 }
 
-// What matters most stands first: a narrow terminal shows the beginning.
+// The most important values come first, since a narrow terminal shows only the beginning.
 std::string line_of(progress const& p) {
     std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
     if (p.first_phase) line += " (patch level)";
@@ -68,14 +68,14 @@ std::string line_of(progress const& p) {
     return line + "  " + bytes_text(p.memory);
 }
 
-// Whether standard error is a terminal whose line can be written over.
+// Whether standard error is a terminal that can overwrite its line.
 bool can_write_over() {
     auto const* const kind = std::getenv("TERM");
     return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
 }
 
-// Characters of a terminal's line, without the last, behind which the cursor would begin another. Whoever resizes it
-// changes that.
+// Width of the terminal minus one: after the last column the cursor would move to a new line. Queried each time, since
+// the terminal may be resized.
 std::size_t columns() {
     struct winsize size {};
     bool const known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -89,7 +89,7 @@ run_report::run_report() : terminal_(false) {}
 run_report::run_report(std::string const& directory, std::uint64_t keep) :
     log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(can_write_over()) {}
 
-// What an error says next begins on a line of its own.
+// Ends the progress line, so that an error message starts on a new line.
 run_report::~run_report() {
     if (terminal_ && width_ > 0) std::fputc('\n', stderr);
 }

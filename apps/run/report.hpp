@@ -1,5 +1,5 @@
 #pragma once
-// What a run tells while it goes: a line of progress on standard error, metrics.jsonl in the model's directory.
+// Reports a run's progress on standard error, and logs it in metrics.jsonl of the model's directory.
 
 #include <cstdint>
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace calm::apps {
 
-// A terminal has one line that is written over, cut to its width; a pipe, or a terminal that cannot move its cursor
-// (TERM=dumb, or not set), gets a plain line every few seconds.
+// On a terminal one line is overwritten and cut to the width. A pipe, or a terminal that cannot move its cursor
+// (TERM=dumb or unset), gets a plain line every few seconds.
 class run_report {
 public:
-    // Says and writes nothing: that of a rank which is not the first.
+    // Reports and logs nothing: for ranks other than 0.
     run_report();
-    // Writes <directory>/metrics.jsonl after the first so many bytes of it. Throws errc::storage.
+    // Writes <directory>/metrics.jsonl after its first `keep` bytes. Throws errc::storage.
     explicit run_report(std::string const& directory, std::uint64_t keep = 0);
     ~run_report();
     run_report(run_report const&) = delete;
@@ -26,26 +26,26 @@ public:
 
     void plan(memory_plan const& plan, double machine_peak);
     void step(progress const& now);
-    // A step that was left out.
+    // A skipped step.
     void skipped(progress const& now, error const& why);
-    // A sentence that stays on the screen, on one line whatever it names; or the lines of a table.
+    // Prints a message that stays on the screen, on one line whatever it contains, or the lines of a table.
     void say(std::string_view sentence);
     void say_lines(std::string_view text);
-    // A line of metrics.jsonl of its own, e.g. of an evaluation.
+    // Adds a line to metrics.jsonl, such as an evaluation.
     void log(std::initializer_list<metric> metrics) {
         if (log_) log_->write(metrics);
     }
-    // True once: for what is said once a run.
+    // True on the first call, for messages printed once per run.
     bool first_time() { return std::exchange(first_time_, false); }
-    // How many bytes metrics.jsonl has.
+    // Size of metrics.jsonl in bytes.
     [[nodiscard]] std::uint64_t bytes() const { return log_ ? log_->bytes() : 0; }
-    // metrics.jsonl is on the disk.
+    // Flushes metrics.jsonl to disk.
     void flush() const {
         if (log_) log_->flush();
     }
-    // Logs the last step, if it is not yet.
+    // Logs the last step unless already logged.
     void log_now();
-    // Shows and logs the last step, if it is not yet, and says how many steps were left out.
+    // Prints and logs the last step unless already done, and reports the number of skipped steps.
     void finish();
 
 private:
@@ -60,10 +60,10 @@ private:
     bool logged_ = true;
     bool first_time_ = true;
     double next_show_ = 0;
-    std::size_t width_ = 0;  // of what stands on the terminal's line
+    std::size_t width_ = 0;  // of the text on the terminal's line
 };
 
-// The file of a run's numbers.
+// The file of a run's metrics.
 inline constexpr char const* metrics_file = "metrics.jsonl";
 
 // printf into a string.

@@ -17,7 +17,7 @@ std::string limit_of(training_recipe const& r) {
     return r.steps > 0 ? time + ", at most " + grouped(r.steps) : time;
 }
 
-// Of the file system where the path will be.
+// Free space of the file system that will hold the path.
 std::string free_text(std::string const& out) {
     std::error_code failed;
     auto place = std::filesystem::absolute(out, failed);
@@ -26,7 +26,7 @@ std::string free_text(std::string const& out) {
     return failed ? "" : ", " + bytes_text(space.available) + " are free";
 }
 
-// The newest ones, the best, and one that is being written: values and moments each.
+// The newest checkpoints, the best one, and one being written, each with weights and optimizer state.
 std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
     std::size_t one = 0;
     for (auto const& part : plan.memory.parts)
@@ -98,7 +98,7 @@ index_t fewest_micro_batches(index_t in_recipe, index_t ranks, std::size_t memor
 training_callbacks only_the_plan(memory_plan& to, training_recipe const& recipe) {
     training_callbacks calls;
     calls.start = [&to](memory_plan const& plan) { to = plan; };
-    calls.resume = [recipe](training_state& state) {  // all is done
+    calls.resume = [recipe](training_state& state) {  // the run counts as finished
         state.step = recipe.steps;
         state.seconds = recipe.seconds;
     };

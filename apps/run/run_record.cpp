@@ -31,7 +31,7 @@ std::string date_text() {
     return text;
 }
 
-// The calls before; none where the file is not one of ours.
+// The previous calls; none if the file is not valid.
 nlohmann::ordered_json calls_of(std::string const& path) {
     if (!calm::is_there(path)) return nlohmann::ordered_json::array();
     auto const file = mapped_file::open(path);
@@ -46,7 +46,7 @@ nlohmann::ordered_json calls_of(std::string const& path) {
     return nlohmann::ordered_json::array();
 }
 
-// Leaves the lines of a step at most `step`.
+// Keeps the lines up to `step`.
 std::string cut(std::string const& path, index_t step) {
     if (!calm::is_there(path)) return path;
     replaced_file kept(path);

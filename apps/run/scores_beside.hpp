@@ -1,5 +1,5 @@
 #pragma once
-// The scores of another run, by its seconds: what this run's are judged by.
+// Scores of a baseline run by training time, to compare a run with.
 
 #include <limits>
 #include <map>
@@ -14,28 +14,27 @@ namespace calm::apps {
 class scores_beside {
 public:
     struct scores {
-        double seconds = 0;  // of its run, when it was measured
+        double seconds = 0;  // training time of the baseline
         double brier_1 = 0;
         double brier_lm = 0;
     };
 
-    // Of metrics.jsonl as it was read back; `path` is what errors call it. Throws errc::data where nothing was measured
-    // on held-out text.
+    // From a parsed metrics.jsonl; errors call it `path`. Throws errc::data if it has no scores on held-out text.
     scores_beside(run_metrics const& metrics, std::string const& path);
 
-    // The last that were measured after at most so many seconds; nothing before the first.
+    // The last scores after at most this many seconds; nothing before the first.
     [[nodiscard]] std::optional<scores> at(double seconds) const;
 
 private:
     std::map<double, scores> by_seconds_;
 };
 
-// Reads the run of an autoregressive model, to be judged by one of `ours`. Says so where it was trained or measured on
-// other text. Throws errc::usage where it is of another kind or has another tokenizer, errc::storage and errc::data
-// where it cannot be read.
+// Reads the run of an autoregressive model as a baseline for a model described by `ours`. Warns if text or evaluation
+// differ. Throws errc::usage for another kind of model or another tokenizer, and errc::storage or errc::data if the run
+// cannot be read.
 scores_beside read_scores_beside(std::string const& directory, calm_description const& ours);
 
-// "autoregressive after 2:00: Brier-1 0.202 (this has 65 %), BrierLM 2.10 (43 %)": no share of what is negative.
+// "autoregressive after 2:00: Brier-1 0.202 (this has 65 %), BrierLM 2.10 (43 %)". Negative scores get no percentage.
 std::string beside_text(scores_beside::scores const& beside, double brier_1, double brier_lm);
 
 }  // namespace calm::apps

@@ -12,12 +12,12 @@ namespace calm::apps {
 
 namespace {
 
-// Which configuration a text is given to: the first that is compiled.
+// Configurations in order of preference: the first compiled one is chosen.
 struct preferred_configuration {
     std::string_view name;
     double rate;          // of the language model
-    std::uint64_t bytes;  // of a file, from which it learns tokens of about two bytes
-    double minutes;       // the same
+    std::uint64_t bytes;  // least text, from a file, for tokens of about two bytes
+    double minutes;       // least time for them
     char const* why;
 };
 constexpr preferred_configuration preferences[] = {
@@ -26,7 +26,7 @@ constexpr preferred_configuration preferences[] = {
     {"tiny", 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, and is not compiled"},
 };
 
-// The vocabulary of large files: the first row whose bytes and minutes are there.
+// Vocabularies for large files: the first row whose bytes and minutes are both reached.
 struct vocabulary_row {
     std::uint64_t bytes;
     double minutes;
@@ -41,12 +41,12 @@ constexpr char const* short_tokens = "tokens of about two bytes: the head learns
 constexpr char const* same_tokens = "tokens of about two bytes, as for a CALM of this text";
 constexpr char const* no_tokens = "bytes: little text, or few minutes, teach nothing longer";
 
-constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which their words become tokens
-constexpr std::uint64_t least_heldout = 16'384;      // bytes that are worth measuring on
+constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which most words become tokens
+constexpr std::uint64_t least_heldout = 16'384;      // bytes needed for a useful measurement
 constexpr char const* tenth = "10:9";
 constexpr double autoencoder_share = 0.25;  // of the minutes
 constexpr double autoencoder_minutes = 4;   // at most
-constexpr double long_run = 60;             // minutes from which a longer context is read
+constexpr double long_run = 60;             // minutes from which the context is longer
 constexpr double warmup_per_minute = 50;    // a tenth of the steps of one core
 constexpr index_t longest_warmup = 200;
 constexpr index_t longest_autoencoder_warmup = 50;
@@ -63,7 +63,7 @@ entry const* entry_named(std::span<entry const> compiled, std::string_view name)
     return found == compiled.end() ? nullptr : &*found;
 }
 
-// Of a CALM.
+// The first CALM configuration by preference.
 entry const& chosen_configuration(std::span<entry const> compiled) {
     for (auto const& row : preferences)
         if (auto const* const one = entry_named(compiled, row.name); one != nullptr && !one->is_autoregressive())
@@ -76,12 +76,12 @@ entry const& chosen_configuration(std::span<entry const> compiled) {
     return *any;
 }
 
-// Whole patches, at least so many.
+// At least `least` whole patches.
 index_t in_patches(index_t tokens, index_t K, index_t least) {
     return std::max(tokens / K, least) * K;
 }
 
-// A tenth of the steps where they are known, and of what a core does in the time otherwise.
+// A tenth of the steps if known, else of the estimated steps of one core in the time.
 index_t warmup_for(std::optional<index_t> steps, std::optional<double> minutes, index_t longest) {
     double const tenth_of_run = steps ? static_cast<double>(*steps) / 10 : warmup_per_minute * minutes.value_or(0);
     return static_cast<index_t>(std::min(tenth_of_run, static_cast<double>(longest)));
@@ -124,7 +124,7 @@ private:
         return entry_->is_autoregressive() ? 1 : entry_->calm().autoencoder.patch_size;
     }
     [[nodiscard]] preferred_configuration const* preference() const { return preference_for(entry_->name); }
-    // Of the language model.
+    // The language model's default recipe.
     [[nodiscard]] training_recipe const& own() const {
         if (entry_->is_autoregressive()) return entry_->defaults.autoregressive;
         return entry_->defaults.calm;
@@ -170,7 +170,7 @@ private:
     void choose_length() {
         if (c().minutes) because("minutes", as_given);
         if (entry_->is_autoregressive()) {
-            // all of the minutes are the language model's
+            // the language model gets all minutes
         } else if (c().autoencoder_steps) {
             if (c().autoencoder_minutes) because("autoencoder-minutes", as_given);
             because("autoencoder-steps", as_given);
@@ -259,7 +259,7 @@ void require_possible(text_choices const& given, std::span<entry const> compiled
 text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled) {
     require_possible(given, compiled);
     auto plan = planner(text, given, compiled).planned();
-    auto const& one = *entry_named(compiled, plan.choices.configuration);  // of those given, or chosen
+    auto const& one = *entry_named(compiled, plan.choices.configuration);  // given or chosen
     if (auto const problems = choice_problems(one, given); !problems.empty())
         throw error(errc::usage, problems.front());
     return plan;

@@ -57,7 +57,7 @@ private:
     nlohmann::json all_;
 };
 
-// In the order of their names, in which they are read.
+// Sorted by name, which is also the order of reading.
 nlohmann::ordered_json object_of(recipe_record const& record) {
     std::map<std::string, std::string> object;
     for (auto const& [option, value] : record) object[option] = value;

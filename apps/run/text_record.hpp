@@ -1,5 +1,5 @@
 #pragma once
-// plan.json, the record of `train text` in its directory: what it was asked, what it planned, how far it is.
+// plan.json, the record of `train text` in its directory: the request, the plan and the progress.
 
 #include <optional>
 #include <string>
@@ -12,17 +12,17 @@ namespace calm::apps {
 inline constexpr char const* plan_file = "plan.json";
 
 struct text_record {
-    recipe_record given;            // choices of the user, and what else the result depends on
+    recipe_record given;            // the user's choices and other inputs of the result
     recipe_record plan;             // all choices
-    recipe_record why;              // their reasons, for people
-    std::vector<std::string> done;  // the names of the stages that are through
+    recipe_record why;              // a reason per choice
+    std::vector<std::string> done;  // names of the finished stages
     friend bool operator==(text_record const&, text_record const&) = default;
 };
 
-// What a directory holds; nothing where it has no plan.json. Throws errc::model_file for a file that is none of ours.
+// Reads a directory's plan.json; nothing if there is none. Throws errc::model_file for an invalid file.
 std::optional<text_record> read_text_record(std::string const& directory);
 
-// Replaces plan.json, whole or not at all. Throws errc::storage.
+// Replaces plan.json atomically. Throws errc::storage.
 void write_text_record(std::string const& directory, text_record const& record);
 
 }  // namespace calm::apps

@@ -41,7 +41,7 @@ std::string fingerprint_of(text_extent const& text) {
                      static_cast<unsigned long long>(text.bytes), static_cast<unsigned long long>(text.sum));
 }
 
-// All that the result follows from, but for the text itself.
+// Everything that determines the result, except the text itself.
 recipe_record given_record(text_options const& o, text_choices const& given) {
     std::string specs;
     for (auto const& spec : recorded(o.data.sources)) specs += (specs.empty() ? "" : " ") + spec;
@@ -56,8 +56,7 @@ recipe_record given_record(text_options const& o, text_choices const& given) {
     return all;
 }
 
-// The choices of a plan that was read. Throws errc::model_file for one that its option, or the head of its
-// configuration, does not take.
+// The choices of a stored plan. Throws errc::model_file if an option or the configuration's head does not accept one.
 text_choices choices_in(text_options const& o, recipe_record const& plan) {
     auto const path = in(o, plan_file);
     auto made = choices_of(plan, path);
@@ -69,7 +68,7 @@ text_choices choices_in(text_options const& o, recipe_record const& plan) {
     return made;
 }
 
-// With the choices that a plan made, where nothing is given now.
+// The given choices, completed by those that the former plan made.
 text_choices with_choices_of(text_options const& o, text_record const& before, text_choices const& given) {
     auto all = record_of(given);
     for (auto const& row : before.plan)
@@ -100,8 +99,8 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
     return made;
 }
 
-// What is given now, to be compared with what was. Under the name that it had a text is not read again: the stages
-// compare it.
+// The current request, to compare with the former one. A text with the same name is not read again here; the stages
+// compare its content.
 recipe_record given_beside(text_options const& o, text_choices const& given, text_record const& before) {
     auto now = given_record(o, given);
     auto const* const text = calm::value_of(before.given, "text");
@@ -115,7 +114,7 @@ recipe_record given_beside(text_options const& o, text_choices const& given, tex
     return now;
 }
 
-// What cannot change once a model is begun.
+// Refuses changes that are impossible once a model exists.
 void refuse_another_model(text_options const& o, text_record const& before, text_record const& now) {
     for (auto const* const option : {"config", "vocabulary"}) {
         auto const of = [&](recipe_record const& plan) {
@@ -129,11 +128,11 @@ void refuse_another_model(text_options const& o, text_record const& before, text
     }
 }
 
-// The record to go on with, and whether what is there is given up.
+// The record to use, and whether the existing run is abandoned.
 struct intention {
     text_record record;
-    bool is_new = true;       // has to be written
-    bool starts_over = true;  // no stage goes on
+    bool is_new = true;       // must be written
+    bool starts_over = true;  // no stage is resumed
 };
 
 intention intended(text_options const& o, text_choices const& given, std::optional<text_record> const& before) {
@@ -156,7 +155,7 @@ intention intended(text_options const& o, text_choices const& given, std::option
     return {std::move(now), true, false};
 }
 
-// What both models are trained with. The stage's own options are those of the plan.
+// Options common to both models.
 train_options stage_options(text_options const& o, text_choices const& plan, char const* stage) {
     train_options t = o;
     t.tokenizer = is_markov(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
@@ -199,7 +198,7 @@ struct stage {
     char const* name;
     std::function<int(train_options const&)> const& train;
     train_options options;
-    std::string needed;  // a file of the stage before; "" where there is none
+    std::string needed;  // a file from the previous stage, or ""
 };
 
 std::vector<stage> stages_of(text_options const& o, text_record const& record) {
@@ -217,7 +216,8 @@ std::string table_of(text_options const& o, text_record const& record) {
     return to_table({choices_in(o, record.plan), record.why});
 }
 
-// Of the models what can be known yet: an autoencoder's plan needs the vocabulary, a language model's an autoencoder.
+// Prints the plan and the stages known so far: planning an autoencoder needs the tokenizer, and planning a language
+// model needs the autoencoder.
 int tell_plan(text_options const& o, intention const& what) {
     auto const& record = what.record;
     text_output().put(table_of(o, record));
@@ -249,7 +249,8 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     tell("to plot:    " + command_to_go_on({"plot", model}));
 }
 
-// The directory as the stages meet it. The plan comes last: without it nothing of it is begun.
+// Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists
+// once it has a plan.
 void prepare(text_options const& o, intention const& what) {
     if (what.starts_over) {
         for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
@@ -261,7 +262,7 @@ void prepare(text_options const& o, intention const& what) {
     tell_lines(table_of(o, what.record));
 }
 
-// Whether the model of a run that is done can be read; else its stage puts it back from a checkpoint.
+// Whether a finished stage's model can be read; otherwise the stage restores it from a checkpoint.
 bool holds_model(std::string const& directory) {
     if (!run_directory::holds_run(directory)) return false;
     try {
@@ -273,7 +274,7 @@ bool holds_model(std::string const& directory) {
     }
 }
 
-// The text fills a block of the language model. Throws errc::data where it does not.
+// Throws errc::data if the text is shorter than one block of the language model.
 void require_text_of_model(train_options const& o) {
     auto const words = tokenizer_named(o.tokenizer);
     auto const& one = calm_named(o.configuration);
@@ -282,7 +283,7 @@ void require_text_of_model(train_options const& o) {
     require_blocks(o.data, words, data_seed_of(o.data), rule, recipe_for(one.defaults.calm, o).block_tokens);
 }
 
-// What is not there yet, one stage after the other; the exit status of the one that ended early, or 0.
+// Runs the unfinished stages in order. Returns the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
     if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
         auto const choices = choices_in(o, record.plan);
@@ -294,7 +295,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
             code != 0)
             return code;
     }
-    // Before the autoencoder takes its minutes.
+    // Fails before minutes are spent on the autoencoder.
     if (int const code = at_first_rank([&] {
             if (record.done.empty() && stages.size() > 1) require_text_of_model(stages.back().options);
             return 0;
@@ -308,7 +309,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
             continue;
         }
         tell("the " + std::string(stage.name) + ":");
-        // Of a run that is given up a model may stand there.
+        // A model of an abandoned run may still exist.
         stage.options.fresh = !as_first_rank([&] { return has_checkpoint(stage.options.out); });
         if (int const code = stage.train(stage.options); code != 0) return code;
         if (!done) record.done.emplace_back(stage.name);
@@ -318,7 +319,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
     return 0;
 }
 
-// A run of a CALM may have been started over as one of an autoregressive model.
+// Removes the autoencoder of a CALM run that was started over as an autoregressive one.
 void remove_autoencoder_of_before(text_options const& o) {
     auto const path = in(o, autoencoder_stage);
     if (!run_directory::holds_run(path)) return;
@@ -341,7 +342,7 @@ int train_text(text_options const& o) {
     intention what;
     if (is_first_rank()) what = intended(o, given, before);
     if (o.dry_run) return tell_plan(o, what);
-    // They ask for the device: before anything is written.
+    // Selects the device, so it can fail before anything is written.
     auto stages = is_first_rank() ? stages_of(o, what.record) : std::vector<stage>();
 
     std::optional<directory_lock> held;

@@ -1,12 +1,12 @@
 #pragma once
-// `train text`: a vocabulary, an autoencoder and a CALM on it, one after the other in one directory. Of an
-// autoregressive model: a vocabulary and the model.
+// `train text` trains a tokenizer, an autoencoder and a CALM in one directory. For an autoregressive model: a tokenizer
+// and the model.
 //
-//   plan.json          what was asked and what is planned (text_record.hpp)
-//   tokenizer.model    none for markov:N, whose symbols are its tokens
-//   autoencoder/       a run, as train autoencoder leaves it; none of an autoregressive model
-//   model/             a run, as train calm or train ar leaves it
-//   text.lock          held by the process that trains
+//   plan.json          the request and the plan (text_record.hpp)
+//   tokenizer.model    not for markov:N, whose symbols are its tokens
+//   autoencoder/       a run, as of train autoencoder; not for an autoregressive model
+//   model/             a run, as of train calm or train ar
+//   text.lock          held by the training process
 
 #include <string>
 
@@ -14,12 +14,12 @@
 
 namespace calm::apps {
 
-// Whether such a run could begin or go on at a path: nothing is there, or an empty directory, or such a run.
+// Whether such a run could start or resume at a path: the path is free, an empty directory, or such a run.
 bool can_hold_text_run(std::string const& path);
 
-// Plans and trains, or goes on with the plan that is there. The exit status is that of the stage that ended it: 0, or
-// 128 + a signal. Throws errc::usage for other choices than those of the plan that is there, unless they are to be
-// taken, and what the stages throw.
+// Plans and trains, or resumes with the existing plan. Returns the exit status of the stage that ended the run: 0, or
+// 128 + a signal. Throws errc::usage if choices differ from the existing plan's without --override, and the errors of
+// the stages.
 int train_text(text_options const& o);
 
 }  // namespace calm::apps

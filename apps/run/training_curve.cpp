@@ -47,12 +47,12 @@ bool any(lines_by_step const& lines, char const* key) {
     return std::any_of(lines.begin(), lines.end(), [&](auto const& each) { return !std::isnan(each.second[key]); });
 }
 
-// An x axis: a column of the tables, over a unit.
+// An x axis: a column of the tables divided by a unit of measure.
 struct axis {
     int column;
     char const* title;
-    double most;      // in the column
-    double unit = 1;  // of what the axis shows
+    double most;      // largest value in the column
+    double unit = 1;  // axis value = column / unit
 };
 
 axis time_axis(double seconds) {
@@ -61,14 +61,14 @@ axis time_axis(double seconds) {
     return {3, "hours", seconds, 3600};
 }
 
-// A column of a table against an axis; y is a column or, in brackets, an expression of columns.
+// A curve of y against an axis; y is a column number or, in parentheses, an expression of columns.
 std::string curve(std::string const& table, axis const& x, std::string const& y, std::string const& style,
                   std::string const& title) {
     return "\"" + table + "\" every ::1 using (column(" + std::to_string(x.column) + ")/" + formatted("%g", x.unit) +
            "):" + y + " with " + style + " title \"" + title + "\"";
 }
 
-// A line across the picture at the last value of a key, as a further one of a plot; "" where there is none.
+// A further curve of a plot: a horizontal line at a key's last value; "" if it has none.
 std::string level(lines_by_step const& lines, char const* key, std::string const& style, std::string const& title) {
     double last = std::numeric_limits<double>::quiet_NaN();
     for (auto const& [step, line] : lines)
@@ -80,7 +80,7 @@ constexpr char const* steps_table = "curve-steps.tsv";
 constexpr char const* scores_table = "curve-evaluations.tsv";
 
 std::vector<axis> axes_of(run_metrics const& m) {
-    double last = 0;  // an evaluation may follow the last step that was logged
+    double last = 0;  // evaluations may follow the last logged step
     for (auto const* const lines : {&m.steps, &m.evaluations})
         if (!lines->empty()) last = std::max(last, lines->rbegin()->first);
     run_place most{last, 0, 0};
@@ -94,8 +94,8 @@ std::vector<axis> axes_of(run_metrics const& m) {
     return axes;
 }
 
-// A picture of so many rows of plots. Margins in characters, the same in all: what stands above another has its axis.
-// Keys stand in the upper one.
+// A picture with this many rows of plots. Equal margins, in characters, align the axes of plots below each other. Keys
+// are drawn in the upper margin.
 std::string layout(std::size_t rows, std::size_t columns, std::string const& format) {
     return "# gnuplot curve.gp, in this folder\nset datafile separator \"\\t\"\nset datafile missing \"" +
            std::string(missing) + "\"\nset terminal " + (format == "svg" ? "svg" : "pngcairo") + " size " +
@@ -120,7 +120,7 @@ std::string losses(run_metrics const& m, axis const& x) {
     return text;
 }
 
-// A score of the autoregressive model beside, as a further curve of a plot; "" where there is none.
+// A further curve of a plot: the baseline's score; "" if there is no baseline.
 std::string beside(run_metrics const& m, axis const& x, char const* key, std::string const& column) {
     if (!any(m.evaluations, key)) return "";
     return ", " + curve(scores_table, x, column, "lines dashtype 4 linecolor 4", "AR beside");
@@ -151,7 +151,7 @@ std::string brier_1_curves(run_metrics const& m, axis const& x) {
            beside(m, x, "beside_brier_1", "13");
 }
 
-// One plot against each axis.
+// One plot per axis.
 std::string row_of_plots(run_metrics const& m, std::vector<axis> const& axes,
                          std::string (*plot)(run_metrics const&, axis const&)) {
     std::string text;

@@ -1,5 +1,5 @@
 #pragma once
-// How a run went: its losses, and what it scored on held-out text, against steps, tokens and seconds.
+// Plots a run's losses and held-out scores against steps, tokens and seconds.
 
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace calm::apps {
 
-// Reads <directory>/metrics.jsonl and writes beside it curve-steps.tsv and curve-evaluations.tsv (what is plotted),
-// curve.gp and, by gnuplot, curve.png or curve.svg. A line that an ended run left unfinished is passed over. Throws
-// errc::data where no step was logged, errc::storage where a file cannot be read or written.
+// Reads <directory>/metrics.jsonl and writes curve-steps.tsv, curve-evaluations.tsv (the plotted data) and curve.gp
+// next to it, then curve.png or curve.svg with gnuplot. Ignores incomplete lines. Throws errc::data if no step was
+// logged, and errc::storage if a file cannot be read or written.
 plot_outcome plot_training(std::string const& directory, std::string const& format = "png");
 
 }  // namespace calm::apps

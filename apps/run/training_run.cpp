@@ -32,7 +32,7 @@ void take_common(training_recipe& r, train_options const& o) {
     r.rate = o.rate.value_or(r.rate);
     r.optimizer.muon = o.muon.value_or(r.optimizer.muon);
     r.rounding = o.rounding;
-    // Warming up takes no more than a tenth of a run whose steps are known.
+    // Warm-up takes at most a tenth of the steps, if they are known.
     if (r.steps > 0) r.warmup = std::min(r.warmup, std::max<index_t>(1, r.steps / 10));
     r.warmup = o.warmup.value_or(r.warmup);
     r.schedule = o.schedule.value_or(r.schedule);
@@ -48,17 +48,17 @@ std::string joined(std::vector<std::string> const& words) {
     return text;
 }
 
-// What a run's directory has besides models.
+// Files in a run's directory besides models.
 std::vector<std::string> files_beside() {
     return {metrics_file, run_file, options_toml, samples_file};
 }
 
-// Sixteen digits tell files apart in a table.
+// Sixteen digits are enough to distinguish files in a table.
 std::string short_hash(std::string const& digits) {
     return digits.substr(0, 16);
 }
 
-// Of all ids, and of where documents end: a sum that tells accidents, not attacks, at the speed of memory.
+// A checksum of all ids and document lengths, computed at memory speed. It detects accidents, not attacks.
 std::string fingerprint_of(corpus const& text) {
     portion_sum sum;
     for (std::size_t i = 0; i < text.documents(); ++i) {
@@ -71,7 +71,7 @@ std::string fingerprint_of(corpus const& text) {
                      static_cast<unsigned long long>(sum.value()));
 }
 
-// Of names and values, as any published layout holds them.
+// A hash of names and values, independent of the file layout.
 std::string fingerprint_of(stored_model const& model) {
     sha256 hash;
     auto const add = [&](stored_model const& one) {
@@ -85,7 +85,7 @@ std::string fingerprint_of(stored_model const& model) {
     return short_hash(hash.hex());
 }
 
-// Says so where the same text has another name.
+// Reports if the same text has another name.
 void tell_of_another_name(recipe_record const& was, recipe_record const& now) {
     auto const* const before = calm::value_of(was, "data");
     auto const* const data = calm::value_of(now, "data");
@@ -131,7 +131,7 @@ calm_description description_of(std::string const& configuration, train_options 
                                 index_t block, packing mode, tokenizer const& words) {
     calm_description ours;
     ours.configuration = configuration;
-    ours.extras.omitted.emplace("posterior_std");  // as long as it is not known
+    ours.extras.omitted.emplace("posterior_std");  // until it is measured
     ours.data = data_description{.mode = std::string(mode_name(mode)),
                                  .block_tokens = block,
                                  .data_seed = data_seed,
@@ -272,7 +272,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         auto const& state = from_->record.state;
         kept_ = state.step;
         finished = share_done(recipe, state.step, state.seconds) >= 1;
-        // What is measured at the end follows in the log; where it does not, the end is done again.
+        // The log contains the final evaluation; if it is missing, the end is repeated.
         std::error_code absent;
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
         if (finished)
@@ -297,7 +297,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
 void training_run::go_on(text_blocks& blocks) const {
     if (!from_) return;
     auto const& at = from_->record.data;
-    bool const another = changed("seed") || !same_measure(from_->record.recipe, settings_);  // order, or text
+    bool const another = changed("seed") || !same_measure(from_->record.recipe, settings_);  // changes order or text
     blocks.seek(another ? block_position{at.epoch + 1, 0} : at);
 }
 
@@ -334,7 +334,7 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
     };
     calls.checkpoint = [this, &blocks, recipe, write = std::move(write)](training_state const& state,
                                                                          state_after when) {
-        // Of a run that is through only its last evaluation follows in the log.
+        // After the last step of a finished run, only the final evaluation follows in the log.
         if (when == state_after::end && share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
         bool const better = score_ && (!best_ || *score_ > *best_);
         if (better) best_ = score_;
@@ -400,7 +400,7 @@ void log(run_report& report, autoencoder_evaluation const& e, index_t steps) {
                 {"heldout_loss", e.cross_entropy}});
 }
 
-// The head's of a CALM, the cross-entropy of an autoregressive model.
+// The head's loss for a CALM, the cross-entropy for an autoregressive model.
 double loss_of(evaluation const& e) {
     return e.head_loss ? *e.head_loss : *e.cross_entropy;
 }
@@ -454,7 +454,7 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
                (why_0.empty() ? "" : ", 0 because " + why_0) +
                (beside ? "; " + beside_text(*beside, brier_1, *e.brier_lm) : "") +
                (e.bits_per_byte ? formatted("; %.4f bits a byte", *e.bits_per_byte) : ""));
-    // Said once: at the first evaluation after a fifth of the run and after the warm-up.
+    // Printed once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
         report.say(no_context_sentence(brier_1, unigram, levels.helps));
     return score_of(e);

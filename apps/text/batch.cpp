@@ -18,16 +18,16 @@ static_assert(longest_batch_line == longest_json);
 constexpr std::size_t lines_at_once = 256;
 
 struct batch_line {
-    std::size_t number;   // in the file, from 1
-    std::uint32_t place;  // among those that are not blank, from 0
-    std::string id;       // JSON as it came, empty where it is not known
+    std::size_t number;   // line number in the file, from 1
+    std::uint32_t place;  // index among the non-blank lines, from 0
+    std::string id;       // raw JSON, empty if unknown
     std::string prompt;
     index_t max_tokens;
     std::vector<token_id> tokens;
     std::string problem;
 };
 
-// Keys of such lines elsewhere that ask for another way of writing.
+// Keys that other programs accept to change generation.
 constexpr char const* asks_for_more[] = {"best_of",
                                          "echo",
                                          "frequency_penalty",
@@ -54,7 +54,7 @@ constexpr char const* asks_for_more[] = {"best_of",
                                          "max_new_tokens",
                                          "max_completion_tokens"};
 
-// At most as many tokens as the command line allows.
+// A line's max_tokens, at most that of the command line.
 index_t max_tokens_of(nlohmann::json const& object, index_t most) {
     auto const found = object.find("max_tokens");
     if (found == object.end() || found->is_null()) return most;
@@ -74,7 +74,7 @@ void refuse_other_ways(nlohmann::json const& object) {
                                              "\"max_tokens\"; what holds for all lines is an option of generate"));
 }
 
-// Fills in what the line says. Throws errc::data.
+// Parses a line. Throws errc::data.
 void read_line(batch_line& line, std::string const& text) {
     if (auto const fault = fault_of_encoding(text); fault && text.size() <= longest_batch_line)
         throw error(errc::data, sentence("byte ", fault->byte, ": ", fault->sentence));
@@ -123,7 +123,7 @@ std::string refusal_of(batch_line const& line) {
     return "{\"line\":" + std::to_string(line.number) + "," + id + json_line(json{{"error", line.problem}}).substr(1);
 }
 
-// Good lines that follow one another are written together: their numbers follow one another too.
+// Generates consecutive valid lines together, since their numbers are consecutive too.
 void answer(std::span<batch_line> lines, tokenizer const& words, write_texts const& write,
             std::function<void(std::string const&)> const& put) {
     for (std::size_t at = 0; at < lines.size();) {

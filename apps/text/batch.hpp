@@ -1,5 +1,5 @@
 #pragma once
-// Many prompts as JSON lines, and their texts as JSON lines.
+// Answers prompts given as JSON lines with JSON lines.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,31 +17,32 @@
 
 namespace calm::apps {
 
-// What generates: the texts of prompts (ids without BOS), the first of which has number `first` of all.
+// Generates texts for prompts (ids without BOS); the first prompt has number `first` among all.
 using write_texts =
     std::function<std::vector<generation_result>(std::span<std::vector<token_id> const> prompts, std::uint32_t first)>;
 
-inline constexpr std::size_t longest_batch_line = 1'000'000;  // bytes: far more than the positions of any model
+inline constexpr std::size_t longest_batch_line = 1'000'000;  // in bytes, far beyond the positions of any model
 
 struct batch_count {
     std::size_t lines = 0;
     std::size_t bad = 0;
 };
 
-// Answers every line {"id": string or number, "prompt": "..."} of `in` with one of its own by `put`, in their order:
-// {"id", "prompt", "text", "tokens", "patches", "draws", "stopped_at_eos"}, the id byte for byte as it came, or
-// {"line", "id" where it is known, "error"} for a line that is bad. "max_tokens" of a line cuts its text, whose patches
-// and draws are those before the cut; other keys that ask for a way of writing are refused, and the rest is ignored.
-// Lines that are there are answered before the next is waited for; a text depends on its prompt and on the number of
-// its line among those that are not blank. K tokens are a patch, and a prompt has at most so many patches as there are
-// positions, a text `max_tokens` tokens.
+// Answers each line {"id": string or number, "prompt": "..."} of `in` by one call of put(), in order: {"id", "prompt",
+// "text", "tokens", "patches", "draws", "stopped_at_eos"}, with the id copied byte for byte. An invalid line is
+// answered with {"line", "id" if known, "error"}. A line's "max_tokens" cuts its text; patches and draws then count the
+// uncut text. Other keys that change generation are refused, and unknown keys are ignored.
+//
+// Available lines are answered before the function waits for more. A text depends on its prompt and on the line's
+// number among the non-blank lines. Patches have K tokens. A prompt has at most `positions` patches and a text at most
+// `max_tokens` tokens.
 batch_count answer_lines(prompt_source& in, tokenizer const& words, index_t K, write_texts const& write,
                          std::function<void(std::string const&)> const& put,
                          index_t positions = model_description{}.max_position_embeddings,
                          index_t max_tokens = generate_options{}.max_tokens);
 
-// The same of the options' files or standard input and output, with a line of statistics on standard error. The exit
-// status: 0, or that of errc::data where some lines were bad. Throws errc::storage.
+// Calls answer_lines() on the files of the options or standard input and output, and reports statistics on standard
+// error. Returns the exit status: 0, or errc::data if lines were invalid. Throws errc::storage.
 int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
                  write_texts const& write, index_t positions);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a text may begin with.
+// Checks and encodes prompts.
 
 #include <cstddef>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace calm::apps {
 
-// The tokens of a prompt, without BOS; K are a patch. Throws errc::data for one that is longer than longest_prompt, or
-// has more patches than the model has positions, or none; it is never cut.
+// The tokens of a prompt, without BOS; patches have K tokens. Never truncates. Throws errc::data if the prompt is
+// longer than longest_prompt, needs more patches than the model has positions, or needs none.
 inline std::vector<token_id> prompt_tokens(std::string const& prompt, tokenizer const& words, index_t K,
                                            index_t positions) {
     require(prompt.size() <= longest_prompt, errc::data, "expected a prompt of at most ", longest_prompt,

@@ -27,7 +27,7 @@ constexpr char const* standard_input = "standard input";
     throw error(errc::storage, name, "", "cannot be read: " + why);
 }
 
-// Opens a file, a pipe or a terminal. Only the opening of a pipe waits, for whoever writes it.
+// Opens a file, a pipe or a terminal. Waits only for the writer of a pipe.
 int opened(std::string const& path) {
     struct stat facts {};
     bool const is_pipe = ::stat(path.c_str(), &facts) == 0 && S_ISFIFO(facts.st_mode);
@@ -36,7 +36,7 @@ int opened(std::string const& path) {
     if (file < 0) fail_as_unreadable(path);
     bool const known = ::fstat(file, &facts) == 0;
     if (known && (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode) || ::isatty(file) == 1)) {
-        static_cast<void>(::fcntl(file, F_SETFL, O_RDONLY));  // reading may wait
+        static_cast<void>(::fcntl(file, F_SETFL, O_RDONLY));  // later reads may block
         return file;
     }
     ::close(file);
@@ -106,7 +106,7 @@ bool prompt_source::advance(bool may_wait) {
         begun_ = true;
         auto const end = rest_.find('\n');
         auto const part = rest_.substr(0, end);
-        std::size_t const most = longest_ + 2;  // tells that it is too long, and may be a carriage return
+        std::size_t const most = longest_ + 2;  // one byte too many, and a carriage return
         line_ += part.substr(0, most - std::min(most, line_.size()));
         rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
         if (end != std::string_view::npos) end_line();
@@ -123,7 +123,7 @@ bool prompt_source::next(std::string& line) {
 
 std::string prompt_source::whole() {
     std::string text(std::exchange(rest_, {}));
-    std::size_t constexpr most = longest_prompt + 5;  // a mark, and the end of a line
+    std::size_t constexpr most = longest_prompt + 5;  // plus a byte order mark and a line end
     while (!ended_ && text.size() <= most) {
         read_some();
         text += rest_;

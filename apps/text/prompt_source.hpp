@@ -1,6 +1,5 @@
 #pragma once
-// Where prompts come from: a file, a pipe or standard input. One reader with one rule for all ways in; apps/README.md
-// has it.
+// Reads prompts from a file, a pipe or standard input, by the rule in apps/README.md.
 
 #include <cstddef>
 #include <string>
@@ -10,54 +9,53 @@ namespace calm::apps {
 
 inline constexpr std::size_t longest_prompt = std::size_t{1} << 20;  // bytes
 
-// A prompt without the mark of UTF-8 that it may begin with. Throws errc::data, naming the source, for bytes that are
-// no UTF-8 and for zeros.
+// Removes a leading UTF-8 byte order mark. Throws errc::data, naming the source, for zero bytes and invalid UTF-8.
 std::string checked_prompt(std::string_view text, std::string const& name);
 
-// The lines of a source, or all of it. A mark of UTF-8 at its beginning is dropped, so are CR LF and LF at the ends of
-// lines; the last line need not have one. Lines of nothing but spaces and tabs are passed over.
+// Reads a source line by line, or as a whole. Drops a leading UTF-8 byte order mark, and CR LF or LF at line ends; the
+// last line need not have one. Skips lines of only spaces and tabs.
 class prompt_source {
 public:
-    // Opens a file: a regular one, a pipe or a terminal; - is standard input. Of a line that is longer than `longest`
-    // bytes no more is kept than tells it. Throws errc::storage for what cannot be read, or may never end (a device).
+    // Opens a regular file, a pipe or a terminal; - is standard input. Keeps just enough of a line longer than
+    // `longest` bytes to detect it. Throws errc::storage for a source that cannot be read or may never end (a device).
     explicit prompt_source(std::string const& path, std::size_t longest = longest_prompt);
-    // A text, for tests; `name` is what errors call it.
+    // A text, for tests; messages call it `name`.
     prompt_source(std::string name, std::string text, std::size_t longest);
     prompt_source(prompt_source const&) = delete;
     prompt_source& operator=(prompt_source const&) = delete;
     ~prompt_source();
 
-    // The next line; false at the end. Throws errc::storage where reading fails, and errc::data where the source begins
-    // with the mark of UTF-16 or UTF-32.
+    // Reads the next line; false at the end. Throws errc::storage if reading fails, and errc::data if the source begins
+    // with a UTF-16 or UTF-32 byte order mark.
     [[nodiscard]] bool next(std::string& line);
-    // Whether next() returns without waiting for whoever writes the source.
+    // Whether next() returns without waiting for input.
     [[nodiscard]] bool is_ready() { return advance(false); }
-    // The number of the line that was last given, from 1.
+    // The number of the last returned line, from 1.
     [[nodiscard]] std::size_t number() const { return number_; }
 
-    // All that there is, instead of lines, without the end of the last line. Throws as next(), as checked_prompt(), and
+    // The whole source as one prompt, without its last line end. Throws as next() and checked_prompt() do, and
     // errc::data for more than longest_prompt bytes.
     [[nodiscard]] std::string whole();
 
     [[nodiscard]] std::string const& name() const { return name_; }
-    // Throws errc::data: there was no prompt.
+    // Throws errc::data for a source without a prompt.
     [[noreturn]] void fail_as_empty(std::string const& expected) const;
 
 private:
-    // Reads on to the end of a line that is not blank, or of the source; false where that would wait, and must not.
+    // Reads up to the end of a non-blank line or of the source. Returns false if that would wait and may_wait is false.
     bool advance(bool may_wait);
     bool can_be_read() const;
     void read_some();
-    // Makes a line of what was read of it; false where it is blank.
+    // Completes the current line; false if it is blank.
     bool end_line();
 
     std::string name_;
     std::size_t longest_;
-    int file_ = -1;  // none of a text
+    int file_ = -1;  // -1 for a text
     std::string block_;
-    std::string_view rest_;  // of the block
-    std::string line_;       // read so far
-    bool begun_ = false;     // a line
+    std::string_view rest_;  // unread part of the block
+    std::string line_;       // incomplete line
+    bool begun_ = false;     // a line has begun
     bool complete_ = false;
     bool ended_ = false;
     std::size_t number_ = 0;

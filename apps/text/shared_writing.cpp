@@ -17,13 +17,13 @@ namespace {
 
 using prompts_span = std::span<std::vector<token_id> const>;
 
-// Where rank r's part of so many prompts begins.
+// First prompt of rank r's part.
 std::size_t begin_of(int rank, std::size_t prompts, collective const& ranks) {
     auto const R = static_cast<std::size_t>(ranks.ranks());
     return (prompts * static_cast<std::size_t>(rank) + R - 1) / R;
 }
 
-// What all ranks write of a lot of prompts, which each of them has.
+// Generates a lot of prompts, known to each rank, on all ranks.
 std::vector<generation_result> written_by_all(collective& ranks, prompt_lot const& lot, message_limits const& most,
                                               write_and_tell const& write, tell_tokens const& told) {
     auto const begin = [&](int rank) { return begin_of(rank, lot.prompts.size(), ranks); };
@@ -46,7 +46,7 @@ std::vector<generation_result> written_by_all(collective& ranks, prompt_lot cons
     return together;
 }
 
-// Rank 0's next lot, for all; an empty one is the last.
+// Broadcasts rank 0's next lot; an empty one ends the work.
 prompt_lot bring(collective& ranks, prompt_lot const& lot, message_limits const& most) {
     auto const message = broadcast_message(ranks, message_of(lot), most_bytes_of_prompts(most));
     return prompt_lot_in({message, "the prompts of rank 0"}, most);

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that several processes write together.
+// Several processes generate texts together.
 
 #include <functional>
 
@@ -9,14 +9,14 @@
 
 namespace calm::apps {
 
-// program(write), which asks for texts, some at a time, and is given them in order; the status that it returns. Of
-// several ranks rank 0 alone runs it: all of them write a part of each lot, cut by the numbers of the prompts, and only
-// what rank 0 writes is told as it comes. `write` writes the texts of this process; a text follows from its prompt and
-// its number, whoever writes it. What ranks send each other is within the limits, or an errc::distributed.
+// Runs program(write) and returns its status; `program` calls the `write` it receives for texts, which arrive in order.
+// With several ranks only rank 0 runs it. Each call is split among all ranks by prompt number, and tokens are streamed
+// only for rank 0's part. The outer `write` generates the texts of this process; a text depends on its prompt and
+// number, not on the rank. Throws errc::distributed for messages beyond the limits.
 int on_all_ranks(message_limits const& most, write_and_tell const& write,
                  std::function<int(write_and_tell const&)> const& program);
 
-// The same where nothing is told of a text before its end.
+// The function without streaming of tokens.
 write_texts untold(write_and_tell const& write);
 
 }  // namespace calm::apps

@@ -24,7 +24,8 @@ namespace calm::apps {
 
 namespace {
 
-// The documents of one use of `data`. At its end it says how many malformed ones were left out, unless it is quiet.
+// Selects the documents for one split of `data`. Its destructor reports how many malformed ones were dropped, unless
+// quiet.
 class selected {
 public:
     selected(data_options const& data, split use, std::uint64_t data_seed, bool quiet = false) : is_quiet_(quiet) {
@@ -49,7 +50,7 @@ private:
     document_selection selection_;
 };
 
-// What `read` makes of text. An error that --skip-bad would have spared says so.
+// Runs `read`. If --skip-bad would avoid its error, the message says so.
 template <class Read> auto made_by(Read const& read) {
     try {
         return read();
@@ -59,14 +60,14 @@ template <class Read> auto made_by(Read const& read) {
     }
 }
 
-// A file can be written there: its folder is made, and takes a file. Throws errc::storage.
+// Creates the file's folder and checks that the file can be written. Throws errc::storage.
 void require_writable(std::string const& path) {
     auto const folder = std::filesystem::path(path).parent_path();
     make_directories(folder);
     static_cast<void>(replaced_file(path));
 }
 
-// The cache that the options ask for.
+// The token cache chosen by the options.
 std::optional<token_cache> cache_of(data_options const& data) {
     if (data.cache == "none") return {};
     token_cache cache;
@@ -76,7 +77,7 @@ std::optional<token_cache> cache_of(data_options const& data) {
     return cache;
 }
 
-// The documents of one use of `data`, read whenever they are visited.
+// The documents of one split of `data`, read on each visit.
 class read_text {
 public:
     static std::shared_ptr<document_ids> of(data_options const& data, tokenizer const& words, split use,
@@ -104,7 +105,7 @@ block_source blocks_from(data_options const& data, tokenizer const& words, split
 }  // namespace
 
 int train_tokenizer(tokenizer_options const& o) {
-    require_writable(o.out);  // rather now than after the work
+    require_writable(o.out);  // fails early
     auto const seed = data_seed_of(o.data);
     selected const documents(o.data, split::train, seed);
     auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
@@ -131,7 +132,7 @@ std::string tokenizer_bytes(std::string const& path) {
 
 std::string tokenizer_path(stored_model const& model) {
     if (auto const& ours = model.description.calm; ours && ours->tokenizer) return model.path(ours->tokenizer->file);
-    // A published directory says nothing, and has either form.
+    // Published directories do not name the file and use either format.
     auto const lines = model.path(tokenizer_description{}.file);
     auto const json = model.path("tokenizer.json");
     return !is_there(lines) && is_there(json) ? json : lines;
@@ -181,7 +182,7 @@ text_extent extent_of(data_options const& data) {
     auto const tenth = holdout::parse("10:9");
     std::uint64_t bytes = 0;  // of the document so far
     portion_sum sum;
-    // Training cuts long documents into several, which a holdout does not count.
+    // The holdout split is used because training splits long documents, and holdouts count whole ones.
     selected const documents(data, data.holdout.empty() ? split::heldout : split::train, data_seed_of(data));
     made_by([&] {
         visit_documents(data.sources, documents, [&](std::string_view part, bool ends) {
@@ -192,7 +193,7 @@ text_extent extent_of(data_options const& data) {
             if (data.holdout.empty() && tenth.contains(all.documents)) all.tenth += bytes;
             all.bytes += bytes;
             ++all.documents;
-            return static_cast<std::size_t>(std::exchange(bytes, 0)) / 4 + 1;  // tokens of a story
+            return static_cast<std::size_t>(std::exchange(bytes, 0)) / 4 + 1;  // estimated tokens, for stories
         });
     });
     all.sum = sum.value();

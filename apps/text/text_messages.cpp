@@ -7,7 +7,7 @@ namespace calm::apps {
 
 namespace {
 
-// Draws of a text: no sampler takes as many.
+// Draws per text, above the limit of every sampler.
 constexpr index_t most_draws = std::numeric_limits<index_t>::max() / 1024;
 
 void add(message_writer& to, std::vector<token_id> const& ids) {

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks that generate texts together send each other, and how it is read: no rank believes another's numbers.
+// Messages between ranks that generate texts together. All received numbers are checked.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace calm::apps {
 
-// What a message can hold at most.
+// Upper limits of a message's content.
 struct message_limits {
-    index_t vocabulary;     // ids lie below it
-    index_t prompt_tokens;  // of a prompt
-    index_t new_tokens;     // of a text
+    index_t vocabulary;     // ids are below it
+    index_t prompt_tokens;  // per prompt
+    index_t new_tokens;     // per text
 };
 
 // Prompts that are continued together.
 struct prompt_lot {
     static constexpr std::size_t most = 256;  // prompts
 
-    std::vector<std::vector<token_id>> prompts;  // none: there are no more
-    std::uint32_t first = 0;                     // the number of the first among all
+    std::vector<std::vector<token_id>> prompts;  // empty: no more prompts
+    std::uint32_t first = 0;                     // number of the first prompt among all
 };
 
 std::vector<std::byte> message_of(prompt_lot const& lot);
-// Throws errc::distributed.
+// Throws errc::distributed for an invalid message.
 prompt_lot prompt_lot_in(message_reader from, message_limits const& most);
-// Bytes of such a message at most.
+// Size limit of the message in bytes.
 std::uint64_t most_bytes_of_prompts(message_limits const& most);
 
 std::vector<std::byte> message_of(std::span<generation_result const> texts);
-// As many texts as were asked for. Throws errc::distributed.
+// Expects `count` texts. Throws errc::distributed for an invalid message.
 std::vector<generation_result> texts_in(message_reader from, std::size_t count, message_limits const& most);
-// Bytes of such a message at most.
+// Size limit of the message in bytes.
 std::uint64_t most_bytes_of_texts(message_limits const& most);
 
 }  // namespace calm::apps

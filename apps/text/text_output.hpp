@@ -1,5 +1,5 @@
 #pragma once
-// Where text goes: standard output, or a file that was not there.
+// Output of text: standard output, or a new file.
 
 #include <unistd.h>
 
@@ -16,13 +16,12 @@
 
 namespace calm::apps {
 
-// What is put is on its way to the reader before put() returns; a file is there, whole, once it is closed, and not at
-// all without. A file or a pipe gets the bytes as they are; on a terminal, which would obey them, all controls but tabs
-// and ends of lines are escaped. Throws errc::storage where text cannot be written, and reader_gone where nobody reads
-// it any more.
+// put() flushes standard output before it returns. A file appears complete when closed, or not at all. Files and pipes
+// receive bytes unchanged. A terminal would interpret controls, so all except tabs and newlines are escaped. Throws
+// errc::storage if writing fails, and reader_gone if the reader is gone.
 class text_output {
 public:
-    // Standard output where the path is empty.
+    // An empty path means standard output.
     explicit text_output(std::string const& path = "") {
         if (!path.empty()) file_.emplace(path, if_exists::refuse);
     }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t prompts_at_once = 256;
 
-// Writes some prompts together, the first of which has number `first` of all; counts their texts. Returns the seconds
-// that they took.
+// Generates and prints texts for prompts of which the first has index `first` among all, and adds them to `all`.
+// Returns the seconds of generation.
 double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
                   tokenizer const& words, write_and_tell const& write, text_output& out, written& all) {
     bool const streaming = first == 0 && prompts.size() == 1;

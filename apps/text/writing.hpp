@@ -1,5 +1,5 @@
 #pragma once
-// What generate is asked to write, and what it says about it.
+// Options of generate as sampler and generation settings, its prompts, and its statistics.
 
 #include <cstddef>
 #include <optional>
@@ -14,22 +14,21 @@
 
 namespace calm::apps {
 
-// The rule of a name at a temperature, adaptive where there is no name; `pool` is for adaptive and batch. Throws
-// errc::usage for a name that is none, and where the rule cannot serve the temperature.
+// The sampler for a rule's name (adaptive if empty) and a temperature; `pool` applies to adaptive and batch. Throws
+// errc::usage for an unknown name, or if the rule does not support the temperature.
 sampler sampler_of(std::string const& name, std::string const& temperature, index_t pool);
-// The same of an autoregressive model, which knows one rule: exact.
+// The sampler of an autoregressive model, whose only rule is exact.
 token_sampler token_sampler_of(std::string const& name, std::string const& temperature, index_t top_k = 0,
                                double top_p = 1);
 
-// What config.json of a model's directory says; nothing where there is none or it is refused: whoever opens the model
-// says why.
+// The content of config.json in a model's directory. Empty if it is missing or invalid; opening the model reports why.
 std::optional<model_description> description_in(std::string const& directory);
 
 generation_settings generation_settings_of(generate_options const& o);
 token_generation_settings token_generation_settings_of(generate_options const& o);
 
-// The prompts of the command line, then those of the file, a line each; one empty prompt where neither is given. The
-// prompt - is all of standard input, the file - its lines.
+// Prompts from the command line, then from the file, one per line; one empty prompt if neither is given. The prompt -
+// is all of standard input; the file - is the lines of standard input.
 class prompt_reader {
 public:
     // Opens the file. Throws errc::storage.
@@ -37,8 +36,8 @@ public:
     prompt_reader(prompt_reader const&) = delete;
     prompt_reader& operator=(prompt_reader const&) = delete;
 
-    // The next ones, so many where there are as many left; none at their end. Throws as prompt_source, and errc::data
-    // for one of more than 1 MiB, for bytes that are no UTF-8, and for a source without a prompt.
+    // The next prompts, at most `most`; empty at the end. Throws as prompt_source does, and errc::data for a prompt
+    // over 1 MiB, invalid UTF-8, or a file without a prompt.
     std::vector<std::string> next(std::size_t most);
 
 private:
@@ -47,12 +46,12 @@ private:
 
     std::vector<std::string> given_;
     std::optional<prompt_source> file_;
-    bool any_line_ = false;  // of the file
-    std::size_t taken_ = 0;  // of those given
-    std::size_t count_ = 0;  // that next() gave
+    bool any_line_ = false;  // in the file
+    std::size_t taken_ = 0;  // of the given prompts
+    std::size_t count_ = 0;  // returned by next()
 };
 
-// What is counted of texts.
+// Counts over generated texts.
 struct written {
     std::size_t texts = 0, tokens = 0, ended = 0;
     index_t patches = 0, draws = 0, capped = 0;
@@ -60,10 +59,10 @@ struct written {
     void add(generation_result const& text);
 };
 
-// What a model writes at once: a CALM a patch, an autoregressive model a token.
+// What a model generates per position: a CALM a patch, an autoregressive model a token.
 enum class unit_of_writing { patch, token };
 
-// A line about texts that took so long to write.
+// One line of statistics on texts generated in this time.
 std::string statistics(written const& all, double seconds, unit_of_writing unit);
 
 }  // namespace calm::apps
