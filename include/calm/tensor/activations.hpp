@@ -34,11 +34,9 @@ public:
         // NOLINT: as a view does
         full_(x.full()), rounded_(x.rounded()), is_rounded_(x.is_rounded()) {}
 
-    [[nodiscard]] constexpr bool is_rounded() const { return is_rounded_; }  // whether the rows are bf16
-    [[nodiscard]] constexpr full_view const& full() const { return full_; }  // null if rounded
-    [[nodiscard]] constexpr rounded_view const& rounded() const {
-        return rounded_;
-    }  // null if not rounded
+    [[nodiscard]] constexpr bool is_rounded() const { return is_rounded_; }           // whether the rows are bf16
+    [[nodiscard]] constexpr full_view const& full() const { return full_; }           // null if rounded
+    [[nodiscard]] constexpr rounded_view const& rounded() const { return rounded_; }  // null if not rounded
     // The shape.
     [[nodiscard]] constexpr auto const& extents() const { return is_rounded_ ? rounded_.extents() : full_.extents(); }
     // Size r of the shape.

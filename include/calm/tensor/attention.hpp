@@ -1,7 +1,7 @@
 #pragma once
 // Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P rows
-// are ordered (B, P). The heads of a row are adjacent, head_size elements each. Query head h reads key head h / (heads
-// / kv_heads).
+// are ordered (B, P). The heads of a row are adjacent, head_size elements each. Query head h reads key head
+// h / (heads / kv_heads).
 
 #include <algorithm>
 #include <type_traits>
@@ -79,9 +79,10 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                        k.data(), v.data());
 }
 
-// Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are (B,
-// room, KvWidth) for all B cached sequences; a query sees its sequence's earlier positions and the new ones up to its
-// own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a position beyond `room`.
+// Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
+// (B, room, KvWidth) for all B cached sequences; a query sees its sequence's earlier positions and the new ones up to
+// its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in the
+// cache or exceeds `room`.
 template <tensor_like Y, tensor_like K>
 void cached_attention(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& lse,
                       detail::rows_read<Y> const& q, K const& keys, detail::positions_read<K> const& values,

@@ -35,8 +35,8 @@ inline void require_heads(char const* verb, index_t width, index_t head_size) {
             " numbers, found rows of ", width);
 }
 
-// For every sequence and head, T queries at positions S - T .. S - 1 attend to S keys. Query head h reads key head h /
-// (heads / kv_heads). Strides between rows and between sequences are in elements.
+// For every sequence and head, T queries at positions S - T .. S - 1 attend to S keys. Query head h reads key head
+// h / (heads / kv_heads). Strides between rows and between sequences are in elements.
 struct attention_shape {
     index_t sequences, queries, keys, heads, kv_heads, head_size;
     index_t q_row, q_sequence, kv_row, kv_sequence;
