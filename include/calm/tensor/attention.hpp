@@ -1,6 +1,6 @@
 #pragma once
 // Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P rows
-// are ordered (B, P). The heads of a row are adjacent, head_size elements each. Query head h reads key head
+// are ordered (B, P). Heads are adjacent within their row, head_size elements each. Query head h reads key head
 // h / (heads / kv_heads).
 
 #include <algorithm>
@@ -43,9 +43,10 @@ inline void require_shapes_of_attention(char const* verb, attention_shape const&
 
 }  // namespace detail
 
-// y (R, D) = softmax(q k^T / sqrt(head_size)) v for every sequence of P positions and every head; position p attends to
-// 0 .. p. q (R, D), k and v (R, KvWidth). lse (B, heads, P) receives the log-sum-exp of the scores. On a device all but
-// lse may be bf16. Throws errc::usage for incomplete sequences or heads, or for shapes that do not fit.
+// Attention of every sequence of P positions and every head: y (R, D) = softmax(q k^T / sqrt(head_size)) v. Position p
+// attends to 0 .. p. q is (R, D), k and v are (R, KvWidth). lse (B, heads, P) receives the log-sum-exp of the scores.
+// On a device all but lse may be bf16. Throws errc::usage for incomplete sequences or heads, or for shapes that do not
+// fit.
 template <tensor_like Y, tensor_like K>
 void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_stored<Y> const& q,
                       K const& k, detail::rows_stored<K> const& v, index_t positions, index_t head_size) {

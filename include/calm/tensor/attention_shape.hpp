@@ -29,7 +29,7 @@ inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
     }
 }
 
-// Throws errc::usage unless the width of a row is a multiple of head_size.
+// Throws errc::usage unless rows of this width consist of whole heads.
 inline void require_heads(char const* verb, index_t width, index_t head_size) {
     require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
             " numbers, found rows of ", width);
@@ -72,7 +72,7 @@ struct rotation {
         float cosine;
         float sine;
     };
-    // The rotation of a pair of that frequency at a position.
+    // How pairs of that frequency are rotated at `position`.
     [[nodiscard]] CALM_HD static angle at(index_t position, float frequency) {
         float const turned = static_cast<float>(position) * frequency;
         return {std::cos(turned), std::sin(turned)};

@@ -1,6 +1,6 @@
 #pragma once
-// bf16 copies of matrices that many products read before they change, such as the weights within a step. A device that
-// multiplies in bf16 rounds them once, in one launch, instead of once per product. With stochastic rounding all
+// bf16 copies of matrices that many products read before they change, such as weights between two updates. A device
+// that multiplies in bf16 rounds them once, in one launch, instead of once per product. With stochastic rounding all
 // products must read the same copy, so the cpu makes copies too.
 
 #include <algorithm>
@@ -54,7 +54,7 @@ template <class Number> struct copied_matrix {
     }
 };
 
-// The part of a matrix that one block copies: at most `size` elements from `begin` on.
+// The part of one matrix that a block copies: at most `size` elements from `begin` on.
 struct copied_part {
     static constexpr index_t size = 16'384;
     index_t matrix;
@@ -136,7 +136,7 @@ public:
         return scope(ctx, this);
     }
 
-    // The copy of a matrix from element x on; x must begin a group. Null if x has no copy; one that was left out only
+    // The copy from matrix element x on; x must begin a group. Null if x has no copy; one that was left out only
     // because no product had requested it is made at the next `use`.
     [[nodiscard]] number const* of(float const* x) const {
         auto const behind = std::upper_bound(all_.begin(), all_.end(), x,

@@ -38,16 +38,16 @@ public:
     arena<Backend> scratch{"scratch"};             // workspace of an operation or layer while it runs
     arena<> staging{"staging"};                    // host data on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of bf16 products, or null
-    // Hook: backward calls it after a layer's product has added to the layer's gradients, when all gradients requested
-    // earlier are complete too. May be empty.
+    // Hook: backward calls it after a linear layer has added to its gradients. Contributions to all gradients requested
+    // earlier are in place by then. May be empty.
     std::function<void()> after_gradients;
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // The RNG counter at which this micro-batch starts, given the number of draws per micro-batch.
     [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
 
-    // In a dry run every operation checks shapes and takes memory but computes nothing, so the memory of a step is
-    // known before it runs.
+    // In a dry run every operation checks shapes and takes memory but computes nothing, so memory needs are known
+    // before the first real step.
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
     void rehearse(bool on) {  // begins or ends a dry run
         rehearsing_ = on;

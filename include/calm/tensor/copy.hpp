@@ -155,7 +155,7 @@ template <class T, class Backend> vector_view<T, dyn, Backend> room_for(context<
     else
         return ctx.scratch.template take<T>(shape);
 }
-// Copies what the backend wrote to the buffer from room_for back to `numbers`.
+// Copies the buffer from room_for back to `numbers`.
 template <class T, class Backend>
 void download(context<Backend> const& ctx, std::span<T> numbers, vector_view<T, dyn, Backend> const& room) {
     if constexpr (device_memory<Backend>) copy(ctx, vector_view<T>(numbers.data(), room.extents()), room);
