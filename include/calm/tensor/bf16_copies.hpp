@@ -95,8 +95,8 @@ template <class Backend> class bf16_copies {
 public:
     using number = std::conditional_t<device_memory<Backend>, bf16, float>;  // element type of a copy
 
-    // Adds a contiguous matrix (rows, columns), before the first use. If a row is not a multiple of 16 bytes in bf16,
-    // the matrix gets no copy and its products round to nearest. Its random bits depend on the matrices added before.
+    // Adds a contiguous matrix (rows, columns), before the first use. Unless its rows are multiples of 16 bytes in
+    // bf16, it gets no copy and its products round to nearest. Its random bits depend on the matrices added before.
     void add(float const* matrix, index_t rows, index_t columns) {
         if (columns % detail::copied_at_once != 0 || rows * columns <= 0) return;
         all_.push_back({{matrix, nullptr, rows * columns, groups_}});

@@ -2,8 +2,8 @@
 // Single-use element-wise expressions: `y = silu(gate) * up` is one loop over memory, and
 // `differentiate(ctx, silu(wrt(gate, dgate)) * wrt(up, dup), dy)` is one more, which writes both gradients.
 //
-// An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal (`x = x +
-// y`); any other overlap of memory throws, in every build.
+// An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal
+// (`x = x + y`); any other overlap of memory throws, in every build.
 
 #include "calm/tensor/by_rows.hpp"
 #include "calm/tensor/operands.hpp"
@@ -21,7 +21,7 @@ template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& t
     return all;
 }
 
-// Rows and columns of a tree whose result has a shape; for a tree of reductions, the columns of the rows they reduce.
+// Rows and columns of a tree with this result; a tree of reductions has the columns of the rows that it reduces.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
     if constexpr (is_narrow<Tree>) span.columns = dyn;
@@ -103,7 +103,7 @@ template <tensor_operand A> auto silu(A&& a) {
     return detail::make_unary<op::silu>(std::forward<A>(a));
 }
 
-// The sum of every row of a (R, D): (R, 1). Like every (R, 1) and (D), the result broadcasts against (R, D).
+// Row sums of an operand (R, D), as (R, 1). Like every (R, 1) and (D), the result broadcasts against (R, D).
 template <tensor_operand A> auto row_sum(A&& a) {
     return detail::make_reduction<op::row_sum>(std::forward<A>(a));
 }

@@ -14,7 +14,7 @@
 namespace calm {
 
 using index_t = std::int64_t;  // sizes and positions; signed, because differences are
-using row_id = std::int32_t;   // row indices, in lists of rows to gather
+using row_id = std::int32_t;   // index of a row, in lists of rows to gather
 
 // A size known only at run time.
 inline constexpr index_t dyn = -1;

@@ -39,7 +39,7 @@ using native_words __attribute__((vector_size(native_bytes))) = std::uint64_t;
 #endif
 }
 
-// The words of the even and of the odd ones of sixteen blocks. High halves are not cleared.
+// The words of sixteen blocks, even and odd ones apart. High halves are not cleared.
 struct philox_packet {
     wide_words even[4];
     wide_words odd[4];

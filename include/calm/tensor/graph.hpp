@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// The captured device operations of some work. Each device specialises it with these members.
+// The captured device operations of some work. Each device specialises it with these members:
 //     device_graph(ctx, work, room)   captures the operations that work() launches, without running them
 //     put(ctx, work)                  calls work() again for the new bytes of its copies; nothing runs
 //     launch(ctx)                     runs the graph, after all operations launched earlier

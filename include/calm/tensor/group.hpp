@@ -69,7 +69,8 @@ namespace detail {
 template <class V> inline constexpr bool is_group = false;
 template <class T, int N> inline constexpr bool is_group<group<T, N>> = true;
 
-// to = from. `memory` is the one that is not in registers; if it is aligned, a device moves 16 or 8 bytes at once.
+// to = from, where `memory` is the one of them that is in memory. If it is aligned, a device moves 16 or 8 bytes at
+// once.
 template <int N, class T> [[gnu::always_inline]] CALM_HD inline void copy_group(T* to, T const* from, T const* memory) {
 #ifdef __CUDA_ARCH__
     constexpr std::size_t bytes = N * sizeof(T);

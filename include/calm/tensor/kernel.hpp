@@ -61,7 +61,7 @@ struct larger_of_two {
 // Threads per warp, which exchange values without shared memory; thread t is lane t % warp_size of its warp.
 inline constexpr int warp_size = 32;
 
-// Collectives of a block of N threads, a power of two, on a per_thread variable, built on the members `each`,
+// Collectives of a block of N threads (a power of two) on a per_thread variable, built on the members `each`,
 // `shuffle_xor` and `of_warps` of Block. Host and device use the same reduction tree, so they get the same bits. First
 // values half a warp apart are combined, then a quarter, down to neighbours; then the warps likewise. combine(x, y)
 // receives the value of the lower threads as x.
@@ -163,7 +163,7 @@ public:
     template <class T> CALM_HD T any_of(per_thread<T> const& x) { return x.values[0]; }
 
     // Within a phase: starts to copy `count` adjacent values from global to shared memory; wait_for_copies completes
-    // the copy. Until then the destination is NaN here.
+    // the copy. On the host the destination is NaN until then.
     template <class T> CALM_HD void copy_async([[maybe_unused]] T* to, [[maybe_unused]] T const* from, int count = 1) {
         static_assert(std::is_trivially_copyable_v<T>);
 #ifndef __CUDA_ARCH__

@@ -67,8 +67,7 @@ template <class X> auto transposed(X&& x) {
     return detail::transposed(detail::as_matrix(x));
 }
 
-// Columns [First, First + Count) of a matrix as an operand, without a copy. Throws errc::usage if the matrix is too
-// narrow.
+// Columns [First, First + Count) of x as an operand, without a copy. Throws errc::usage if x is too narrow.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     return []<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
@@ -85,7 +84,7 @@ enum class into { overwrite, accumulate };
 
 namespace detail {
 
-// Whether two operands may share elements: their memory overlaps, and they are not separate column slices of a matrix.
+// Whether two operands may share elements: their memory overlaps, and they are not disjoint columns of one matrix.
 template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operand<U> const& y) {
     auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
     auto const size_of = [](auto const& m) {
@@ -152,8 +151,8 @@ inline void check_bias(index_t size, index_t columns) {
 
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions are merged), transposed(x),
 // columns<..>(x), activations. b may be bf16 while a and c are float. The result is then bit-identical to a product
-// with b converted to float; on a device with more than 16 rows it is only as accurate. Workspace in ctx.scratch is
-// released. Throws errc::usage, with the shapes, if they do not fit.
+// with b converted to float, except on a device with more than 16 rows, where it is only equally accurate. Workspace in
+// ctx.scratch is released. Throws errc::usage, with the shapes, if they do not fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     gemm(ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr));
