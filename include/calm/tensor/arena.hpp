@@ -40,8 +40,8 @@ public:
     // A fill level, for the same arena's `rewind`.
     struct mark {
         std::size_t block = 0;  // the block in use
-        std::size_t used = 0;   // bytes of it
-        std::size_t total = 0;  // bytes of all blocks
+        std::size_t used = 0;   // bytes used in it
+        std::size_t total = 0;  // bytes used in all blocks
     };
     [[nodiscard]] mark here() const { return {current_, used_, total_}; }  // for rewind
 

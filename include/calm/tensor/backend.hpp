@@ -7,7 +7,7 @@ namespace calm {
 
 struct cpu {};       // SIMD packets and threads
 struct blocks {};    // the GPU's block kernels, run on the host in host memory
-struct emulated {};  // block kernels in memory that the host cannot touch, run as late as on a GPU: calm/emulated.hpp
+struct emulated {};  // block kernels in memory that the host cannot touch, run when the host waits: calm/emulated.hpp
 struct cuda {};      // an NVIDIA GPU, block kernels compiled by nvcc: calm/cuda.hpp
 
 // Backends whose memory the host reads and writes.

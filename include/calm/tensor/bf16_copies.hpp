@@ -90,7 +90,7 @@ template <class Backend> bool multiplies_in_bf16(context<Backend> const& ctx) {
 }  // namespace detail
 
 // bf16 copies of the matrices that products read; the matrices must outlive this object. On the host a copy is float
-// that holds bf16 values, made only for stochastic rounding: each product rounds to nearest on its own.
+// that holds bf16 values, made only for stochastic rounding; otherwise each product rounds to nearest on its own.
 template <class Backend> class bf16_copies {
 public:
     using number = std::conditional_t<device_memory<Backend>, bf16, float>;  // element type of a copy
@@ -136,8 +136,8 @@ public:
         return scope(ctx, this);
     }
 
-    // The copy from matrix element x on; x must begin a group. Null if x has no copy; one that was left out only
-    // because no product had requested it is made at the next `use`.
+    // The copy of an added matrix from element x on, where x begins a group. Null for any other x, and before the copy
+    // exists: the next `use` then makes it.
     [[nodiscard]] number const* of(float const* x) const {
         auto const behind = std::upper_bound(all_.begin(), all_.end(), x,
                                              [](float const* p, auto const& one) { return p < one.matrix.from; });

@@ -27,13 +27,13 @@ template <class V, class T, class F>
     for (; i < end; ++i) f.template operator()<T>(i);
 }
 
-// V is a packet.
+// for_lanes with packets.
 template <class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_packets(index_t begin, index_t end, F const& f) {
     for_lanes<packet<T>, T>(begin, end, f);
 }
 
-// V is a native vector: for loops without sums.
+// for_lanes with native vectors, for loops without sums.
 template <class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_pieces(index_t begin, index_t end, F const& f) {
     for_lanes<piece_of_packet<T>, T>(begin, end, f);

@@ -21,7 +21,8 @@ template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& t
     return all;
 }
 
-// Rows and columns of a tree with this result; a tree of reductions has the columns of the rows that it reduces.
+// Rows and columns of a tree with a result of this shape. A tree of reductions has the columns of the rows that it
+// reduces.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
     if constexpr (is_narrow<Tree>) span.columns = dyn;

@@ -28,7 +28,7 @@ template <class F> struct for_each_kernel {
 template <block_executor Backend, class F> void for_each(context<Backend> const& ctx, index_t n, F const& f) {
     launch(ctx, detail::blocks_for(n, detail::for_each_kernel<F>::threads), detail::for_each_kernel<F>{f, n});
 }
-// On the cpu, threads handle ranges of indices.
+// On the cpu, each task handles a range of indices.
 template <class F> void for_each(context<cpu> const& ctx, index_t n, F const& f) {
     ctx.parallel_ranges(n, 1024, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) f(i);

@@ -231,7 +231,8 @@ template <class Block, class T, class F> CALM_HD void for_groups(int t, index_t 
     for_groups_of<Block, group_of<T>>(t, begin, end, f);
 }
 
-// The sum of term(i) over begin <= i < end, equal in every thread: each adds every threads-th term, then b.sum.
+// The sum of term(i) over begin <= i < end, equal in every thread: thread t adds every Block::threads-th term from t
+// on, then b.sum.
 template <class Block, class Term> CALM_HD auto sum_terms(Block& b, index_t begin, index_t end, Term const& term) {
     using T = std::remove_cvref_t<decltype(term(begin))>;
     typename Block::template per_thread<T> total;

@@ -106,7 +106,8 @@ template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operan
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
-// The product C = or += A B of operands whose static sizes fit. C must be writable, although plain_operand is const.
+// The product C = or += A B of operands whose static sizes fit. C must be writable, although plain_operand has const
+// data.
 template <class T, class W>
 product<T, W> product_of(plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b, into mode,
                          T const* bias) {

@@ -37,7 +37,7 @@ template <class T, index_t N, class Backend> rms_norm_of_rows<T> norm_of_factor(
     return {a.gain.data(), static_cast<T>(a.eps)};
 }
 
-// Calls f with the factor for products that cannot normalise it: already normalised, in ctx.scratch.
+// Calls f with the factor; rows_to_norm is normalised before, in ctx.scratch.
 template <class Backend, class A, class F> void with_factor(context<Backend>&, A const& a, F const& f) {
     f(a);
 }
@@ -86,7 +86,7 @@ void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
     detail::matmul_onto(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(plus.data()), plus.extents()), a, b,
                         static_cast<T const*>(nullptr));
 }
-// Adds bias (N) to every row as well.
+// With bias (N) added to every row as well.
 template <class T, index_t N, class Backend, class A, class B>
 void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                  std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b,
