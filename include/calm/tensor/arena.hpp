@@ -1,6 +1,6 @@
 #pragma once
-// One bump allocator for each kind of memory: values, gradients, moments, saved activations, scratch. After its first
-// round of use an arena is one block, and the rounds that follow allocate nothing.
+// One bump allocator for each kind of memory: parameters, gradients, optimizer state, saved activations, workspace.
+// After its first round of use an arena is one block, and later rounds allocate nothing.
 
 #include <algorithm>
 #include <array>
@@ -16,36 +16,36 @@
 
 namespace calm {
 
-// Memory that is taken piece by piece and given back last first. Not for several threads at once.
+// A bump allocator; memory is released in reverse order. Not thread-safe.
 template <class Backend = cpu> class arena {
     using memory = detail::memory_of<Backend>;
     static constexpr std::size_t alignment = detail::memory_alignment;
-    // Whether the backend looks at every piece when it begins and when it ends.
+    // Whether the backend checks every allocation when it is taken and when it is released.
     static constexpr bool watched = requires { memory::red_zone; };
 
 public:
-    // The name is a literal, or outlives the arena: making an arena allocates nothing.
+    // The name must outlive the arena. The constructor allocates nothing.
     explicit arena(std::string_view name) : name_(name) {}
     arena(arena&&) noexcept = default;
     arena& operator=(arena&&) noexcept = default;
 
-    // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory where there is
-    // not enough, and for a shape of more elements than can be counted.
+    // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory if there is not
+    // enough, or if the size of the shape overflows.
     template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
         std::array<index_t, Extents::rank + 1> sizes{};
         for (std::size_t r = 0; r < Extents::rank; ++r) sizes[r] = shape[r];
         return {static_cast<T*>(take_sizes({sizes.data(), Extents::rank}, sizeof(T))), shape};
     }
 
-    // How far an arena was used; of that arena alone.
+    // A fill level, for the same arena's `rewind`.
     struct mark {
         std::size_t block = 0;  // the block in use
-        std::size_t used = 0;   // bytes of it
-        std::size_t total = 0;  // bytes of all blocks
+        std::size_t used = 0;   // bytes used in it
+        std::size_t total = 0;  // bytes used in all blocks
     };
     [[nodiscard]] mark here() const { return {current_, used_, total_}; }  // for rewind
 
-    // Frees what was taken since the mark; rewound to the start, several blocks become one.
+    // Frees all memory taken since the mark. Rewinding to the start merges several blocks into one.
     void rewind(mark m) {
         if constexpr (watched)
             for (; !pieces_.empty() && pieces_.back().total >= m.total; pieces_.pop_back())
@@ -58,16 +58,15 @@ public:
             add_block(peak_);
         }
     }
-    void clear() { rewind({}); }  // gives all back: what was taken is no longer valid
+    void clear() { rewind({}); }  // frees everything
 
-    // Whether the backend looks at the pieces that are taken from now on, if it does at all: in a rehearsal there is
-    // nothing to see.
+    // Turns the backend's checks of later allocations on or off; off in a dry run, which writes no memory.
     void watch([[maybe_unused]] bool on) { watches_ = on; }
 
     [[nodiscard]] std::string name() const { return std::string(name_); }  // for messages
-    [[nodiscard]] std::size_t used() const { return total_; }              // bytes taken now, with what alignment adds
-    [[nodiscard]] std::size_t peak() const { return peak_; }               // bytes, the most that were taken at once
-    // How often it asked for memory: while that stays, what is taken behind the same mark lies at the same place.
+    [[nodiscard]] std::size_t used() const { return total_; }              // bytes in use, alignment included
+    [[nodiscard]] std::size_t peak() const { return peak_; }               // most bytes ever in use
+    // Allocations made so far. While the count stays, memory taken after the same mark has the same address.
     [[nodiscard]] std::size_t allocations() const { return allocations_; }
 
 private:
@@ -81,10 +80,10 @@ private:
     struct piece {
         std::byte* first = nullptr;
         std::size_t bytes = 0;
-        std::size_t total = 0;  // bytes that were taken before it
+        std::size_t total = 0;  // bytes taken before it
     };
 
-    // For so many elements of so many bytes each; compiled once, whatever they are.
+    // Memory for a shape of elements of `element` bytes. Not a template: compiled once for all types.
     [[gnu::noinline]] void* take_sizes(std::span<index_t const> sizes, std::size_t element) {
         auto const bytes = bytes_of_sizes(sizes, element);
         require(bytes.has_value(), errc::memory, [&] {
@@ -129,7 +128,7 @@ private:
 
     std::string_view name_;
     std::vector<block> blocks_;
-    std::vector<piece> pieces_;  // where they are watched
+    std::vector<piece> pieces_;  // only if watched
     bool watches_ = true;
     std::size_t current_ = 0;
     std::size_t used_ = 0;
@@ -138,10 +137,10 @@ private:
     std::size_t allocations_ = 0;
 };
 
-// Rewinds an arena to where it stood, at the end of a scope.
+// Frees, at the end of the scope, all memory taken from an arena within it.
 template <class Backend> class arena_scope {
 public:
-    // Of what is taken from now on.
+    // Begins the scope.
     explicit arena_scope(arena<Backend>& a) : arena_(a), mark_(a.here()) {}
     ~arena_scope() { arena_.rewind(mark_); }
     arena_scope(arena_scope const&) = delete;

@@ -1,6 +1,7 @@
 #pragma once
-// Causal attention with grouped key and value heads. Sizes: B sequences of P positions, rows are (B, P); heads of
-// head_size numbers lie side by side in a row; query head h reads key head h / (heads / kv_heads). Vaswani et al. 2017.
+// Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P rows
+// are ordered (B, P). Heads are adjacent within their row, head_size elements each. Query head h reads key head
+// h / (heads / kv_heads).
 
 #include <algorithm>
 #include <type_traits>
@@ -16,7 +17,7 @@ namespace calm {
 
 namespace detail {
 
-// Of rows q (R, D) that read keys (R, kv_width), where R are whole sequences.
+// The shape for queries q (R, D) and keys (R, kv_width); R is a multiple of `positions`.
 inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv_width, index_t positions,
                                           index_t head_size) {
     index_t const rows = q[0], width = q[1];
@@ -30,7 +31,7 @@ inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv
             head_size,        width,     positions * width, kv_width,          positions * kv_width};
 }
 
-// What attention reads, (R, D) and (R, kv_width), and what it keeps of every row and head.
+// Checks the shapes of the inputs, (R, D) and (R, kv_width), and of lse, one element per row and head.
 inline void require_shapes_of_attention(char const* verb, attention_shape const& a, extents<dyn, dyn> const& q,
                                         extents<dyn, dyn> const& k, extents<dyn, dyn> const& v, index_t lse) {
     index_t const rows = a.sequences * a.queries;
@@ -42,9 +43,10 @@ inline void require_shapes_of_attention(char const* verb, attention_shape const&
 
 }  // namespace detail
 
-// y (R, D) = softmax(q k^T / sqrt(head_size)) v of every sequence of P positions and every head, position p attending
-// to 0 .. p; q (R, D), k and v (R, KvWidth). lse (B, heads, P) keeps the logarithms of the sums. On a device all but
-// lse may be of bf16. Throws errc::usage where rows are no whole sequences or heads, or shapes do not fit.
+// Attention of every sequence of P positions and every head: y (R, D) = softmax(q k^T / sqrt(head_size)) v. Position p
+// attends to 0 .. p. q is (R, D), k and v are (R, KvWidth). lse (B, heads, P) receives the log-sum-exp of the scores.
+// On a device all but lse may be bf16. Throws errc::usage for incomplete sequences or heads, or for shapes that do not
+// fit.
 template <tensor_like Y, tensor_like K>
 void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_stored<Y> const& q,
                       K const& k, detail::rows_stored<K> const& v, index_t positions, index_t head_size) {
@@ -57,7 +59,7 @@ void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse,
     run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
 }
 
-// From dy (R, D) of what the above computed: dq (R, D), dk and dv (R, KvWidth) are overwritten.
+// Backward of causal_attention from dy (R, D), and y and lse of forward: overwrites dq (R, D), dk and dv (R, KvWidth).
 template <tensor_like DQ, tensor_like DK>
 void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                            detail::rows_like<DK, detail::scalar_of<DK>> const& dv, detail::rows_stored<DQ> const& dy,
@@ -78,9 +80,10 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                        k.data(), v.data());
 }
 
-// y (S T, D): T queries q (S T, D) of each of some sequences, against the keys and values (B, room, KvWidth) of all:
-// those of its sequence so far, and its own T behind them. lse (S T heads) keeps the logarithms of the sums. Throws
-// errc::usage as above, and where a sequence has not the positions.
+// Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
+// (B, room, KvWidth) for all B cached sequences; a query sees its sequence's earlier positions and the new ones up to
+// its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in the
+// cache or exceeds `room`.
 template <tensor_like Y, tensor_like K>
 void cached_attention(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& lse,
                       detail::rows_read<Y> const& q, K const& keys, detail::positions_read<K> const& values,

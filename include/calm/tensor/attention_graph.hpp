@@ -1,6 +1,6 @@
 #pragma once
-// Causal attention as a graph of operations on whole matrices, as libraries of such graphs take it: plain data, which
-// cuDNN is told (cuda/cudnn_graph.hpp) and tests compute. Dao et al. 2022 say which graphs run as one kernel.
+// Causal attention as a graph of matrix operations: plain data, which cuda/cudnn_graph.hpp passes to cuDNN and tests
+// evaluate. Dao et al. 2022 show how such a graph runs as one kernel.
 
 #include <algorithm>
 #include <array>
@@ -15,26 +15,26 @@ namespace calm::detail {
 
 enum class graph_type { bf16, fp32, int32, boolean };
 
-// y from a, b and c. Sizes are (sequences, heads, rows, columns); one that is 1 stands for any. What is computed is
-// fp32 and is rounded where y is bf16.
+// An operation that computes y from a, b and c. Sizes are (sequences, heads, rows, columns); a size of 1 broadcasts.
+// Results are fp32, rounded if y is bf16.
 enum class graph_op {
-    matmul,     // a b of every head, those of b each for as many neighbours of a as there are more of a
-    reshape,    // the memory of a, by the sizes and strides of y
-    sum,        // of a, over what y has less of: neighbours
-    largest,    // the same
+    matmul,     // a b per head; if b has fewer heads, consecutive heads of a share one
+    reshape,    // a with the sizes and strides of y
+    sum,        // of groups of adjacent elements of a, along each dimension in which y is smaller
+    largest,    // the maximum of such groups
     multiply,   // a b
     add,        // a + b
     subtract,   // a - b
     divide,     // a / b
     exp,        // of a
     log,        // of a
-    row,        // its number
-    column,     // its number
+    row,        // the row index of each element
+    column,     // the column index of each element
     not_below,  // a >= b
     select,     // c ? a : b
 };
 
-// What of attention a tensor is; `inner` exists within the graph alone.
+// The role of a tensor in attention; `inner` tensors exist only inside the graph.
 enum class attention_part {
     inner,
     q,
@@ -46,10 +46,10 @@ enum class attention_part {
     dq,
     dk,
     dv,
-    delta,    // dout . o of every row: memory that backward works in
-    wide_dk,  // dk of each query head, where several share a key: the same
+    delta,    // dout . o of each row: workspace of backward
+    wide_dk,  // dk per query head, if several share a key head: workspace of backward
     wide_dv,
-    scale,  // a number that is told with the graph, as those behind it
+    scale,  // this and the following are scalars whose values are part of the graph
     lowest,
     one,
 };
@@ -59,10 +59,10 @@ struct graph_tensor {
     graph_type type;
     std::array<std::int64_t, 4> sizes;    // sequences, heads, rows, columns
     std::array<std::int64_t, 4> strides;  // in elements
-    float value = 0;                      // of a number
+    float value = 0;                      // of a scalar
 
     [[nodiscard]] bool is_number() const { return part >= attention_part::scale; }
-    // From the first element to behind the last.
+    // Elements from the first to the last, gaps included.
     [[nodiscard]] std::int64_t span() const {
         std::int64_t last = 0;
         for (std::size_t i = 0; i < 4; ++i) last += (sizes[i] - 1) * strides[i];
@@ -70,7 +70,7 @@ struct graph_tensor {
     }
 };
 
-// Its operands are numbers of tensors; -1: none.
+// The operands are indices of tensors; -1: none.
 struct graph_node {
     graph_op op;
     int y, a, b, c;
@@ -78,17 +78,17 @@ struct graph_node {
 
 struct attention_graph {
     std::vector<graph_tensor> tensors;
-    std::vector<graph_node> nodes;  // each behind what it reads
+    std::vector<graph_node> nodes;  // in execution order
 };
 
-// Where the parts of attention are, on the device; null where a graph has no such part.
+// Device addresses of the parts of attention; null for a part that the graph does not have.
 struct attention_memory {
     std::array<void*, static_cast<std::size_t>(attention_part::scale)> of{};
     void*& operator[](attention_part part) { return of[static_cast<std::size_t>(part)]; }
     void* operator[](attention_part part) const { return of[static_cast<std::size_t>(part)]; }
 };
 
-// The parts of a graph that are not inner, each once.
+// One tensor for each part of a graph that is not `inner`.
 inline std::vector<graph_tensor> outside_of(attention_graph const& g) {
     std::vector<graph_tensor> all;
     for (auto const& t : g.tensors) {
@@ -98,12 +98,12 @@ inline std::vector<graph_tensor> outside_of(attention_graph const& g) {
     return all;
 }
 
-// Adds to a graph what attention of a shape has. Members return the number of a tensor.
+// Builds the attention graphs of one shape. Private members return the index of a tensor.
 class attention_graph_maker {
 public:
     explicit attention_graph_maker(attention_shape const& shape) : a_(shape) {}
 
-    // o and lse from q, k and v.
+    // Computes o and lse from q, k and v.
     attention_graph forward() && {
         int const lse = column(attention_part::lse);
         int const seen = masked(scaled_scores());
@@ -116,7 +116,7 @@ public:
         return std::move(graph_);
     }
 
-    // dq, dk and dv from dout and what forward read and wrote. Weights are made again from lse.
+    // Computes dq, dk and dv from dout and forward's inputs and results. Attention weights are recomputed from lse.
     attention_graph backward() && {
         int const dout = queries(attention_part::dout);
         int const q = queries(attention_part::q);
@@ -182,7 +182,7 @@ private:
                     {a_.sequences, a_.heads, a_.queries, a_.head_size},
                     {a_.heads * a_.queries * a_.head_size, a_.queries * a_.head_size, a_.head_size, 1}});
     }
-    // (sequences, heads, keys, head_size), as k is stored
+    // (sequences, heads, keys, head_size), stored like k
     int keys(attention_part part, index_t heads, graph_type type = graph_type::bf16) {
         return add(
             {part, type, {a_.sequences, heads, a_.keys, a_.head_size}, {a_.kv_sequence, a_.head_size, a_.kv_row, 1}});
@@ -199,7 +199,7 @@ private:
         int const products = apply(graph_op::matmul, scores(), queries(attention_part::q), turned(attention_part::k));
         return apply(graph_op::multiply, scores(), products, number(attention_part::scale, a_.scale<float>()));
     }
-    // x of keys that a query sees, -infinity of others.
+    // x where the query may see the key, -infinity elsewhere.
     int masked(int x) {
         int const row = apply(graph_op::row, scores(graph_type::int32), x);
         int const at = apply(graph_op::column, scores(graph_type::int32), x);
@@ -207,7 +207,7 @@ private:
         int const lowest = number(attention_part::lowest, -std::numeric_limits<float>::infinity());
         return apply(graph_op::select, scores(), x, lowest, seen);
     }
-    // x (scores)^T y (queries), added up over the query heads of each key head.
+    // x (scores)^T y (queries), summed over the query heads of each key head.
     void of_keys(attention_part part, attention_part wide, int x, int y) {
         int const turned = add({attention_part::inner,
                                 graph_type::bf16,

@@ -1,6 +1,5 @@
 #pragma once
-// What attention and rotary embeddings are asked to compute, for every executor: pointers, sizes and strides, no
-// configurations.
+// Sizes and strides of attention and rotary embeddings, as the kernels of every backend take them.
 
 #include <cmath>
 #include <span>
@@ -9,9 +8,9 @@
 
 namespace calm {
 
-// A sequence of a cache that goes on, and how many positions it has so far.
+// A cached sequence that is being extended, and its length so far.
 struct cached_sequence {
-    index_t sequence;  // number of it in the cache
+    index_t sequence;  // index in the cache
     index_t length;    // positions before the new ones
 };
 
@@ -19,7 +18,7 @@ struct cached_sequence {
 
 namespace calm::detail {
 
-// Throws errc::usage unless memory (B, room, width) has those sequences, with room for `fresh` more positions of each.
+// Throws errc::usage unless memory (B, room, width) holds these sequences, with space for `fresh` more positions each.
 inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
                          std::span<cached_sequence const> sequences, index_t fresh) {
     for (auto const& of : sequences) {
@@ -30,41 +29,41 @@ inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
     }
 }
 
-// Throws errc::usage unless rows of this width are whole heads.
+// Throws errc::usage unless rows of this width consist of whole heads.
 inline void require_heads(char const* verb, index_t width, index_t head_size) {
     require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
             " numbers, found rows of ", width);
 }
 
-// T queries at positions S - T .. S - 1 against S keys, of every sequence and head. Query head h reads key head
-// h / (heads / kv_heads). Strides are in elements: between rows, and between sequences.
+// For every sequence and head, T queries at positions S - T .. S - 1 attend to S keys. Query head h reads key head
+// h / (heads / kv_heads). Strides between rows and between sequences are in elements.
 struct attention_shape {
     index_t sequences, queries, keys, heads, kv_heads, head_size;
     index_t q_row, q_sequence, kv_row, kv_sequence;
 
-    // Where a head's first row begins.
+    // Offset of a head's first row.
     [[nodiscard]] CALM_HD index_t q_start(index_t sequence, index_t head) const {
         return sequence * q_sequence + head * head_size;
     }
     [[nodiscard]] CALM_HD index_t kv_start(index_t sequence, index_t kv_head) const {
         return sequence * kv_sequence + kv_head * head_size;
     }
-    // Query heads that read one key head.
+    // Query heads per key head.
     [[nodiscard]] CALM_HD index_t group() const { return heads / kv_heads; }
-    // Of the scores q k^T.
+    // The factor of the scores q k^T.
     template <class T> [[nodiscard]] CALM_HD T scale() const {
         return T{1} / static_cast<T>(std::sqrt(static_cast<double>(head_size)));
     }
 };
 
-// Rotary embedding of rows of heads (Su et al. 2021): row r of x (rows, width) holds position first + r % period.
+// Rotary embedding (Su et al. 2021) of rows of heads: row r of x (rows, width) is at position first + r % period.
 struct rotation {
     index_t rows, width, head_size, period, first;
     double theta;
-    double direction;  // -1 turns back
+    double direction;  // 1; -1 for the inverse rotation
 
-    // By how much pair i turns from one position to the next. Of the host alone: a GPU's powf differs in its last bits,
-    // and positions multiply that. The published tables are computed in single precision.
+    // Angle by which pair i turns per position. Host only: a GPU's powf differs in the last bits, and the position
+    // multiplies the difference. Single precision, like the published tables.
     [[nodiscard]] float frequency(index_t i) const {
         return std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
     }
@@ -73,7 +72,7 @@ struct rotation {
         float cosine;
         float sine;
     };
-    // By which a pair of that frequency is turned at a position.
+    // How pairs of that frequency are rotated at `position`.
     [[nodiscard]] CALM_HD static angle at(index_t position, float frequency) {
         float const turned = static_cast<float>(position) * frequency;
         return {std::cos(turned), std::sin(turned)};

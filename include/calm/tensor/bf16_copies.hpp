@@ -1,7 +1,7 @@
 #pragma once
-// Copies in bf16 of matrices that many products read between two changes, as weights are within a step. A device that
-// multiplies in bf16 rounds them once, in one launch, where each product would round them for itself. Where they are
-// rounded at random all of those products have to read the same copy: so the cpu makes them too.
+// bf16 copies of matrices that many products read before they change, such as weights between two updates. A device
+// that multiplies in bf16 rounds them once, in one launch, instead of once per product. With stochastic rounding all
+// products must read the same copy, so the cpu makes copies too.
 
 #include <algorithm>
 #include <cstddef>
@@ -21,15 +21,15 @@ namespace calm {
 
 namespace detail {
 
-inline constexpr index_t copied_at_once = 8;  // numbers: a group, 16 bytes in bf16
+inline constexpr index_t copied_at_once = 8;  // elements of a group, 16 bytes in bf16
 
-// To nearest, as whoever stores a number as bf16 does.
+// The conversion to bf16 on store already rounds to nearest.
 struct round_to_nearest {
     CALM_HD group<float, copied_at_once> operator()(group<float, copied_at_once> const& x, std::uint64_t) const {
         return x;
     }
 };
-// At random: the numbers of a group by 16 bits each of the block of that number.
+// Stochastic rounding: each element of group `number` uses 16 bits of Philox block `number`.
 struct round_at_random {
     key draws;
     CALM_HD group<float, copied_at_once> operator()(group<float, copied_at_once> x, std::uint64_t number) const {
@@ -40,21 +40,21 @@ struct round_at_random {
     }
 };
 
-// A matrix without gaps, of whole groups, and its copy, which stores bf16, or float that are such numbers.
+// A contiguous matrix of whole groups, and its copy: bf16, or float that holds bf16 values.
 template <class Number> struct copied_matrix {
     float const* from;
     Number* to;
     index_t size;
     std::uint64_t groups_before;  // in the matrices before it
 
-    // Copies the group that begins at number i.
+    // Copies the group that begins at element i.
     template <class Rounding> CALM_HD void copy_group(index_t i, Rounding const& rounded) const {
         auto const number = groups_before + static_cast<std::uint64_t>(i / copied_at_once);
         store_group(to + i, rounded(load_group<float, copied_at_once>(from + i), number));
     }
 };
 
-// What a block copies: from number `begin` of a matrix on, at most so many.
+// The part of one matrix that a block copies: at most `size` elements from `begin` on.
 struct copied_part {
     static constexpr index_t size = 16'384;
     index_t matrix;
@@ -79,7 +79,7 @@ template <class Rounding> struct round_copies_kernel {
     }
 };
 
-// Whether products of float are in bf16 (bf16_products.hpp).
+// Whether products of float run in bf16 (bf16_products.hpp).
 template <class Backend> bool multiplies_in_bf16(context<Backend> const& ctx) {
     if constexpr (device_memory<Backend>)
         return ctx.products_in_bf16;
@@ -89,26 +89,26 @@ template <class Backend> bool multiplies_in_bf16(context<Backend> const& ctx) {
 
 }  // namespace detail
 
-// The copies of those of some matrices that products read; the matrices' memory outlives them. On the host they are
-// numbers of bf16 stored as float, and where weights are rounded to nearest there are none: each product does it.
+// bf16 copies of the matrices that products read; the matrices must outlive this object. On the host a copy is float
+// that holds bf16 values, made only for stochastic rounding; otherwise each product rounds to nearest on its own.
 template <class Backend> class bf16_copies {
 public:
-    using number = std::conditional_t<device_memory<Backend>, bf16, float>;  // of a copy
+    using number = std::conditional_t<device_memory<Backend>, bf16, float>;  // element type of a copy
 
-    // One more matrix (rows, columns) without gaps, before the first use. One whose rows are no whole 16 bytes in bf16
-    // is left to its products, which round to nearest. What random bits a matrix gets follows from those before it.
+    // Adds a contiguous matrix (rows, columns), before the first use. Unless its rows are multiples of 16 bytes in
+    // bf16, it gets no copy and its products round to nearest. Its random bits depend on the matrices added before.
     void add(float const* matrix, index_t rows, index_t columns) {
         if (columns % detail::copied_at_once != 0 || rows * columns <= 0) return;
         all_.push_back({{matrix, nullptr, rows * columns, groups_}});
         groups_ += static_cast<std::uint64_t>(rows * columns / detail::copied_at_once);
     }
 
-    // While it lives, products of a context look here.
+    // Products of a context use copies until the scope ends.
     class scope {
     public:
-        // There, until it ends; none where null.
+        // Null: no copies.
         scope(context<Backend>& ctx, bf16_copies const* copies) : ctx_(&ctx) { ctx.copies = copies; }
-        scope(scope&& other) noexcept : ctx_(std::exchange(other.ctx_, nullptr)) {}  // ends later
+        scope(scope&& other) noexcept : ctx_(std::exchange(other.ctx_, nullptr)) {}  // takes over from `other`
         scope& operator=(scope&&) = delete;
         ~scope() {
             if (ctx_ != nullptr) ctx_->copies = nullptr;
@@ -118,9 +118,9 @@ public:
         context<Backend>* ctx_;
     };
 
-    // Copies the matrices that products have asked for before, also in a rehearsal, as they are now, where ctx
-    // multiplies in bf16; its products take the copies until the scope ends. It ends before the matrices change.
-    // At random a copy is a function of the matrices, and of the seed and the step of ctx.
+    // If ctx multiplies in bf16, copies the current values of all matrices that a product has requested so far, dry
+    // runs included. Products of ctx use the copies until the scope ends; end it before the matrices change. Stochastic
+    // rounding depends only on the matrices and on the seed and step of ctx.
     [[nodiscard]] scope use(context<Backend>& ctx, weight_rounding rounding = weight_rounding::nearest) {
         bool const at_random = rounding == weight_rounding::stochastic;
         if (!detail::multiplies_in_bf16(ctx) || (host_memory<Backend> && !at_random)) return scope(ctx, nullptr);
@@ -136,8 +136,8 @@ public:
         return scope(ctx, this);
     }
 
-    // The copy of the numbers that begin at x, of one of the matrices, at a multiple of 16 bytes in bf16; or null, and
-    // then there is one at the next use.
+    // The copy of an added matrix from element x on, where x begins a group. Null for any other x, and before the copy
+    // exists: the next `use` then makes it.
     [[nodiscard]] number const* of(float const* x) const {
         auto const behind = std::upper_bound(all_.begin(), all_.end(), x,
                                              [](float const* p, auto const& one) { return p < one.matrix.from; });
@@ -149,7 +149,7 @@ public:
         return one.matrix.to == nullptr ? nullptr : one.matrix.to + at;
     }
 
-    // The memory of those that were asked for.
+    // Bytes of all copies requested so far.
     [[nodiscard]] std::size_t bytes() const {
         std::size_t all = 0;
         for (auto const& one : all_)
@@ -163,7 +163,7 @@ private:
         mutable bool is_asked_for = false;
     };
 
-    // Memory for those that were asked for since the last time.
+    // Takes memory for newly requested copies.
     void take() {
         bool has_more = false;
         for (auto& one : all_) {
@@ -174,7 +174,7 @@ private:
         if constexpr (device_memory<Backend>)
             if (has_more) share_out();
     }
-    // Among blocks.
+    // Divides the copies among blocks.
     void share_out() {
         std::vector<detail::copied_matrix<number>> matrices;
         std::vector<detail::copied_part> parts;
@@ -202,12 +202,12 @@ private:
     }
 
     std::vector<known> all_;
-    std::uint64_t groups_ = 0;  // of all
+    std::uint64_t groups_ = 0;  // of all matrices
     bool is_sorted_ = false;    // by address
     arena<Backend> memory_{"weights in bf16"};
-    // Of a device, on it.
-    detail::copied_matrix<number> const* matrices_ = nullptr;  // those with copies
-    detail::copied_part const* parts_ = nullptr;               // of the blocks
+    // In device memory, for kernels.
+    detail::copied_matrix<number> const* matrices_ = nullptr;  // matrices with copies
+    detail::copied_part const* parts_ = nullptr;               // one per block
     index_t blocks_ = 0;
 };
 

@@ -1,15 +1,15 @@
 #pragma once
-// Products in bf16, for training: twice as many multiplications a second where the processor has AVX512-BF16; a GPU's
-// tensor cores multiply bf16 and not fp32. Those of the cpu are not there under nvcc, as no kernels in vectors are: a
-// unit of another compiler asks for them.
+// Products in bf16, for training: twice the multiplications per second on a CPU with AVX512-BF16; a GPU's tensor cores
+// multiply bf16 but not fp32. Under nvcc the cpu part is missing, like all SIMD kernels: use it in a source file that
+// another compiler builds.
 
 #include "calm/tensor/context.hpp"
 
 namespace calm {
 
-// From here on `matmul` of float by this device's context rounds both factors to bf16, to nearest with ties to even,
-// and adds up in fp32. Of an element's sum of |a b| it is off by at most 2^-8 and what fp32 rounds. Nothing is stored
-// otherwise than before. Products of at most 64 rows stay as they are, and those inside attention's own kernels.
+// From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
+// in fp32. The error of an element is at most 2^-8 of its sum of |a b|, plus fp32 rounding. Results keep their storage
+// type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32.
 template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
     ctx.products_in_bf16 = true;
 }
@@ -31,7 +31,7 @@ namespace detail {
 
 // multiply_adds of pairs.
 struct pair_multiply_adds {
-    static constexpr int chains = 24;  // hide the latency, and fit the registers
+    static constexpr int chains = 24;  // enough to hide the latency, few enough for the registers
     static constexpr int turns = 1 << 13;
     static constexpr double flops = 4.0 * turns * chains * static_cast<double>(pairs_in_a_register);
 
@@ -50,7 +50,7 @@ struct pair_multiply_adds {
 
 #else
 
-using pair_multiply_adds = multiply_adds<cpu>;  // each number of a pair by itself: no more than in fp32
+using pair_multiply_adds = multiply_adds<cpu>;  // no instruction for pairs: no faster than fp32
 
 #endif
 
@@ -58,19 +58,18 @@ inline constexpr float_products products_in_bf16{gemm_in_bf16, pair_multiply_add
 
 }  // namespace detail
 
-// Whether products in bf16 are an instruction (VDPBF16PS) of what is compiled for; else they are computed by others,
-// slower than fp32.
+// Whether the target CPU has an instruction for bf16 products (VDPBF16PS). Without it they are slower than fp32.
 #ifdef __AVX512BF16__
 inline constexpr bool has_bf16_products = true;
 #else
 inline constexpr bool has_bf16_products = false;
 #endif
 
-// From here on `matmul` of float by this context may round both factors to bf16, to nearest with ties to even, and adds
-// up in fp32, all of a product's threads to the same bits. Of an element's sum of |a b| it is off by at most 2^-8 and
-// what fp32 rounds. Nothing is stored otherwise than before. Products of few rows, at most 64, may stay as they are:
-// reading their factors is what takes time; so do those inside attention. Of a factor that ctx.copies has a copy of,
-// that is multiplied, which may be rounded otherwise.
+// From now on `matmul` of float with this context may round both factors to bf16 (nearest, ties to even); it
+// accumulates in fp32, with the same bits for any number of threads. The error of an element is at most 2^-8 of its sum
+// of |a b|, plus fp32 rounding. Results keep their storage type. Products of at most 64 rows may stay fp32, because
+// reading the factors dominates, and so do products inside attention. A factor with a copy in ctx.copies is replaced by
+// the copy, which may be rounded differently.
 inline void multiply_in_bf16(context<cpu>& ctx) {
     ctx.products = &detail::products_in_bf16;
 }

@@ -1,13 +1,13 @@
 #pragma once
-// How the cpu runs trees that go by rows: in chunks of rows, each in packets. Executors of blocks do it in
-// block/by_rows.hpp.
+// Row-by-row trees on the cpu: chunks of rows are divided among threads, a row is processed in packets. For block
+// backends see block/by_rows.hpp.
 
 #include "calm/tensor/block/by_rows.hpp"
 #include "calm/tensor/rows.hpp"
 
 namespace calm::detail {
 
-// A row in packets.
+// A row that is processed in packets.
 template <class T> struct packet_row {
     index_t row;
     index_t columns;
@@ -50,7 +50,7 @@ requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<cpu> co
     });
 }
 
-// What arrives at operands over (D) is added up over the rows of a chunk, then over the chunks.
+// Gradients of operands over (D) are summed over the rows of a chunk, then over the chunks.
 template <class Tree, class DY>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree, DY const& dy,
                                                                 tree::span shape) {
@@ -67,7 +67,7 @@ requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ct
     });
 }
 
-// The sum of every row, in order, then of the rows.
+// Sums each row, then adds the row sums in order.
 template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tree::span shape) {
     using T = typename Tree::scalar;
     using wide = typename accumulator<T>::type;

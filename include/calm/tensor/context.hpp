@@ -1,6 +1,5 @@
 #pragma once
-// A context says where and how a verb runs: threads, scratch memory, the key of its random numbers. There are no
-// globals.
+// A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals.
 
 #include <algorithm>
 #include <array>
@@ -27,30 +26,30 @@ template <class Backend> class bf16_copies;
 
 namespace detail {
 
-// What the context of every executor has.
+// Members that the context of every backend has.
 template <class Backend> class context_base {
 public:
     using backend = Backend;
 
     std::uint64_t seed;                            // of every random key
     std::uint32_t step = 0;                        // of the run: part of every random key
-    index_t micro_batch = 0;                       // of the step, whose micro-batches are equal parts of it
-    arena<Backend> saved{"saved activations"};     // what backward needs of forward
-    arena<Backend> scratch{"scratch"};             // what a verb or layer needs while it runs
-    arena<> staging{"staging"};                    // of the host: what is on its way to a device
-    bf16_copies<Backend> const* copies = nullptr;  // of factors of products in bf16, or null
-    // Called in backward when a product has added to its gradients, as all that were asked for before it have been
-    // added to. Empty where nobody wants to know.
+    index_t micro_batch = 0;                       // index in the step, which has micro-batches of equal size
+    arena<Backend> saved{"saved activations"};     // what backward needs from forward
+    arena<Backend> scratch{"scratch"};             // workspace of an operation or layer while it runs
+    arena<> staging{"staging"};                    // host data on its way to a device
+    bf16_copies<Backend> const* copies = nullptr;  // of factors of bf16 products, or null
+    // Hook: backward calls it after a linear layer has added to its gradients. Contributions to all gradients requested
+    // earlier are in place by then. May be empty.
     std::function<void()> after_gradients;
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
-    // Where draws begin of which each micro-batch of a step has so many.
+    // The RNG counter at which this micro-batch starts, given the number of draws per micro-batch.
     [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
 
-    // In a rehearsal every verb checks its shapes and takes its memory, and nothing is computed: so a step's memory is
-    // known before it runs.
+    // In a dry run every operation checks shapes and takes memory but computes nothing, so memory needs are known
+    // before the first real step.
     [[nodiscard]] bool rehearsing() const { return rehearsing_; }
-    void rehearse(bool on) {  // begins or ends a rehearsal
+    void rehearse(bool on) {  // begins or ends a dry run
         rehearsing_ = on;
         saved.watch(!on);
         scratch.watch(!on);
@@ -80,26 +79,24 @@ struct put_number_kernel {
     }
 };
 
-// What the contexts of devices have besides: `Context` is such a one.
+// Members that device contexts have in addition; `Context` is the derived class.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
     bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
 
-    // Of this step, for kernels: they read its number in the device's memory, and so draw what belongs to the step in
-    // which they run.
+    // For kernels: they read the step from device memory, so a replayed kernel draws for the step in which it runs.
     [[nodiscard]] key random(stream s) const {
         bring_step();
         return {this->seed, s, this->step, live_->data()};
     }
-    // Where draws begin of which each micro-batch of a step has so many, for kernels: those of the micro-batch in which
-    // they run.
+    // For kernels: they read the micro-batch from device memory, so a replayed kernel draws for the one in which it
+    // runs. Takes the number of draws per micro-batch.
     [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const {
         bring_step();
         return {a_micro_batch, this->micro_batch, live_->data() + 1};
     }
-    // Kernels that are run again after it draw as in this step and micro-batch. `random` and `number_in_step` do it
-    // where those have changed: a step is brought in a copy, a micro-batch of it by a kernel. The first time takes the
-    // memory, also in a rehearsal.
+    // Updates the step and micro-batch in device memory if they have changed; `random` and `number_in_step` call it. A
+    // new step is copied, a new micro-batch is set by a kernel. The first call takes the memory, also in a dry run.
     void bring_step() const {
         if (!live_) live_.emplace();
         numbers const now{this->step, static_cast<std::uint32_t>(this->micro_batch)};
@@ -111,11 +108,11 @@ public:
             launch(self, 1, put_number_kernel{live_->data() + 1, now[1]});
         brought_ = now;
     }
-    // The same for kernels that are asked for again: unless nothing was brought so far, and so none reads it.
+    // Before a replay: updates them only if a kernel can read them.
     void bring_step_again() const {
         if (live_) bring_step();
     }
-    // Bytes that were uploaded so far, each copy in whole lines: what a recording needs of room.
+    // Bytes uploaded so far, each copy rounded up to recording::line: the buffer size that a captured graph needs.
     [[nodiscard]] std::size_t uploaded() const { return uploaded_; }
 
 protected:
@@ -124,17 +121,17 @@ protected:
     void count_upload(std::size_t bytes) const { uploaded_ += recording::lines_of(bytes); }
 
 private:
-    using numbers = std::array<std::uint32_t, 2>;  // of the step and of its micro-batch
+    using numbers = std::array<std::uint32_t, 2>;  // step, micro-batch
 
     mutable std::optional<tensor<std::uint32_t, extents<2>, Backend>> live_;
-    mutable numbers brought_{};  // what stands there
+    mutable numbers brought_{};  // the values in live_
     mutable std::size_t uploaded_ = 0;
 };
 
 }  // namespace detail
 
-// In which order the host runs the blocks of a kernel, and the threads of a block. Equal bits in all of them, or a
-// barrier is missing, or blocks depend on each other.
+// The order in which the host runs the blocks of a kernel and the threads of a block. If results differ between orders,
+// a barrier is missing or blocks depend on each other.
 enum class thread_order { ascending, descending, permuted };
 
 template <class Backend = cpu> class context;
@@ -143,32 +140,32 @@ namespace detail {
 
 template <class T, class W, class V> struct product;
 
-// Another way to multiply matrices of float than by fp32 (bf16_products.hpp), and what a thread adds up at most by it.
+// A way to multiply float matrices other than in fp32 (bf16_products.hpp), and a benchmark of its peak rate.
 struct float_products {
     void (*multiply)(context<cpu>& ctx, product<float, float, float> const& p);
-    float (*round)();  // multiply-adds on registers; somebody has to use what they come to
-    double flops;      // of a round
+    float (*round)();  // multiply-adds on registers; use the result, or the compiler removes them
+    double flops;      // per call of `round`
 };
 
 }  // namespace detail
 
-// Runs on the host, `cpu` or `blocks`; a device's context is in emulated/context.hpp and cuda/context.hpp.
+// The context of the host backends `cpu` and `blocks`. For devices see emulated/context.hpp and cuda/context.hpp.
 template <class Backend> class context : public detail::context_base<Backend> {
     static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
 
 public:
-    // threads: 0 takes the machine's. The same seed gives the same bits at any number of threads.
+    // threads: 0 uses all of the machine's. A seed gives the same bits for any number of threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
     thread_order order = thread_order::ascending;      // of `blocks`
-    detail::float_products const* products = nullptr;  // of `cpu`; null: by fp32
+    detail::float_products const* products = nullptr;  // of `cpu`; null: in fp32
 
     [[nodiscard]] int threads() const { return threads_; }  // at least 1
-    void wait() const {}                                    // everything is done when it returns
+    void wait() const {}                                    // nothing to wait for: operations have finished
 
-    // Calls f(task) or f(task, thread) for task = 0 .. tasks - 1, each once, in any order, on threads 0 .. threads() -
-    // 1 or fewer. Tasks must not depend on each other, and must not throw.
+    // Calls f(task) or f(task, thread) once for each task 0 .. tasks - 1, in any order; 0 <= thread < threads(). Tasks
+    // must be independent and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (this->rehearsing() || tasks <= 0) return;
         run_tasks(
@@ -182,8 +179,8 @@ public:
             std::addressof(f));
     }
 
-    // The same over ranges [begin, end) of n items, `grain` items a task, as f(begin, end) or f(begin, end, thread):
-    // the ranges don't depend on the threads.
+    // Calls f(begin, end) or f(begin, end, thread) for ranges of n items, `grain` items per task. The ranges do not
+    // depend on the number of threads.
     template <class F> void parallel_ranges(index_t n, index_t grain, F const& f) const {
         parallel((n + grain - 1) / grain, [&](index_t task, int thread) {
             if constexpr (std::is_invocable_v<F const&, index_t, index_t, int>)
@@ -193,14 +190,14 @@ public:
         });
     }
 
-    // How many threads so many tasks have at most.
+    // The most threads that can work on this many tasks.
     [[nodiscard]] index_t threads_for(index_t tasks) const { return std::min<index_t>(threads_, tasks); }
 
 private:
     int threads_;
-    mutable std::unique_ptr<detail::team> team_;  // made where it is first asked
+    mutable std::unique_ptr<detail::team> team_;  // made at first use
 
-    // Compiled once, whatever the tasks do, and what they do is compiled once too.
+    // Not a template, so it is compiled once; through `f`, each kind of task is compiled once for both branches.
     void run_tasks(index_t tasks, detail::task_function f, void const* data) const {
         if (threads_for(tasks) > 1 && !detail::at_a_task) {
             if (!team_) team_ = std::make_unique<detail::team>(threads_);

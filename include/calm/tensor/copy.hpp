@@ -1,5 +1,5 @@
 #pragma once
-// Numbers between the host and an executor: they stay where they are, but a device gets copies.
+// Data transfer between the host and a backend. Host backends use the data in place; devices get copies.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,7 +18,7 @@ template <class D, class S> void check_sizes(D const& dst, S const& src) {
     require(dst.size() == src.size(), errc::usage, "calm::copy: expected equal sizes, found ", dst.extents(), " and ",
             src.extents());
 }
-// Numbers of the host as another type.
+// Host values converted to another type.
 template <class T, class U> std::vector<T> converted(U const* x, index_t n) {
     std::vector<T> y(static_cast<std::size_t>(n));
     std::transform(x, x + n, y.begin(), [](U value) { return static_cast<T>(value); });
@@ -27,8 +27,8 @@ template <class T, class U> std::vector<T> converted(U const* x, index_t n) {
 
 }  // namespace detail
 
-// dst = src from the host to a device, elements in order, converted to T by the host where the types differ; the host
-// may change what it gave. Throws errc::usage for unequal sizes, errc::device where it fails.
+// dst = src from the host to a device, in element order; the host converts to T where the types differ. src may change
+// once this returns. Throws errc::usage for unequal sizes, errc::device if the copy fails.
 template <class T, class U, class E1, class E2, device_memory Device>
 void copy(context<Device> const& ctx, view<T, E1, Device> const& dst, view<U, E2, cpu> const& src) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -40,7 +40,7 @@ void copy(context<Device> const& ctx, view<T, E1, Device> const& dst, view<U, E2
     else
         ctx.upload(dst.data(), detail::converted<T>(src.data(), src.size()).data(), bytes);
 }
-// From a device to the host, which waits for all that was asked for; otherwise the same.
+// dst = src from a device to the host, which waits for all work launched earlier. Converts and throws as above.
 template <class T, class U, class E1, class E2, device_memory Device>
 void copy(context<Device> const& ctx, view<T, E1, cpu> const& dst, view<U, E2, Device> const& src) {
     using stored = std::remove_const_t<U>;
@@ -57,18 +57,18 @@ void copy(context<Device> const& ctx, view<T, E1, cpu> const& dst, view<U, E2, D
     }
 }
 
-// What lies at p, on the host; T{} in a rehearsal.
+// The value at p; T{} in a dry run.
 template <host_memory Backend, class T> T fetch(context<Backend> const& ctx, T const* p) {
     return ctx.rehearsing() ? T{} : *p;
 }
-// The same from a device, which it waits for.
+// The value at p on a device, after waiting for the device; T{} in a dry run.
 template <device_memory Device, class T> T fetch(context<Device> const& ctx, T const* p) {
     T value{};
     if (!ctx.rehearsing()) ctx.download(&value, p, sizeof(T));
     return value;
 }
 
-// The same of as many as `here` has room for.
+// Reads here.size() values from `there`, after waiting if that is on a device; does nothing in a dry run.
 template <class T, class Backend> void fetch(context<Backend> const& ctx, std::span<T> here, T const* there) {
     static_assert(std::is_trivially_copyable_v<T>);
     if (ctx.rehearsing() || here.empty()) return;
@@ -77,8 +77,8 @@ template <class T, class Backend> void fetch(context<Backend> const& ctx, std::s
     else
         ctx.download(here.data(), there, here.size_bytes());
 }
-// What lies at `there`, in the executor's memory, becomes these values of the host, which may change when it returns;
-// nothing in a rehearsal.
+// Writes host values to `there` in the backend's memory; does nothing in a dry run. `here` may change once this
+// returns.
 template <class T, class Backend> void put(context<Backend> const& ctx, T* there, std::span<T const> here) {
     static_assert(std::is_trivially_copyable_v<T>);
     if (ctx.rehearsing() || here.empty()) return;
@@ -87,12 +87,12 @@ template <class T, class Backend> void put(context<Backend> const& ctx, T* there
     else
         ctx.upload(there, here.data(), here.size_bytes());
 }
-// The same of one.
+// Writes one value.
 template <class T, class Backend> void put(context<Backend> const& ctx, T* there, T const& value) {
     put(ctx, there, std::span<T const>(&value, 1));
 }
 
-// Numbers of the host where the executor reads them: themselves, or on a device a copy in ctx.scratch.
+// Host values where the backend reads them: in place, or on a device a copy in ctx.scratch.
 template <class T, class Backend>
 vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> numbers) {
     extents<dyn> const shape(static_cast<index_t>(numbers.size()));
@@ -105,22 +105,22 @@ vector_view<T const, dyn, Backend> upload(context<Backend>& ctx, std::span<T> nu
     }
 }
 
-// Numbers of the host, and the same where the executor's kernels read them.
+// Values on the host and where the backend's kernels read them.
 template <class T, class Backend> struct on_both_sides {
     std::span<T const> here;  // (n), on the host
-    T const* there;           // (n), the same or a copy
+    T const* there;           // (n), the host values or a device copy
 
     [[nodiscard]] index_t size() const { return static_cast<index_t>(here.size()); }  // n
 };
 
-// Of numbers that outlive it; a device's copy is in ctx.scratch.
+// From values that must outlive the result; a device copy is in ctx.scratch.
 template <class T, class Backend>
 on_both_sides<std::remove_const_t<T>, Backend> bring(context<Backend>& ctx, std::span<T> numbers) {
     return {numbers, upload(ctx, numbers).data()};
 }
 
-// Rows of the host where kernels read them for as long as the rows and the arena last, and they do not change:
-// themselves, or on a device a copy that is made now.
+// Constant host rows where kernels read them: in place, or on a device a copy made now. Valid as long as both the rows
+// and the arena's memory last.
 template <class T, class Backend> T const* table_of(arena<Backend>& memory, std::vector<T> const& rows) {
     static_assert(std::is_trivially_copyable_v<T>);
     if constexpr (host_memory<Backend>) {
@@ -132,7 +132,7 @@ template <class T, class Backend> T const* table_of(arena<Backend>& memory, std:
     }
 }
 
-// The elements of x where the host reads them: where they are, or a device's in `room`, which grows to hold them.
+// The elements of x on the host: in place, or copied from a device to `room`, which grows as needed.
 template <class T, class E, class Backend>
 std::span<std::remove_const_t<T> const> on_host(context<Backend> const& ctx, view<T, E, Backend> const& x,
                                                 std::vector<std::remove_const_t<T>>& room) {
@@ -146,8 +146,8 @@ std::span<std::remove_const_t<T> const> on_host(context<Backend> const& ctx, vie
     }
 }
 
-// Where the executor writes numbers for the host: themselves, or on a device room in ctx.scratch; `download`
-// brings them.
+// Where the backend writes values for the host: `numbers` in place, or on a device a buffer in ctx.scratch, which
+// `download` copies back.
 template <class T, class Backend> vector_view<T, dyn, Backend> room_for(context<Backend>& ctx, std::span<T> numbers) {
     extents<dyn> const shape(static_cast<index_t>(numbers.size()));
     if constexpr (host_memory<Backend>)
@@ -155,7 +155,7 @@ template <class T, class Backend> vector_view<T, dyn, Backend> room_for(context<
     else
         return ctx.scratch.template take<T>(shape);
 }
-// The numbers of the host are what the executor wrote to their room.
+// Copies the buffer from room_for back to `numbers`.
 template <class T, class Backend>
 void download(context<Backend> const& ctx, std::span<T> numbers, vector_view<T, dyn, Backend> const& room) {
     if constexpr (device_memory<Backend>) copy(ctx, vector_view<T>(numbers.data(), room.extents()), room);

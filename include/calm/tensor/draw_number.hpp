@@ -1,5 +1,5 @@
 #pragma once
-// Where the draws of a micro-batch begin among those of its step.
+// RNG counters: where the draws of a micro-batch begin within its step.
 
 #include <concepts>
 #include <cstdint>
@@ -9,36 +9,35 @@
 
 namespace calm {
 
-// A number of a keyed sequence that goes on with the micro-batches of a step: `first` of the first one, and `apart`
-// more of each that follows. Kernels of a device may read which micro-batch it is where they run, so that they can be
-// run again in another one.
+// A counter into a keyed sequence: `first` for micro-batch 0, and `apart` more for each later one. Device kernels may
+// read the micro-batch when they run, so that a replay draws for its own micro-batch.
 struct draw_number {
-    std::uint64_t first = 0;                     // of micro-batch 0
-    std::uint64_t apart = 0;                     // from one micro-batch to the next
-    std::uint64_t micro_batch = 0;               // of the step
-    std::uint32_t const* live_number = nullptr;  // where kernels read the micro-batch instead; null: nowhere
+    std::uint64_t first = 0;                     // counter in micro-batch 0
+    std::uint64_t apart = 0;                     // increase per micro-batch
+    std::uint64_t micro_batch = 0;               // index in the step
+    std::uint32_t const* live_number = nullptr;  // where kernels read the micro-batch; null: they use micro_batch
 
     constexpr draw_number() = default;
-    // The same number in every micro-batch.
+    // Equal in every micro-batch.
     template <std::integral I> CALM_HD constexpr draw_number(I number) : first(static_cast<std::uint64_t>(number)) {}
-    // `apart` numbers a micro-batch, from 0 on.
+    // Begins at 0 and advances by `apart` per micro-batch.
     constexpr draw_number(index_t apart_, index_t micro_batch_, std::uint32_t const* live = nullptr) :
         apart(static_cast<std::uint64_t>(apart_)), micro_batch(static_cast<std::uint64_t>(micro_batch_)),
         live_number(live) {}
 
-    // The number, as kernels see it.
+    // The counter, for kernels.
     [[nodiscard]] CALM_HD constexpr std::uint64_t now() const {
         return first + apart * (live_number != nullptr ? *live_number : micro_batch);
     }
-    // The number for the host, which cannot read a device's memory.
+    // The counter, for the host, which cannot read device memory.
     [[nodiscard]] constexpr std::uint64_t by_value() const { return first + apart * micro_batch; }
 
-    // So much further on.
+    // Advanced by `more`.
     friend CALM_HD constexpr draw_number operator+(draw_number n, std::integral auto more) {
         n.first += static_cast<std::uint64_t>(more);
         return n;
     }
-    // Of sequences with so many numbers for each.
+    // Converts a counter of items to a counter of numbers, with `times` numbers per item.
     friend CALM_HD constexpr draw_number operator*(draw_number n, std::integral auto times) {
         n.first *= static_cast<std::uint64_t>(times);
         n.apart *= static_cast<std::uint64_t>(times);

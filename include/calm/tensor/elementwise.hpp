@@ -1,14 +1,14 @@
 #pragma once
-// How the cpu runs a tree over n elements: forward into y, backward from dy, or summed. Executors of blocks do the same
-// in block/elementwise.hpp.
+// Element-wise trees on the cpu: forward into y, backward from dy, or summed. For block backends see
+// block/elementwise.hpp.
 
 #include "calm/tensor/block/elementwise.hpp"
 
 namespace calm::detail {
 
-inline constexpr index_t elementwise_grain = 16384;  // elements a task
+inline constexpr index_t elementwise_grain = 16384;  // elements per task
 
-// What comparisons and losses see of a number that may be complex.
+// The real part, which comparisons and losses use.
 template <class T> double real_part(T x) {
     if constexpr (requires { x.real(); })
         return x.real();
@@ -16,7 +16,7 @@ template <class T> double real_part(T x) {
         return static_cast<double>(x);
 }
 
-// f<V>(i) for the elements of [begin, end) that fill packets, then f<T>(i) for the others.
+// Calls f<V>(i) for the elements of [begin, end) that fill packets, then f<T>(i) for the rest.
 template <class V, class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_lanes(index_t begin, index_t end, F const& f) {
     index_t i = begin;
@@ -27,13 +27,13 @@ template <class V, class T, class F>
     for (; i < end; ++i) f.template operator()<T>(i);
 }
 
-// In packets and in scalars.
+// for_lanes with packets.
 template <class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_packets(index_t begin, index_t end, F const& f) {
     for_lanes<packet<T>, T>(begin, end, f);
 }
 
-// The packets piece by piece: for what adds nothing up.
+// for_lanes with native vectors, for loops without sums.
 template <class T, class F>
 [[gnu::always_inline]] CALM_HD inline void for_pieces(index_t begin, index_t end, F const& f) {
     for_lanes<piece_of_packet<T>, T>(begin, end, f);
@@ -57,17 +57,17 @@ void run_differentiate(context<cpu> const& ctx, Tree const& tree, DY const& dy, 
     });
 }
 
-// A packet that is added to piece by piece.
+// A packet that accumulates native vectors.
 template <class T> struct packet_sum {
     static constexpr index_t count = lanes<packet<T>> / lanes<piece_of_packet<T>>;
     piece_of_packet<T> pieces[count]{};
 
-    // At the lanes of element i.
+    // Adds to the lanes of element i.
     [[gnu::always_inline]] void add(index_t i, piece_of_packet<T> v) { pieces[i / lanes<decltype(v)> % count] += v; }
     [[gnu::always_inline]] packet<T> value() const { return std::bit_cast<packet<T>>(pieces); }
 };
 
-// The sum over [begin, end) in a fixed order; float lanes are added up before they lose digits.
+// The sum over [begin, end) in a fixed order; float lanes go to a double total before they lose digits.
 template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t end) {
     using T = typename Tree::scalar;
     using V = packet<T>;
@@ -86,7 +86,7 @@ template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t e
     return total;
 }
 
-// Sums in chunks of fixed size, then over the chunks: the threads change nothing.
+// Sums chunks of fixed size, then the chunk sums, so the result does not depend on the threads.
 template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t n) {
     using wide = typename accumulator<typename Tree::scalar>::type;
     constexpr index_t chunk = 4096;

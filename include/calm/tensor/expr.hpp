@@ -1,9 +1,9 @@
 #pragma once
-// Single-shot element-wise expressions: `y = silu(gate) * up` is one loop over memory, and
-// `differentiate(ctx, silu(wrt(gate, dgate)) * wrt(up, dup), dy)` one more that writes both gradients.
+// Single-use element-wise expressions: `y = silu(gate) * up` is one loop over memory, and
+// `differentiate(ctx, silu(wrt(gate, dgate)) * wrt(up, dup), dy)` is one more, which writes both gradients.
 //
-// An operand is a named tensor, a view, a number or a sub-expression still in flight. Same-index aliasing is legal
-// (`x = x + y`); any other overlap of memory is refused in every build.
+// An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal
+// (`x = x + y`); any other overlap of memory throws, in every build.
 
 #include "calm/tensor/by_rows.hpp"
 #include "calm/tensor/operands.hpp"
@@ -21,7 +21,8 @@ template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& t
     return all;
 }
 
-// Rows and columns of a tree that gives a shape: where it is made of reductions, of what they reduce.
+// Rows and columns of a tree with a result of this shape. A tree of reductions has the columns of the rows that it
+// reduces.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
     if constexpr (is_narrow<Tree>) span.columns = dyn;
@@ -39,9 +40,8 @@ template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const
 
 }  // namespace detail
 
-// a + b, element by element. The operands of this and of the operators below are tensors, views, expressions and, one
-// of two, numbers; another shape, backend or type is a sentence at compile time, or errc::usage where a size is
-// dynamic.
+// a + b, element by element. Operands here and below are tensors, views and expressions; one of two may be a number.
+// Different shapes, backends or types are a clear compile-time error, or errc::usage where a size is dynamic.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto operator+(A&& a, B&& b) {
@@ -65,7 +65,7 @@ requires detail::operand_pair<A, B>
 auto operator/(A&& a, B&& b) {
     return detail::make_binary<op::divide>(std::forward<A>(a), std::forward<B>(b));
 }
-// The larger of a and b, element by element; NaN where one is. Where they are equal the gradient goes to a.
+// The larger of a and b, element by element; NaN if either is NaN. Where they are equal the gradient goes to a.
 template <class A, class B>
 requires detail::operand_pair<A, B>
 auto maximum(A&& a, B&& b) {
@@ -104,7 +104,7 @@ template <tensor_operand A> auto silu(A&& a) {
     return detail::make_unary<op::silu>(std::forward<A>(a));
 }
 
-// The sum of every row of a, which is (R, D): (R, 1). It goes beside (R, D) again, as any (R, 1) and any (D) does.
+// Row sums of an operand (R, D), as (R, 1). Like every (R, 1) and (D), the result broadcasts against (R, D).
 template <tensor_operand A> auto row_sum(A&& a) {
     return detail::make_reduction<op::row_sum>(std::forward<A>(a));
 }
@@ -116,16 +116,16 @@ template <tensor_operand A> auto row_mean(A&& a) {
 template <tensor_operand A> auto row_mean_square(A&& a) {
     return detail::make_reduction<op::row_mean_square>(std::forward<A>(a));
 }
-// The largest of every row, (R, 1); NaN where one is. Elements that are the largest share the gradient.
+// The maximum of every row, (R, 1); NaN if an element is NaN. Equal maxima share the gradient.
 template <tensor_operand A> auto row_max(A&& a) {
     return detail::make_reduction<op::row_max>(std::forward<A>(a));
 }
 
-// A user's own operation: a struct with value and back (or back_a, back_b) as in ops.hpp.
+// A custom operation: a struct with `value` and `back`, as in ops.hpp.
 template <class Op, tensor_operand A> auto apply(A&& a) {
     return detail::make_unary<Op>(std::forward<A>(a));
 }
-// The same with two operands.
+// A custom operation with two operands: `value`, `back_a` and `back_b`.
 template <class Op, class A, class B>
 requires detail::operand_pair<A, B>
 auto apply(A&& a, B&& b) {
@@ -146,8 +146,8 @@ template <class Backend> inline constexpr bool is_context<context<Backend>> = tr
 template <class Context>
 concept context_type = is_context<std::remove_const_t<Context>>;
 
-// Where a result goes or a cotangent comes from must be the expression's kind of memory; of a device bf16 is as good as
-// the float that it is computed in.
+// A destination or cotangent must have the expression's backend and type; on a device bf16 memory counts as float, the
+// type it is computed in.
 template <class Expression, class Backend, class V> constexpr void check_kind() {
     using T = typename V::value_type;
     using computed = std::conditional_t<device_memory<Backend>, computed_in<T>, T>;
@@ -158,7 +158,7 @@ template <class Expression, class Backend, class V> constexpr void check_kind() 
 }
 }  // namespace detail
 
-// A column (R, 1) of the R numbers of v, a tensor or view: one number a row beside (R, D).
+// A tensor or view v of R elements as a column (R, 1), which broadcasts against (R, D).
 template <class V> auto column(V&& v) {
     static_assert(std::is_lvalue_reference_v<V> || !detail::kind_of<V>::owns,
                   "calm::column: the tensor would be gone before it is read: give it a name first");
@@ -166,7 +166,7 @@ template <class V> auto column(V&& v) {
     return reshape(x, extents<dyn, 1>(x.size()));
 }
 
-// The (R, 1) expression a, whose values evaluate writes to `to` (R) as well.
+// The expression a (R, 1); `evaluate` also writes its values to `to` (R).
 template <class V, tensor_operand A> auto kept(V&& to, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     using X = decltype(e);
@@ -186,8 +186,8 @@ template <class X, class DX> auto accumulate(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), true);
 }
 
-// y = expression, on the context's threads; on a device y may be of bf16 where the expression is of float. Throws
-// errc::usage where the shapes differ, or y overlaps an operand other than index by index.
+// y = expression, on the context's threads; on a device y may be bf16 where the expression is float. Throws errc::usage
+// if the shapes differ, or if y overlaps an operand other than index by index.
 template <class Backend, class Y, tensor_operand A> void evaluate(context<Backend> const& ctx, Y&& y, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     auto const out = detail::as_view(y);
@@ -205,7 +205,7 @@ template <class Backend, class Y, tensor_operand A> void evaluate(context<Backen
 }
 
 namespace detail {
-// From the gradient dy of the whole expression; memory_of_dy is where it stands, nowhere where it is a number.
+// Backward from the gradient dy of the expression; memory_of_dy is the memory of dy, empty for a constant.
 template <class Context, class Expression, class DY>
 void differentiate_from(Context& ctx, Expression const& e, DY const& dy, touched const& memory_of_dy) {
     using tree_type = std::remove_cvref_t<decltype(e.tree())>;
@@ -221,9 +221,9 @@ void differentiate_from(Context& ctx, Expression const& e, DY const& dy, touched
 }
 }  // namespace detail
 
-// From y = expression and dy: the gradients of every wrt and accumulate leaf, in one loop; those of a row (D) need a
-// context that lends scratch. Throws errc::usage where the shapes differ, a gradient overlaps other memory than index
-// by index, or two are written to one place.
+// Backward of y = expression from dy: computes the gradients of every wrt and accumulate leaf in one loop. Gradients of
+// operands (D) need workspace, so a context that is not const. Throws errc::usage if the shapes differ, if a gradient
+// overlaps memory other than index by index, or if two gradients overwrite the same memory.
 template <detail::context_type Context, class DY, tensor_operand A>
 void differentiate(Context& ctx, A&& a, DY const& dy) {
     auto e = detail::as_expression(std::forward<A>(a));
@@ -236,15 +236,15 @@ void differentiate(Context& ctx, A&& a, DY const& dy) {
         detail::touched(tree::leaf<T>{cotangent.data(), detail::span_of(shape), tree::written::never}));
 }
 
-// From scale * sum(expression): the gradients of its wrt and accumulate leaves. Throws as differentiate does.
+// Backward of scale * sum(expression): gradients of its wrt and accumulate leaves. Throws as differentiate does.
 template <detail::context_type Context, tensor_operand A> void differentiate_sum(Context& ctx, A&& a, double scale) {
     auto e = detail::as_expression(std::forward<A>(a));
     using T = typename decltype(e)::scalar;
     detail::differentiate_from(ctx, e, detail::constant_cotangent<T>{static_cast<T>(scale)}, {});
 }
 
-// The sum of all elements of an expression, accumulated in double for float; 0 in a rehearsal. The order of the
-// additions follows from the shape alone.
+// The sum of all elements of an expression, accumulated in double for float; 0 in a dry run. The order of the additions
+// depends only on the shape.
 template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     if constexpr (std::remove_cvref_t<decltype(e.tree())>::by_rows)

@@ -1,5 +1,5 @@
 #pragma once
-// Shapes: any mixture of static and dynamic sizes. Only the dynamic ones are stored.
+// Shapes: any mixture of static and dynamic sizes. Only dynamic sizes are stored.
 
 #include <array>
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace calm {
 
-using index_t = std::int64_t;  // of sizes and positions: signed, as differences are
-using row_id = std::int32_t;   // of a row of a matrix, where rows are listed to be gathered
+using index_t = std::int64_t;  // sizes and positions; signed, because differences are
+using row_id = std::int32_t;   // index of a row, in lists of rows to gather
 
 // A size known only at run time.
 inline constexpr index_t dyn = -1;
@@ -24,21 +24,21 @@ template <index_t... Sizes> class extents {
     static_assert(((Sizes == dyn || Sizes >= 0) && ...), "calm::extents: a static size is at least 0, or calm::dyn");
 
 public:
-    static constexpr std::size_t rank = sizeof...(Sizes);  // how many sizes
-    // How many of them are dynamic.
+    static constexpr std::size_t rank = sizeof...(Sizes);  // number of sizes
+    // Number of dynamic sizes.
     static constexpr std::size_t rank_dynamic = ((Sizes == dyn ? 1U : 0U) + ... + 0U);
 
-    // Dynamic sizes 0.
+    // All dynamic sizes are 0.
     constexpr extents() = default;
 
-    // Of the dynamic sizes, in order.
+    // Takes the dynamic sizes, in order.
     template <class... Index>
     requires(sizeof...(Index) == rank_dynamic && rank_dynamic > 0 &&
              (std::is_convertible_v<Index, index_t> && ...)) constexpr explicit(sizeof...(Index) == 1)
         extents(Index... sizes) :
         dynamic_{{static_cast<index_t>(sizes)...}} {}
 
-    // Static sizes may be forgotten; recovering them takes extents_cast.
+    // Converts static sizes to dynamic ones; the way back is extents_cast.
     template <index_t... Other>
     requires(sizeof...(Other) == rank && rank_dynamic > 0 && !std::is_same_v<extents<Other...>, extents> &&
              ((Sizes == dyn || Sizes == Other) && ...)) constexpr extents(extents<Other...> const& other) {
@@ -68,7 +68,7 @@ public:
         return n;
     }
 
-    // Equal sizes, whether static or dynamic.
+    // Compares sizes, static or dynamic.
     template <index_t... Other> friend constexpr bool operator==(extents const& a, extents<Other...> const& b) {
         if constexpr (sizeof...(Other) != rank)
             return false;
@@ -87,7 +87,7 @@ private:
 };
 
 namespace detail {
-// Bytes of elements T under a shape: see bytes_of_sizes.
+// Bytes of a shape of elements T; see bytes_of_sizes.
 template <class T, index_t... Sizes> constexpr std::optional<std::size_t> bytes_of_shape(extents<Sizes...> const& e) {
     std::array<index_t, sizeof...(Sizes) + 1> sizes{};
     for (std::size_t r = 0; r < sizeof...(Sizes); ++r) sizes[r] = e[r];
@@ -108,7 +108,7 @@ template <index_t... Sizes> std::string to_string(extents<Sizes...> const& e) {
     return detail::text_of_sizes(sizes.data(), sizeof...(Sizes));
 }
 
-// The checked way from dynamic to static sizes; throws errc::usage with both shapes.
+// Converts dynamic to static sizes; throws errc::usage, with the expected size and the shape, if they differ.
 template <class To, index_t... From> constexpr To extents_cast(extents<From...> const& from) {
     static_assert(To::rank == sizeof...(From), "calm::extents_cast: both shapes must have the same rank");
     std::array<index_t, To::rank_dynamic + 1> sizes{};
@@ -126,7 +126,7 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
     (std::make_index_sequence<To::rank_dynamic>{});
 }
 
-// The number of elements of a shape that nobody has checked. Throws errc::usage where it cannot be counted.
+// The number of elements of an unchecked shape. Throws errc::usage if it overflows.
 template <index_t... Sizes> constexpr index_t checked_size(extents<Sizes...> const& e) {
     auto const count = detail::bytes_of_shape<char>(e);
     require(count.has_value(), errc::usage, "calm::extents: expected a shape whose elements can be counted, found ", e);
@@ -135,7 +135,7 @@ template <index_t... Sizes> constexpr index_t checked_size(extents<Sizes...> con
 
 namespace detail {
 
-// A number of elements as a T, which may be complex.
+// n as a T, which may be complex.
 template <class T> CALM_HD constexpr T number(index_t n) {
     return static_cast<T>(static_cast<double>(n));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i that
-// random.hpp defines; it does not depend, in any bit, on where a range starts or who draws it.
+// Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i defined
+// in random.hpp. Its bits do not depend on where a range starts or which thread draws it.
 
 #include <algorithm>
 #include <concepts>
@@ -14,18 +14,18 @@ namespace calm {
 
 namespace detail {
 
-// Elements 4 first .. 4 first + 63 of the normals and uniforms, float or double. One compilation, never inlined: the
-// same bits everywhere.
+// Elements 4 first .. 4 first + 63 of the normals or uniforms, float or double. Never inlined, so that all callers get
+// the same bits.
 template <class T> [[gnu::noinline]] void normals64(T* out, key k, std::uint64_t first);
 template <class T> [[gnu::noinline]] void uniforms64(T* out, key k, std::uint64_t first);
 
-#ifndef __CUDA_ARCH__  // the host's: where packets are vectors
+#ifndef __CUDA_ARCH__  // host only: packets are vectors
 
 using words = bits_t<packet<float>>;        // sixteen 32-bit words
 using wide_words = bits_t<packet<double>>;  // eight, each in the low half of 64 bits
 using native_words __attribute__((vector_size(native_bytes))) = std::uint64_t;
 
-// Products of the low halves.
+// Products of the low 32 bits.
 [[gnu::always_inline]] inline native_words multiply_low(native_words a, std::uint32_t b) {
 #if defined(__AVX512F__)
     return std::bit_cast<native_words>(
@@ -39,7 +39,7 @@ using native_words __attribute__((vector_size(native_bytes))) = std::uint64_t;
 #endif
 }
 
-// The words of sixteen blocks: of the even ones, and of the odd ones. High halves are not cleared.
+// The words of sixteen blocks, even and odd ones apart. High halves are not cleared.
 struct philox_packet {
     wide_words even[4];
     wide_words odd[4];
@@ -195,7 +195,8 @@ template <class T> void uniforms64(T* out, key k, std::uint64_t first) {
 
 #endif
 
-// Elements first .. first + n of a keyed sequence made 64 at a time by group(Draw*, key, block), each put(index, Draw).
+// Calls put(index, value) for n elements of a keyed sequence from `first` on; group(Draw*, key, block) makes 64 at a
+// time.
 template <class Draw, class Group, class Put>
 void draw(index_t n, key k, std::uint64_t first, Group const& group, Put const& put) {
     alignas(64) Draw buffer[64];
@@ -213,8 +214,8 @@ inline constexpr index_t fill_grain = 16384;
 
 }  // namespace detail
 
-// out[i] = normal(k, first + i) for i < n, to 1e-6 in float and 1e-14 in double; on the calling thread.
-// T: float, double, or what a double converts to.
+// out[i] = normal(k, first + i) for i < n, within 1e-6 in float and 1e-14 in double, on the calling thread. T: float,
+// double, or a type that a double converts to.
 template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 0) {
     if constexpr (std::same_as<T, float> || std::same_as<T, double>)
         for (; first % 4 == 0 && n >= 64; n -= 64, out += 64, first += 64) detail::normals64(out, k, first / 4);
@@ -226,7 +227,7 @@ template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 
 
 namespace detail {
 
-// What `draw` makes of a keyed sequence, as executors of blocks do it in block/fill.hpp.
+// run_draw for the cpu; for block backends see block/fill.hpp.
 template <class T>
 void run_draw(context<cpu> const& ctx, draw_normals<T> const&, T* x, index_t n, key k, draw_number number) {
     std::uint64_t const first = number.by_value();
@@ -253,20 +254,20 @@ void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n
 
 }  // namespace detail
 
-// x[i] = normal(k, first + i), to 1e-6 in float and 1e-14 in double.
+// x[i] = normal(k, first + i), within 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
 void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0) {
     detail::run_draw(ctx, detail::draw_normals<T>{}, x.data(), x.size(), k, first);
 }
 
-// x[i] = low + uniform(k, first + i): in [low, low + 1): centred on 0 where low is -1/2.
+// x[i] = low + uniform(k, first + i), in [low, low + 1); low -1/2 centres it on 0.
 template <class Backend, class T, class Extents>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0,
                   std::type_identity_t<T> low = T{}) {
     detail::run_draw(ctx, detail::draw_uniforms<T>{low}, x.data(), x.size(), k, first);
 }
 
-// x[i] = value where uniform(k, first + i) >= rate, else 0: with value = 1 / (1 - rate) the mask of dropout.
+// x[i] = value where uniform(k, first + i) >= rate, else 0. With value = 1 / (1 - rate) it is a dropout mask.
 template <class Backend, class T, class Extents>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
                          std::type_identity_t<T> value = T(1), draw_number first = 0) {

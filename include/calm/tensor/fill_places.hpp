@@ -1,5 +1,5 @@
 #pragma once
-// Random numbers of rows that each have a place in sequences of their own.
+// Random numbers for rows that each have their own RNG key and counter.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,14 +25,15 @@ void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t ea
 
 }  // namespace detail
 
-// noise (R N, W), for N samples of each of R places: normals. Number i of a key is its elements i W .. i W + W - 1.
+// Normals for N samples of each of R rows: noise (R N, W). Draw i of a key uses its elements i W .. i W + W - 1;
+// `which` selects the key's own sequence or a substream.
 template <class T, index_t W, class Backend>
 void fill_normal(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
                  on_both_sides<noise_place, Backend> const& places, sequence_of which = sequence_of::place()) {
     index_t const each = noise.size() / std::max<index_t>(1, places.size());
     detail::run_draw_places(ctx, detail::draw_normals<T>{}, noise.data(), each, W, places, which.seed_block);
 }
-// The same, low + uniform.
+// noise (R N, W) = low + uniform, drawn like the normals above.
 template <class T, index_t W, class Backend>
 void fill_uniform(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
                   on_both_sides<noise_place, Backend> const& places, std::type_identity_t<T> low = T{},

@@ -1,5 +1,5 @@
 #pragma once
-// A function of an index on every executor.
+// Calls a function for every index, on any backend.
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/kernel.hpp"
@@ -8,7 +8,7 @@ namespace calm {
 
 namespace detail {
 
-// A block `threads` indices.
+// Each block handles `threads` indices.
 template <class F> struct for_each_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -23,12 +23,12 @@ template <class F> struct for_each_kernel {
 
 }  // namespace detail
 
-// Calls f(i) for i = 0 .. n - 1, each once and in any order. f is copied, so it holds pointers and numbers, and its
-// operator() is CALM_HD; no call touches what another writes.
+// Calls f(i) once for each i = 0 .. n - 1, in any order. f is copied to the device, so it may hold only pointers and
+// numbers; its operator() is CALM_HD. No call may touch memory that another call writes.
 template <block_executor Backend, class F> void for_each(context<Backend> const& ctx, index_t n, F const& f) {
     launch(ctx, detail::blocks_for(n, detail::for_each_kernel<F>::threads), detail::for_each_kernel<F>{f, n});
 }
-// The same on the cpu, in ranges.
+// On the cpu, each task handles a range of indices.
 template <class F> void for_each(context<cpu> const& ctx, index_t n, F const& f) {
     ctx.parallel_ranges(n, 1024, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) f(i);

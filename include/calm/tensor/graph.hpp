@@ -1,6 +1,6 @@
 #pragma once
-// Work that a device is given again and again: what it asks for is recorded once and then asked for at once, as a
-// graph. A kernel by itself takes the host some microseconds, which many a small one does not take to run.
+// Graph capture: work that a device repeats is captured once and then launched as one graph. Launching a single kernel
+// costs the host some microseconds, more than many small kernels take to run.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,40 +16,39 @@
 
 namespace calm {
 
-// What work asks a device for, kept to be asked for again. That of a device has
-//     device_graph(ctx, work, room)   records it: work() is called, and what it asks for does not run
-//     put(ctx, work)                  work() is called for the bytes of its copies, and nothing runs
-//     launch(ctx)                     runs it, after what was asked for before
-// Kernels, fills and copies from the host can be recorded, copies of at most `room` bytes, as context::uploaded counts
-// them; memory, copies to the host and waits cannot: errc::device.
+// The captured device operations of some work. Each device specialises it with these members:
+//     device_graph(ctx, work, room)   captures the operations that work() launches, without running them
+//     put(ctx, work)                  calls work() again for the new bytes of its copies; nothing runs
+//     launch(ctx)                     runs the graph, after all operations launched earlier
+// Kernels, fills and copies from the host can be captured; all copies together have at most `room` bytes, as
+// context::uploaded counts them. Taking memory, copying to the host or waiting throws errc::device.
 template <class Backend> class device_graph;
 
-// A number, or an address, by which kinds of work differ.
+// A number or an address that is part of a graph's cache key.
 class kind_number {
 public:
-    // Of any type of at most eight bytes.
+    // From any arithmetic or pointer type of at most eight bytes.
     template <class T>
     requires(std::is_arithmetic_v<T> || std::is_pointer_v<T>)
-        kind_number(T x) {  // NOLINT(google-explicit-constructor): a list of them is written as what they are
+        kind_number(T x) {  // NOLINT(google-explicit-constructor): a key is written as a list of plain values
         static_assert(sizeof(T) <= sizeof word_);
         std::memcpy(&word_, &x, sizeof x);
     }
-    operator std::uint64_t() const { return word_; }  // NOLINT(google-explicit-constructor): to be compared
+    operator std::uint64_t() const { return word_; }  // NOLINT(google-explicit-constructor): for comparison
 
 private:
     std::uint64_t word_ = 0;
 };
 
-// A piece of work that is done many times. Where the executor is a device it is done as it is until all its memory is
-// there, and recorded then; from there on the host still does its part of it, and the device's is one graph.
+// Work that repeats. On a device it runs eagerly while it still allocates memory, is then captured, and later runs
+// replay the graph; the host part of the work runs every time. On a host backend it always runs eagerly.
 template <class Backend> class repeated_work {
 public:
-    static constexpr std::size_t most_kept = 4;  // kinds of it that are recorded at once
+    static constexpr std::size_t most_kept = 4;  // graphs kept at once
 
-    // Asks for what work() asks for. The numbers of `of` say which kind of work it is: they stand for all that kernels
-    // follow from but the contents of memory, sizes and addresses. What work takes of the context's arenas it gives
-    // back, and it waits for nothing. Throws what work throws, and errc::device for work that no graph can hold, or
-    // that asks for something else than it did.
+    // Runs work(), eagerly or as a graph. `of` is the cache key: it holds all sizes and addresses that the kernels
+    // depend on, but no memory contents. work must give its arena memory back and must not wait for the device. Throws
+    // what work throws; errc::device for work that cannot be captured or that differs from its capture.
     template <class Work>
     void operator()(context<Backend>& ctx, [[maybe_unused]] std::initializer_list<kind_number> of, Work const& work) {
         if constexpr (device_memory<Backend>)
@@ -61,8 +60,8 @@ private:
     struct nothing {};
     using graph = std::conditional_t<device_memory<Backend>, device_graph<Backend>, nothing>;
     struct kind {
-        std::vector<std::uint64_t> of;  // and where the arenas stood
-        std::size_t room;               // for its copies
+        std::vector<std::uint64_t> of;  // the key, with the state of the arenas
+        std::size_t room;               // bytes of its copies
         std::unique_ptr<graph> recorded;
     };
 
@@ -95,7 +94,7 @@ private:
         own.recorded->launch(ctx);
     }
 
-    std::vector<kind> kinds_;  // what was asked for last is the last
+    std::vector<kind> kinds_;  // most recently used last
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// Groups: a few neighbouring numbers that a thread of a device handles as one value, as packets are to the cpu. Each
-// lane is computed as a number of its own, to the same bits, and memory is read and written 16 bytes at a time.
+// Groups: small vectors that a device thread handles as one value, like packets on the cpu. Every lane has the same
+// bits as if computed alone; memory is read and written 16 bytes at a time.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace calm {
 
-// N numbers, in registers. A number where a group is expected stands in every lane.
+// N values in registers. A scalar converts to a group with that value in every lane.
 template <class T, int N> struct group {
-    T lane[N];  // in the order of memory
+    T lane[N];  // in memory order
 
     group() = default;
     // t in every lane.
@@ -40,22 +40,22 @@ template <class T, int N> struct group {
     [[gnu::always_inline]] CALM_HD friend inline group operator/(group a, group b) {
         return by_lanes(a, b, [](T x, T y) { return x / y; });
     }
-    // Each lane of a with the other sign.
+    // Each lane negated.
     [[gnu::always_inline]] CALM_HD friend inline group operator-(group a) {
         return by_lanes(a, a, [](T x, T) { return -x; });
     }
-    // Whether each lane of a is above that of b.
+    // Lane by lane, whether a is above b.
     [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator>(group a, group b) {
         return by_lanes<bool>(a, b, [](T x, T y) { return x > y; });
     }
-    // Whether they are equal.
+    // Lane by lane, whether a equals b.
     [[gnu::always_inline]] CALM_HD friend inline group<bool, N> operator==(group a, group b) {
         return by_lanes<bool>(a, b, [](T x, T y) { return x == y; });
     }
     // Adds b, lane by lane.
     [[gnu::always_inline]] CALM_HD inline group& operator+=(group b) { return *this = *this + b; }
 
-    // f(x, y) of each lane of both.
+    // f(x, y) for each pair of lanes.
     template <class R = T, class F>
     [[gnu::always_inline]] CALM_HD static inline group<R, N> by_lanes(group const& a, group const& b, F const& f) {
         group<R, N> y;
@@ -69,8 +69,8 @@ namespace detail {
 template <class V> inline constexpr bool is_group = false;
 template <class T, int N> inline constexpr bool is_group<group<T, N>> = true;
 
-// to = from, where a device reads or writes 16 bytes of memory at once, or 8 that are all, if they begin at a multiple
-// of as many.
+// to = from, where `memory` is the one of them that is in memory. If it is aligned, a device moves 16 or 8 bytes at
+// once.
 template <int N, class T> [[gnu::always_inline]] CALM_HD inline void copy_group(T* to, T const* from, T const* memory) {
 #ifdef __CUDA_ARCH__
     constexpr std::size_t bytes = N * sizeof(T);
@@ -86,7 +86,7 @@ template <int N, class T> [[gnu::always_inline]] CALM_HD inline void copy_group(
     for (int l = 0; l < N; ++l) to[l] = from[l];
 }
 
-// Lanes of p[0] .. p[N - 1], whatever type they are stored as, at any alignment.
+// p[0] .. p[N - 1] converted to T, at any alignment.
 template <class T, int N, class Stored> [[gnu::always_inline]] CALM_HD inline group<T, N> load_group(Stored const* p) {
     alignas(16) Stored stored[N];
     copy_group<N>(stored, p, p);
@@ -103,17 +103,17 @@ template <class T, int N, class Stored>
 
 }  // namespace detail
 
-// The lanes of a V are handled one by one, in a group.
+// V is a group.
 template <class V>
 concept grouped = detail::is_group<V>;
 
-// As many T as are 16 bytes of memory.
+// A group of 16 bytes.
 template <class T> using group_of = group<T, 16 / static_cast<int>(sizeof(T))>;
 
 namespace detail {
 
-// p, of which it is known that the lanes of V there, if that is a group, begin at a multiple of their bytes, or of 16:
-// to load or store them nobody looks.
+// p, which the caller promises is aligned for a group V: to its size, at most 16 bytes. Loads and stores then skip the
+// check.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline T* place_of(T* p) {
     if constexpr (is_group<V>) {
         constexpr std::size_t bytes = std::extent_v<decltype(V::lane)> * sizeof(T);

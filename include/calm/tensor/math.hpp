@@ -1,7 +1,7 @@
 #pragma once
 // Element-wise functions: one overload set for float, double, std::complex<double> (complex step), packets and groups.
 // Packets of float and double are within 2 ulp of the exact exp and log, infinities, NaN and denormals included.
-// Complex arguments are compared by their real parts, so every function here differentiates by complex step.
+// Complex arguments are compared by their real parts, so every function supports complex-step differentiation.
 
 #include <cmath>
 #include <complex>
@@ -10,13 +10,13 @@
 
 #ifdef __AVX__
 #include <immintrin.h>
-#elif defined(__SSE2__)  // a twentieth of the time to compile
+#elif defined(__SSE2__)  // compiles in a twentieth of the time
 #include <emmintrin.h>
 #endif
 
 #include "calm/tensor/packet.hpp"
 
-// Functions of numbers, the same for float, double, std::complex<double> and packets.
+// Element-wise functions of float, double, std::complex<double>, packets and groups.
 namespace calm::math {
 
 namespace detail {
@@ -28,7 +28,7 @@ template <class V, class... C> [[gnu::always_inline]] inline V polynomial(V x, l
     return p;
 }
 
-// What differs between the widths of a floating-point lane.
+// Constants of a floating-point type.
 template <class T> struct format;
 template <> struct format<float> {
     using bits = std::uint32_t;
@@ -62,7 +62,7 @@ template <class V> [[gnu::always_inline]] inline V power_of_two(bits_t<V> k) {
 // float and double.
 template <class V>
 concept real_scalar = std::floating_point<V>;
-// For the complex step.
+// For complex-step differentiation.
 template <class V>
 concept complex_scalar = std::same_as<V, std::complex<double>>;
 
@@ -74,11 +74,11 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V where_greater(V a, V 
         return calm::select(a > b, x, y);
 }
 
-// a where it is above b, else b.
+// a where a > b, else b.
 template <class V> [[gnu::always_inline]] CALM_HD inline V max(V a, V b) {
     return where_greater(a, b, a, b);
 }
-// b where a is above it, else a.
+// b where a > b, else a.
 template <class V> [[gnu::always_inline]] CALM_HD inline V min(V a, V b) {
     return where_greater(a, b, b, a);
 }
@@ -87,7 +87,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V square(V x) {
     return x * x;
 }
 
-// |x|; the slope is that of the sign of the real part.
+// |x|; a complex x is multiplied by the sign of its real part.
 template <class V> [[gnu::always_inline]] CALM_HD inline V abs(V x) {
     if constexpr (packed<V>) {
         auto const sign = std::bit_cast<bits_t<V>>(-V{});
@@ -140,7 +140,7 @@ template <complex_scalar V> inline V tanh(V x) {
     return std::tanh(x);
 }
 
-// e^x: x = k ln 2 + r, a polynomial in r, 2^k in two factors so that results may be denormal.
+// e^x with x = k ln 2 + r: a polynomial in r times 2^k, which is split in two factors so that results may be denormal.
 template <packed V> [[gnu::always_inline]] inline V exp(V x) {
     using T = lane_t<V>;
     using f = detail::format<T>;
@@ -288,7 +288,7 @@ template <class V> struct cosine_sine {
 
 namespace detail {
 
-// cos and sin of 2 pi (quadrant / 4 + r), |r| <= 1/8; only the last two bits of the quadrant count.
+// cos and sin of 2 pi (quadrant / 4 + r), |r| <= 1/8; only the low two bits of the quadrant matter.
 template <packed V> [[gnu::always_inline]] inline cosine_sine<V> turn(V r, bits_t<V> quadrant) {
     using T = lane_t<V>;
     using bits = bits_t<V>;
@@ -327,7 +327,7 @@ template <packed V> [[gnu::always_inline]] inline cosine_sine<V> sin_cos_turns(V
     return detail::turn(r, std::bit_cast<bits_t<V>>(shifted));
 }
 template <real_scalar V> CALM_HD inline cosine_sine<V> sin_cos_turns(V u) {
-#ifdef __CUDA_ARCH__  // sin and cos of a GPU hold registers for angles of any size
+#ifdef __CUDA_ARCH__  // a GPU's sin and cos need more registers, to reduce large angles
     cosine_sine<V> at;
     ::sincospi(2 * u, &at.sine, &at.cosine);
     return at;

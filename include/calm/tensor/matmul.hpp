@@ -12,20 +12,20 @@ namespace calm {
 
 namespace detail {
 
-// An operand without its static sizes: products are compiled once a scalar type.
+// An operand without its static sizes, so that products are compiled once per scalar type.
 template <class T> struct plain_operand {
-    T const* data;                  // the first element that the product sees
+    T const* data;                  // first element
     index_t rows;                   // as seen by the product
     index_t columns;                // as seen by the product
     index_t stride;                 // between rows as stored
-    bool is_transposed;             // whether what the product sees as a row is stored as a column
-    bf16 const* rounded = nullptr;  // the first element where it is rounded; then data may be null
+    bool is_transposed;             // whether the product's rows are stored as columns
+    bf16 const* rounded = nullptr;  // first element in bf16, or null; if not null, data may be null
 };
 
 }  // namespace detail
 
-// An operand of a product: a matrix, perhaps transposed, perhaps some of the columns of a wider one. T const where it
-// is not to be written.
+// An operand of a product: a matrix, optionally transposed or a column slice of a wider one. T is const if it is
+// read-only.
 template <class T, index_t Rows, index_t Columns, class Backend>
 struct matrix_operand : detail::plain_operand<std::remove_const_t<T>> {};
 
@@ -62,13 +62,12 @@ template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand
 
 }  // namespace detail
 
-// x^T as an operand; nothing is moved.
+// x^T as an operand, without a copy.
 template <class X> auto transposed(X&& x) {
     return detail::transposed(detail::as_matrix(x));
 }
 
-// Columns First .. First + Count of a matrix as an operand; nothing is moved. Throws errc::usage where they are not all
-// there.
+// Columns [First, First + Count) of x as an operand, without a copy. Throws errc::usage if x is too narrow.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     return []<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
@@ -80,12 +79,12 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
     }(detail::as_matrix(x));
 }
 
-// What a product does with its destination: replaces what is there, or adds to it.
+// Whether a product overwrites its destination or adds to it.
 enum class into { overwrite, accumulate };
 
 namespace detail {
 
-// Whether two operands may share elements: their memory overlaps, and they are not columns side by side of one matrix.
+// Whether two operands may share elements: their memory overlaps, and they are not disjoint columns of one matrix.
 template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operand<U> const& y) {
     auto const stored_columns = [](auto const& m) { return m.is_transposed ? m.rows : m.columns; };
     auto const size_of = [](auto const& m) {
@@ -107,7 +106,8 @@ template <class T, class U> bool overlap(plain_operand<T> const& x, plain_operan
     return apart < stored_columns(x) || apart + stored_columns(y) > x.stride;
 }
 
-// C, which may be written whatever its type says, from A and B, whose static sizes fit.
+// The product C = or += A B of operands whose static sizes fit. C must be writable, although plain_operand has const
+// data.
 template <class T, class W>
 product<T, W> product_of(plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b, into mode,
                          T const* bias) {
@@ -127,7 +127,7 @@ product<T, W> product_of(plain_operand<T> const& c, plain_operand<T> const& a, p
             bias,     a.rounded, b.rounded,       const_cast<bf16*>(c.rounded)};
 }
 
-// The same of operands whose static sizes are compared.
+// Checks the static sizes, then makes the product.
 template <class TC, index_t M, index_t N, class TA, index_t M2, index_t K, class TB, index_t K2, index_t N2, class B>
 auto product_of(matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, B> const& a,
                 matrix_operand<TB, K2, N2, B> const& b, into mode, std::remove_const_t<TC> const* bias) {
@@ -150,16 +150,16 @@ inline void check_bias(index_t size, index_t columns) {
 
 }  // namespace detail
 
-// c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions taken together), transposed(x),
-// columns<..>(x), activations. b may be of bf16 where the others are of float: the bits are those of a product with its
-// numbers as float, but on a device of more than 16 rows, where it is as close. What it needs of ctx.scratch is given
-// back. Throws errc::usage with the shapes where they don't fit.
+// c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions are merged), transposed(x),
+// columns<..>(x), activations. b may be bf16 while a and c are float. The result is then bit-identical to a product
+// with b converted to float, except on a device with more than 16 rows, where it is only equally accurate. Workspace in
+// ctx.scratch is released. Throws errc::usage, with the shapes, if they do not fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     gemm(ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr));
 }
 
-// c (M, N) = a (M, K) b (K, N) + bias (N) on every row. Throws as above, and for a bias of another size.
+// c (M, N) = a (M, K) b (K, N) + bias (N) on every row. Throws as above, and for a bias of the wrong size.
 template <class Backend, class C, class A, class B, class T, index_t N>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extents<N>, Backend> const& bias) {
     auto const& out = detail::as_matrix(c);
@@ -167,7 +167,7 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extent
     gemm(ctx, detail::product_of(out, detail::as_matrix(a), detail::as_matrix(b), into::overwrite, bias.data()));
 }
 
-// x (R, N), a matrix or activations, as a factor of several products: where they are in bf16, rounded once for all of
+// x (R, N), a matrix or activations, as a factor of several products: if they run in bf16, x is rounded once for all of
 // them, in ctx.scratch.
 template <class Backend, class X> auto shared_factor(context<Backend>& ctx, X const& x) {
     auto factor = detail::as_matrix(x);

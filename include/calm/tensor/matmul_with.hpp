@@ -1,6 +1,6 @@
 #pragma once
-// Products and what stands beside them: a sum with rows, other products of the same factor, a norm of its rows. A sum
-// is one with its product on executors of blocks, the others are on devices where rows are few.
+// Products fused with other operations: a residual sum, more products of the same factor, or RMSNorm of its rows. Block
+// backends fuse the sum; devices fuse the others if there are few rows.
 
 #include <algorithm>
 #include <array>
@@ -12,18 +12,18 @@
 
 namespace calm {
 
-// Rows x (R, N) that products are to read normalised: what rms_norm makes of them with a gain (N).
+// Lazy RMSNorm: rows x (R, N) that products read normalised, as rms_norm would with a gain (N).
 template <class T, index_t N, class Backend> struct rows_to_norm {
     matrix_view<T const, N, Backend> x;     // (R, N)
     vector_view<T const, N, Backend> gain;  // (N)
-    double eps;                             // under the root
+    double eps;                             // added to the mean square
 
     [[nodiscard]] index_t extent(std::size_t r) const { return x.extent(r); }  // size r of the shape
 };
 
 namespace detail {
 
-// The rows of a first factor, as they are, and what a product of few of them does to them first.
+// The rows of a first factor before normalisation, and the norm that a product of few rows applies to them.
 template <class A> decltype(auto) rows_of_factor(A const& a) {
     return as_matrix(a);
 }
@@ -37,7 +37,7 @@ template <class T, index_t N, class Backend> rms_norm_of_rows<T> norm_of_factor(
     return {a.gain.data(), static_cast<T>(a.eps)};
 }
 
-// f(a factor as other products read it): normalised, in ctx.scratch.
+// Calls f with the factor; rows_to_norm is normalised before, in ctx.scratch.
 template <class Backend, class A, class F> void with_factor(context<Backend>&, A const& a, F const& f) {
     f(a);
 }
@@ -50,8 +50,8 @@ void with_factor(context<Backend>& ctx, rows_to_norm<T, N, Backend> const& a, F 
     f(y);
 }
 
-// Products of one factor `a`, and what is written beside them, in one launch if their rows are few; whether that was
-// so.
+// If all products of the factor `a` have few rows, computes them and the extra result `beside` in one launch and
+// returns true; otherwise does nothing.
 template <beside_products Beside, device_memory Backend, class A, class T, class W, std::size_t N>
 bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products,
                  T* beside = nullptr) {
@@ -60,7 +60,7 @@ bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, 
     return all;
 }
 
-// c = plus + the product, bias null or of c's width.
+// c = plus + the product; bias is null or has c's width.
 template <class Backend, class C, class A, class B, class T>
 void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B const& b, T const* bias) {
     require(plus.extents() == c.extents(), errc::usage, "calm::matmul_onto: expected rows to add of shape ",
@@ -79,14 +79,14 @@ void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B
 
 }  // namespace detail
 
-// c (M, N) = plus (M, N) + a (M, K) b (K, N); plus stays as it is. Operands and what is thrown are matmul's.
+// c (M, N) = plus (M, N) + a (M, K) b (K, N); plus does not change. Operands and errors as for matmul.
 template <class T, index_t N, class Backend, class A, class B>
 void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                  std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b) {
     detail::matmul_onto(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(plus.data()), plus.extents()), a, b,
                         static_cast<T const*>(nullptr));
 }
-// The same and bias (N) on every row.
+// With bias (N) added to every row as well.
 template <class T, index_t N, class Backend, class A, class B>
 void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                  std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b,
@@ -96,9 +96,8 @@ void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
                         bias.data());
 }
 
-// c = a (M, K) b (K, N) for each pair (c, b) of `to`: the bits are those of each by itself. `a` may be rows_to_norm; of
-// few rows on a device the bits are not those of rms_norm and a product then. Operands and what is thrown
-// are matmul's.
+// c = a (M, K) b (K, N) for each pair (c, b) of `to`, bit-identical to separate products. `a` may be rows_to_norm; with
+// few rows on a device the bits then differ from rms_norm followed by a product. Operands and errors as for matmul.
 template <class Backend, class A, class... C, class... B>
 void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to) {
     auto const products = [&](auto const& x) {

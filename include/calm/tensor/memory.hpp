@@ -1,6 +1,5 @@
 #pragma once
-// Where the memory of a backend comes from. Arenas and tensors ask for it; a device's is in emulated/device.hpp and
-// cuda/memory.hpp.
+// Memory of a backend, for arenas and tensors. For devices see emulated/device.hpp and cuda/memory.hpp.
 
 #include <sys/mman.h>
 
@@ -15,8 +14,8 @@ namespace calm::detail {
 
 inline constexpr std::size_t memory_alignment = 64;  // of every block, in bytes
 
-// Asks for large pages, which Linux may give only to who asks: weights that are read once a patch come faster from few
-// pages than from many. Only those that lie wholly in the memory: no more of it is touched than is used.
+// Requests huge pages, which Linux may give only on request: weights that are read once per patch load faster from few
+// pages. Only for pages wholly inside the memory, so that no more of it is touched than is used.
 inline void prefer_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef MADV_HUGEPAGE
     constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
@@ -38,11 +37,11 @@ template <class Backend> struct memory_of {
         return p;
     }
     static void release(void* p) noexcept { ::operator delete (p, std::align_val_t{memory_alignment}); }
-    // Not inlined: g++ 12 otherwise warns of sizes that cannot be.
+    // Not inlined: g++ 12 would warn about impossible sizes.
     [[gnu::noinline]] static void clear(void* p, std::size_t bytes) {
         if (bytes > 0) std::memset(p, 0, bytes);
     }
-    // dst = src, of the host.
+    // Copies host memory: dst = src.
     static void put(void* dst, void const* src, std::size_t bytes) {
         if (bytes > 0) std::memcpy(dst, src, bytes);
     }
