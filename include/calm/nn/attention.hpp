@@ -35,7 +35,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  // values
     linear<D, D, with_bias::no, Space> o_proj;                   // applied to the concatenated heads
 
-    // FLOPs of all matrix products per row (forward). `attended` is the mean number of positions a row attends to; each
+    // FLOPs of all matrix products per row (forward). `attended` is the mean number of positions attended to; each
     // costs one product with its key and one with its value.
     static constexpr double flops(double attended) {
         return 2 * decltype(q_proj)::flops() + 2 * decltype(k_proj)::flops() +

@@ -1,6 +1,6 @@
 #pragma once
-// Combinators: `chain` applies layers in sequence, `residual` adds a layer's input to its output. A layer is any type
-// with
+// Combinators: `chain` applies layers in sequence, `residual` adds a layer's input to its output.
+// A layer is any type with
 //     saved forward(ctx, x) const
 //         saved.y is the result; memory comes from ctx.saved
 //     void backward(ctx, saved, dy, dx)
@@ -9,7 +9,7 @@
 //         names its parameters
 // and the sizes `inputs` and `outputs`. To take part in FLOP counts it also has
 //     static constexpr double flops(double attended)
-//         FLOPs of its matrix products per row (forward); attended: mean number of positions that each row attends to
+//         FLOPs of its matrix products per row (forward); attended: mean number of positions attended to
 
 #include <algorithm>
 #include <array>

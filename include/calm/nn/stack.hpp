@@ -23,7 +23,7 @@ template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
 
     std::array<Layer, N> layers;  // in the order of forward
 
-    // FLOPs of the products per row; attention takes the mean number of positions that a row attends to.
+    // FLOPs of the products per row; attention takes the mean number of positions attended to.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return static_cast<double>(N) * Layer::flops(attended...);
     }
