@@ -1,5 +1,5 @@
 #pragma once
-// The version of these headers, semantic as of semver.org: before 1.0 a new minor version may change an interface.
+// The version of these headers, by semver.org: before 1.0 a new minor version may change interfaces.
 
 #include <compare>
 #include <tuple>

@@ -25,7 +25,7 @@ struct number_field {
     double most;                // maximum
     bool without_ends = false;  // whether both ends of the range are excluded
     bool required = false;      // whether config.json must contain it
-    bool published = true;      // a key of the published config.json; otherwise of its "calm" object
+    bool published = true;      // a top-level key of config.json; otherwise inside its "calm" object
     std::string_view option{};  // command-line option after --head-; empty for sizes
 
     friend constexpr bool operator==(number_field const&, number_field const&) = default;

@@ -77,7 +77,7 @@ using relu_layer = elementwise_layer<functions::relu, D, Space, Result>;
 
 // The name of a child layer, as a template argument.
 template <std::size_t N> struct child_name {
-    char text[N]{};  // ends in 0
+    char text[N]{};  // zero-terminated
     // From a string literal.
     constexpr child_name(char const (&literal)[N]) {  // NOLINT(google-explicit-constructor): it is one
         for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];

@@ -21,7 +21,7 @@ template <index_t D, class Space = space<>> struct dropout {
     double rate = 0;                 // the probability that an element is dropped, in [0, 1)
     index_t number = -1;             // index among the model's dropout layers, from 0; equal numbers share a mask
     stream draws = stream::dropout;  // with the context's seed and step, determines the mask
-    bool training = true;            // otherwise y = x
+    bool training = true;            // if false, y = x
 
     struct saved {
         matrix_view<T, D, Backend> scale;  // (R, D): 0 or 1 / (1 - rate)

@@ -8,7 +8,7 @@
 
 namespace calm {
 
-// rms_norm of rows of D with a trained gain.
+// rms_norm on rows of width D with a trained gain.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
@@ -18,7 +18,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = 1e-6;                      // added under the root
-    static constexpr bool goes_back_onto = true;             // it has backward_onto
+    static constexpr bool goes_back_onto = true;             // has backward_onto
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
@@ -56,7 +56,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
 };
 
-// layer_norm of rows of D with a trained gain and bias.
+// layer_norm on rows of width D with a trained gain and bias.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct layer_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
