@@ -133,8 +133,8 @@ template <index_t D, class Space = space<>> struct energy_block {
 
 // Run-time settings of the loss.
 struct energy_objective {
-    index_t samples = 8;    // N, in 2 .. limits::samples
-    index_t targets = 100;  // M, in 1 .. limits::targets
+    index_t samples = 8;    // N, at least 2 and at most limits::samples
+    index_t targets = 100;  // M, at least 1 and at most limits::targets
     double beta = 1;        // in (0, 2)
 
     // Visits every field.

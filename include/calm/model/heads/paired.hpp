@@ -16,7 +16,7 @@ namespace calm {
 
 // Run-time settings of such a loss.
 struct paired_objective {
-    index_t samples = 8;  // N, with one target each; in 1 .. limits::samples
+    index_t samples = 8;  // N, with one target each; at least 1 and at most limits::samples
 
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
