@@ -1,6 +1,6 @@
 #pragma once
-// What everybody shares: errors, random numbers, files, characters, tokens. Apart, because it links simdjson:
-// calm/base/simdjson.hpp.
+// Shared basics: errors, random numbers, files, characters, tokens. calm/base/simdjson.hpp is not included, because it
+// links simdjson.
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/checked.hpp"

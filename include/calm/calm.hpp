@@ -1,5 +1,5 @@
 #pragma once
-// Everything. A program that needs no model directories compiles faster with calm/train.hpp alone.
+// Everything. A program that needs no model directories compiles faster with calm/train.hpp.
 
 #include "calm/base.hpp"
 #include "calm/io.hpp"

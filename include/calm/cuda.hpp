@@ -1,5 +1,5 @@
 #pragma once
-// The backend `cuda`, for files that nvcc compiles: memory, context, launching, copies, products.
+// The CUDA backend, for files that nvcc compiles: memory, context, launching, copies, products.
 
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/cuda/attention.hpp"

@@ -1,4 +1,5 @@
 #pragma once
-// Products of numbers without packets on the CPU, complex ones for instance, by Eigen. Not part of calm/calm.hpp.
+// Matrix products by Eigen for number types without packets on the CPU, such as complex numbers. Not part of
+// calm/calm.hpp.
 
 #include "calm/tensor/cpu/eigen.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// The backend `emulated`: a GPU's kernels on the host, in memory that the host cannot touch.
+// The `emulated` backend: runs GPU kernels on the host, in memory that host code cannot access directly.
 
 #include "calm/tensor/copy.hpp"
 #include "calm/tensor/emulated/context.hpp"

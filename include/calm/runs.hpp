@@ -1,5 +1,5 @@
 #pragma once
-// What a run keeps on disk: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
+// Files of a training run: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
 
 #include "calm/runs/checkpoint.hpp"
 #include "calm/runs/directory_lock.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Temperature from samples, and generation.
+// Generation, and temperature from samples alone.
 
 #include "calm/sample/batch_rule.hpp"
 #include "calm/sample/generate.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Shapes, memory, laziness, execution.
+// Shapes, memory, lazy expressions, execution.
 
 #include "calm/tensor/arena.hpp"
 #include "calm/tensor/attention.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Text: tokenizers, documents, corpora, and the references to compare with. Links libpcre2-8, simdjson, zlib and zstd.
+// Text: tokenizers, documents, corpora, reference models. Links libpcre2-8, simdjson, zlib and zstd.
 
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"

@@ -1,30 +1,29 @@
 #pragma once
-// The version of these headers, semantic as of semver.org: before 1.0 a new minor version may change an interface.
+// The version of these headers, by semver.org: before 1.0 a new minor version may change interfaces.
 
 #include <compare>
 #include <tuple>
 
-// major * 10000 + minor * 100 + patch, for #if. The number stands here alone: CMake and pkg-config read it from this
-// line.
+// major * 10000 + minor * 100 + patch, for #if. The version is defined only here; CMake and pkg-config read it too.
 #define CALM_VERSION 100
 
-// Continuous autoregressive language models: all of the library. What stands in calm::detail is nobody's interface.
+// Continuous autoregressive language models: the whole library. calm::detail is private.
 namespace calm {
 
-// A version, compared as versions are.
+// A version; compares in version order.
 struct version_number {
     int major;  // CALM_VERSION / 10000
-    int minor;  // a new one may change an interface while major is 0
-    int patch;  // a new one changes none
-    // Whether they are the same.
+    int minor;  // a new one may change interfaces while major is 0
+    int patch;  // a new one changes no interface
+    // Equality.
     friend constexpr bool operator==(version_number const&, version_number const&) = default;
-    // Which came first.
+    // Version order.
     friend constexpr auto operator<=>(version_number const& a, version_number const& b) {
         return std::tie(a.major, a.minor, a.patch) <=> std::tie(b.major, b.minor, b.patch);
     }
 };
 
-// That of these headers.
+// The version of these headers.
 inline constexpr version_number version{CALM_VERSION / 10000, CALM_VERSION / 100 % 100, CALM_VERSION % 100};
 
 }  // namespace calm

@@ -1,6 +1,7 @@
 #pragma once
-// The vocabulary: logits x E^T of rows x (R, D) against a table E (V, D). They are formed for a block of rows and a
-// chunk of the vocabulary at a time, and never stored whole. The table may be of bf16 where the rows are of float.
+// Cross-entropy and argmax over the vocabulary: logits x E^T of rows x (R, D) and a table E (V, D). Logits are computed
+// for one block of rows and one chunk of the vocabulary at a time, so all R x V of them never exist at once. With float
+// rows the table may be bf16.
 
 #include "calm/loss/block/cross_entropy.hpp"
 #include "calm/tensor/matmul.hpp"
@@ -11,17 +12,17 @@ namespace calm {
 
 namespace detail {
 
-// How many rows, and tokens of the vocabulary, have their logits formed at once.
+// Tile size: how many rows and tokens have their logits computed at once.
 struct logits_at_once {
     index_t rows;
     index_t width;
-    // Of so many rows and tokens in all. A device has them of the whole vocabulary.
+    // Tile for `rows` rows and the given vocabulary. A device takes the whole vocabulary in one chunk.
     template <class T, class Backend>
     static logits_at_once of(context<Backend> const& ctx, index_t rows, index_t vocabulary) {
         index_t const width = host_memory<Backend> ? std::min<index_t>(4096, vocabulary) : vocabulary;
         return {std::min(rows, rows_at_once(ctx, 256, static_cast<std::size_t>(width) * sizeof(T))), width};
     }
-    // The same where the logits of a row's whole vocabulary are held: at most 64 MB of fp32, or of sixteen rows.
+    // Tile when backward holds the logits of all chunks: at most 64 MB of fp32, but at least sixteen rows.
     template <class T, class Backend>
     static logits_at_once held(context<Backend> const& ctx, index_t rows, index_t vocabulary) {
         auto result = of<T>(ctx, rows, vocabulary);
@@ -31,13 +32,12 @@ struct logits_at_once {
     }
 };
 
-// How far apart rows of so many logits are, at least. Those of a device, which has one chunk, begin at whole 16 bytes,
-// in bf16 too.
+// Minimum row stride of `width` logits. On a device each row starts at a multiple of 16 bytes, in bf16 too.
 template <class Backend> index_t stride_of_logits(index_t width) {
     return host_memory<Backend> ? 0 : (width + 7) / 8 * 8;
 }
 
-// The sum with n more logits.
+// Adds n logits to the running sum.
 template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t n) {
     double const now = std::max(sum.highest, largest(logits, n));
     T const shift = static_cast<T>(now);
@@ -47,11 +47,11 @@ template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t
     sum.highest = now;
 }
 
-// The lowest index of the largest of n numbers.
+// The lowest index of the maximum of n numbers.
 template <class T> index_t first_largest(T const* x, index_t n) {
     constexpr index_t block = 64;
     double most = -std::numeric_limits<double>::infinity();
-    index_t first = 0;  // of the block that has it
+    index_t first = 0;  // start of the block with the maximum
     for (index_t i = 0; i < n; i += block)
         if (double const here = largest(x + i, std::min(block, n - i)); here > most) {
             most = here;
@@ -62,7 +62,7 @@ template <class T> index_t first_largest(T const* x, index_t n) {
     return first;
 }
 
-// How the cpu does what loss/block/cross_entropy.hpp does for executors of blocks.
+// CPU implementation of the passes over logits (for block executors: loss/block/cross_entropy.hpp).
 template <class T>
 void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
                    row_targets const& targets) {
@@ -110,7 +110,8 @@ template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of
     return {{z.logits, z.rows, z.width, z.stride, false}};
 }
 
-// Their slopes (rows, width), in memory of ctx.scratch where they are factors of products in bf16, or in the logits'.
+// Gradient of the logits (rows, width). If the following products take bf16, it is stored in ctx.scratch as bf16;
+// otherwise it overwrites the logits.
 template <class T, class Backend>
 matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_sum<T> const* sums,
                                                vocabulary_part<T> const& z, row_targets const& targets, double scale) {
@@ -127,7 +128,7 @@ matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_su
     return slopes;
 }
 
-// The verbs below, of views.
+// The operations below, on views.
 template <class T, class W, index_t D, class Backend>
 void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
                            matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
@@ -148,7 +149,7 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
                                   : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
-    // Backward needs those of all chunks, one behind the other.
+    // Backward needs the logits of all chunks; they are stored one chunk after another.
     index_t const held = backward ? vocabulary : width;
     index_t const stride = stride_of_logits<Backend>(held);
     auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
@@ -203,10 +204,11 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
 
 }  // namespace detail
 
-// The mean over M of -log softmax(x E^T)[target m] of every row, loss (R); M targets a row, most often one: (R M).
-// If dx (R, D) is not null it is overwritten, and dtable (V, D), unless it is null, accumulates, with the gradients of
-// scale * sum of the rows' losses. Throws errc::tokenizer for a target outside the vocabulary, errc::usage for sizes
-// that do not fit. Unless the targets are known to be good, it waits for a device.
+// loss (R): for every row, the mean over its M targets of -log softmax(x E^T)[target]. targets: (R M), usually with M =
+// 1. Unless dx (R, D) is null, it is overwritten with the gradient of scale * sum of the losses, and dtable (V, D),
+// unless null, accumulates its gradient.
+// Throws errc::tokenizer for a target outside the vocabulary, errc::usage if sizes do not match. Synchronises with the
+// device unless the targets were already validated.
 template <tensor_like X, tensor_like Table>
 void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& loss, detail::rows_like<X> const& dx,
                    detail::rows_like<X> const& dtable, X const& x, Table const& table,
@@ -216,8 +218,8 @@ void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& lo
                                                          detail::as_view(table), targets, scale);
 }
 
-// tokens (R) = argmax of x E^T, the lowest index where several are largest. Memory: one block of rows by one chunk.
-// Throws errc::usage for sizes that do not fit.
+// tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk. Throws
+// errc::usage if sizes do not match.
 template <tensor_like X, tensor_like Table>
 void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
                   Table const& table) {

@@ -1,7 +1,7 @@
 #pragma once
-// Tokens drawn from the softmax of logits x E^T, any number from each row: the logits of a row are formed once, and a
-// draw is a search in the running sums of its probabilities. Where the vocabulary is larger than a chunk, a draw finds
-// its chunk first, and the chunk's logits are formed once more.
+// Samples tokens from softmax(x E^T), any number per row. The logits of each row are computed once, and each sample is
+// a binary search in the cumulative sums of the probabilities. A vocabulary of several chunks takes two passes: the
+// first picks a chunk for every sample, the second recomputes the logits chunk by chunk.
 
 #include <cmath>
 
@@ -13,7 +13,7 @@ namespace calm {
 
 namespace detail {
 
-// How the cpu does what loss/block/draw_tokens.hpp does for executors of blocks.
+// CPU implementation of run_running_sums (for block executors: loss/block/draw_tokens.hpp).
 template <class T>
 void run_running_sums(context<cpu> const& ctx, chunk_total<T>* totals, index_t stride, vocabulary_part<T> const& z) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
@@ -31,9 +31,9 @@ void run_running_sums(context<cpu> const& ctx, chunk_total<T>* totals, index_t s
 
 }  // namespace detail
 
-// Token k of N patches for each of R rows: tokens (R N, K) flat, each drawn from the softmax of the logits of its row
-// of x (R, D) by the table E (V, D), where its number among uniforms (R N, K), in [0, 1), falls in the running sums of
-// the probabilities. float or double, and a table of bf16 beside float. Throws errc::usage for sizes that do not fit.
+// Samples token k of N patches for each of R rows; tokens (R N, K), flat. A token is drawn from the softmax of its row
+// of x (R, D) times the table E (V, D). It is the inverse of the CDF at its element of uniforms (R N, K), in [0, 1).
+// Types: float or double; a table of bf16 goes with float. Throws errc::usage if the sizes do not match.
 template <class T, class W, index_t D, index_t K, class Backend>
 void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, index_t k,
                  matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
@@ -66,7 +66,7 @@ void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> cons
         for (index_t c = 0; c < chunks; ++c) z = sums_of(c);
         for_each(ctx, n * N, detail::choose_chunk<T>{places.data(), uniforms.data(), totals.data(), chunks, number});
         for (index_t c = 0; c < chunks; ++c) {
-            if (chunks > 1) z = sums_of(c);  // otherwise still there
+            if (chunks > 1) z = sums_of(c);  // a single chunk is still in memory
             for_each(ctx, n * N, detail::choose_token<T>{tokens.data(), places.data(), z, c, number});
         }
     }

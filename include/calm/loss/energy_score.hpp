@@ -1,6 +1,6 @@
 #pragma once
-// The energy score (Gneiting and Raftery 2007; energy score in docs/mathematics.md) with its gradient, in one pass that
-// stores neither targets nor differences.
+// The energy score (Gneiting and Raftery 2007; energy score in docs/mathematics.md) and its gradient, computed in one
+// pass that stores neither targets nor differences.
 
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace calm {
 
 namespace detail {
 
-// The squared distances of four rows of x and four of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
+// Squared distances between four rows of x and four rows of y, `width` elements each: s[4 i + j] = |x_i - y_j|^2.
 template <class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* x, T const* y, index_t width) {
     using V = packet<T>;
     if constexpr (std::is_same_v<V, piece_of_packet<T>>) {
@@ -34,7 +34,7 @@ template <class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* 
             });
         }
         sums16(s, v);
-    } else  // sixteen packets are more than the registers hold
+    } else  // sixteen packets would not fit into the registers
         for (index_t k = 0; k < 16; ++k) {
             T const* const a = x + k / 4 * width;
             T const* const b = y + k % 4 * width;
@@ -45,7 +45,8 @@ template <class T> [[gnu::always_inline]] inline void squares4x4(T* s, T const* 
         }
 }
 
-// g_i += sum over j of w[4 i + j] (x_i - y_j). Differences are weighed, not weighed sums subtracted: that would cancel.
+// g_i += sum over j of w[4 i + j] (x_i - y_j). Weights multiply the differences; subtracting weighted sums would
+// cancel.
 template <class T> [[gnu::always_inline]] inline void pull4x4(T* g, T const* w, T const* x, T const* y, index_t width) {
     using V = piece_of_packet<T>;
     V v[16];
@@ -68,16 +69,16 @@ constexpr index_t round_up(index_t n, index_t step) {
 
 inline constexpr index_t targets_at_once = 8;
 
-// Distances of N samples to at most `targets_at_once` rows. Rows are padded with zeros to whole packets, their number
-// to fours. Squares, then powers, then gradients of all: each phase hides its own latency.
+// Distances of N samples to at most `targets_at_once` rows. Rows are zero-padded to whole packets, and the number of
+// rows to a multiple of 4. Squares, powers and gradients run as separate passes, each of which hides its own latency.
 template <class T> struct distances {
     using V = piece_of_packet<T>;
     index_t samples;
     index_t width;
     double beta;
-    T* tiles;  // targets_at_once * padded number of samples
+    T* tiles;  // (targets_at_once * padded number of samples)
 
-    // Adds |x_n - y_m|^beta over m < count to `value` (lane by lane), and its gradient times `scale` to g (or nullptr).
+    // Adds |x_n - y_m|^beta over m < count to `value` (per lane), and its gradient times `scale` to g unless g is null.
     void add(packet_sum<T>& value, T* g, T const* x, T const* y, index_t count, double scale) const {
         T* tile = tiles;
         for (index_t m = 0; m < count; m += 4)
@@ -103,7 +104,7 @@ template <class T> struct distances {
 private:
     using real = std::conditional_t<std::is_same_v<T, float>, float, double>;
 
-    // Squares in the tiles become weights beta * scale * power / square.
+    // Replaces the squares in the tiles by the weights beta * scale * power / square.
     template <class Power> void weigh(packet_sum<T>& value, T const* end, double scale, Power const& power) const {
         V const slope = splat<V>(static_cast<T>(beta * scale));
         V const least = splat<V>(static_cast<T>(std::numeric_limits<real>::min()));
@@ -117,7 +118,7 @@ private:
     }
 };
 
-// Rows from one stride to another: the elements that both have.
+// Copies rows between different strides: min(to_stride, from_stride) elements per row.
 template <class T> void copy_rows(T* to, index_t to_stride, T const* from, index_t from_stride, index_t count) {
     if (to_stride == from_stride)
         std::copy_n(from, count * from_stride, to);
@@ -126,7 +127,7 @@ template <class T> void copy_rows(T* to, index_t to_stride, T const* from, index
             std::copy_n(from + i * from_stride, std::min(to_stride, from_stride), to + i * to_stride);
 }
 
-// y = center + spread * eps, eps of L elements, the others padded with zeros to `width`.
+// y = center + spread * eps. eps has L elements; the rest of y is zero up to `width`.
 template <class T>
 void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index_t L, index_t width) {
     std::fill(y + L, y + width, T{});
@@ -135,15 +136,15 @@ void shift_and_scale(T* y, T const* center, T const* spread, T const* eps, index
     });
 }
 
-// A thread's workspace for one position: rows of `width` numbers, whole packets of them.
+// Workspace of one thread for one position: rows of `width` elements, a whole number of packets.
 template <class T> struct energy_workspace {
     index_t width;
-    T* samples;   // `rows` of them, N in fours
-    T* gradient;  // of them
-    T* center;    // means of the posterior
-    T* spread;    // its deviations
+    T* samples;   // N rows, padded to a multiple of 4
+    T* gradient;  // of the samples
+    T* center;    // posterior mean
+    T* spread;    // posterior standard deviation
     T* targets;   // targets_at_once rows
-    T* eps;       // their noise
+    T* eps;       // noise of the targets
     T* tiles;     // of distances
 
     static index_t width_of(index_t L) { return round_up(L, lanes<packet<T>>); }
@@ -156,7 +157,7 @@ template <class T> struct energy_workspace {
         center(gradient + rows_of(N) * width), spread(center + width), targets(spread + width),
         eps(targets + targets_at_once * width), tiles(eps + targets_at_once * width) {}
 
-    // What position r has; its gradient is 0.
+    // Loads position r and clears its gradient.
     void begin(energy_problem<T> const& p, index_t r) const {
         using V = piece_of_packet<T>;
         std::fill(samples, targets, T{});
@@ -165,7 +166,7 @@ template <class T> struct energy_workspace {
         std::copy_n(p.log_std + r * p.L, p.L, spread);
         for (index_t l = 0; l < width; l += lanes<V>) store(spread + l, V(math::exp(load<V>(spread + l))));
     }
-    // Targets m .. m + count of position r.
+    // Targets m .. m + count - 1 of position r.
     template <class Targets>
     void draw(energy_problem<T> const& p, Targets const& from, index_t r, index_t m, index_t count) const {
         constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
@@ -179,7 +180,7 @@ template <class T> struct energy_workspace {
     }
 };
 
-// Of position r.
+// Score and gradient of position r.
 template <class T, class Targets>
 void energy_score_of(energy_problem<T> const& p, Targets const& targets, energy_workspace<T> const& at, index_t r) {
     constexpr index_t block = targets_at_once;
@@ -203,8 +204,8 @@ void energy_score_of(energy_problem<T> const& p, Targets const& targets, energy_
     if (gradient != nullptr) copy_rows(p.dx + r * p.N * p.L, p.L, gradient, at.width, p.N);
 }
 
-// How the cpu does what loss/block/energy_score.hpp does for executors of blocks: position after position, each in one
-// thread's workspace.
+// CPU implementation of run_energy_score (for block executors: loss/block/energy_score.hpp). Threads take whole
+// positions.
 template <class T, class Targets>
 void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets const& targets) {
     using workspace = energy_workspace<T>;
@@ -222,12 +223,14 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
 
 }  // namespace detail
 
-// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta,
-// higher is better; dx = gradient of -dscore * (sum of the scores) with respect to x: dscore = 1 / R for the loss
-// -mean(score). score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L); targets: drawn_targets
-// or given_targets. N >= 2, M >= 1, 0 < beta < 2; errc::usage otherwise. Equal vectors are at distance 0 with slope 0.
-// float, double or std::complex<double>. The result does not depend on the number of threads. What it needs of
-// ctx.scratch is given back.
+// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta.
+// Higher is better. The gradient dx is taken of -dscore * (sum of the scores); dscore = 1 / R gives the loss
+// -mean(score).
+// Shapes: score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L). The targets are drawn_targets
+// or given_targets. Types: float, double or std::complex<double>. Throws errc::usage unless N >= 2, M >= 1 and
+// 0 < beta < 2.
+// Equal vectors have distance 0 and gradient 0. The result does not depend on the number of threads. All workspace
+// taken from ctx.scratch is released.
 template <class Backend, class X, class Targets, class T = typename X::value_type>
 void energy_score(context<Backend>& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,

@@ -1,5 +1,5 @@
 #pragma once
-// Where the targets of the energy score come from: y_m = mean + exp(log_std) eps.
+// Targets of the energy score: y_m = mean + exp(log_std) eps.
 
 #include <cstdint>
 
@@ -9,13 +9,13 @@
 
 namespace calm {
 
-// eps is drawn inside: that of target m of position r, element l, is normal(key, ((first_position + r) M + m) L + l).
-// So pieces of a batch draw what the whole batch does.
+// Draws eps on the fly. Element l of target m of position r is normal(key, ((first_position + r) M + m) L + l), so
+// splitting a batch does not change the draws.
 struct drawn_targets {
-    calm::key key;                   // seed, stream and step of the draws
-    draw_number first_position = 0;  // the number of x's position 0 in the step
+    calm::key key;                   // seed, stream and step
+    draw_number first_position = 0;  // index of position 0 of x within the step
 
-    // The number of element 0 of target m of M of position r.
+    // RNG counter of element 0 of target m of position r, for M targets per position.
     [[nodiscard]] CALM_HD constexpr std::uint64_t element(index_t r, index_t M, index_t m, index_t L) const {
         using number = std::uint64_t;
         number const position = first_position.now() + static_cast<number>(r);
@@ -23,7 +23,7 @@ struct drawn_targets {
     }
 };
 
-// eps is given, (M, R, L).
+// eps supplied by the caller, (M, R, L).
 template <class T, class Backend = cpu> struct given_targets {
     view<T const, extents<dyn, dyn, dyn>, Backend> eps;  // (M, R, L)
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Which tokens can be the most likely ones: the vocabulary's table once more in bytes, so that a quarter is read, with
-// bounds that no argmax escapes. Sizes: R rows, D columns, V tokens.
+// Screening for the argmax over a vocabulary. An int8 copy of the table needs a quarter of the memory traffic, and
+// rigorous bounds keep every token that could be the argmax. Sizes: R rows, D columns, V tokens.
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace calm {
 
-// nvcc, which compiles no vectors, knows its name alone.
+// nvcc does not compile the vector code, so it sees only this declaration.
 class token_screen;
 
 #ifndef __CUDACC__
@@ -29,11 +29,11 @@ template <class W> class screened_argmax;
 
 }  // namespace detail
 
-// Of a table (V, D) of float or bf16 that stays as it is for as long as this is asked. It takes V D bytes. Slower than
-// the products that it saves unless `has_byte_products`.
+// An int8 copy of a table (V, D) of float or bf16, which must not change while this is in use. Takes V D bytes. Slower
+// than full products unless `has_byte_products`.
 class token_screen {
 public:
-    // Of the table (V, D) as it is now; ctx shares the work among its threads.
+    // Quantises the table (V, D), using the threads of ctx.
     template <tensor_like Table> token_screen(context<cpu> const& ctx, Table const& table) {
         auto const rows = detail::as_view(table);
         V_ = rows.extent(0);
@@ -54,7 +54,7 @@ public:
                     for (index_t word = i / 4; auto const& four : narrow)
                         if (word < words_) std::memcpy(to + word++ * detail::native_bytes, &four, 4);
                 };
-                // The last group is filled up with more of the last token.
+                // Pads the last group with copies of the last token.
                 auto const made = detail::row_in_bytes::of(rows.data() + std::min(v, V_ - 1) * D_, D_, put);
                 scales[v] = made.scale;
                 norms[v] = made.norm;
@@ -65,31 +65,31 @@ public:
         scales_ = scales.data();
         norms_ = norms.data();
         rests_ = rests.data();
-        constexpr index_t most_summed = index_t{1} << 16;  // bytes, in 32 bits
+        constexpr index_t most_summed = index_t{1} << 16;  // more int8 products could overflow 32-bit sums
         serves_ =
             D_ <= most_summed && std::all_of(norms_, norms_ + all, [](float norm) { return std::isfinite(norm); });
     }
-    // Whether it says anything: not where the numbers of some token are not finite, longer than 1e12 together, or more
-    // than 2^16.
+    // Whether the screen can be used: not if D > 2^16, or if some token's row has non-finite elements or a norm above
+    // 1e12.
     [[nodiscard]] bool serves() const { return serves_; }
-    [[nodiscard]] extents<dyn, dyn> of() const { return {V_, D_}; }  // the table
+    [[nodiscard]] extents<dyn, dyn> of() const { return {V_, D_}; }  // shape of the table
 
 private:
     template <class W> friend class detail::screened_argmax;
 
     static constexpr index_t lanes = detail::panel_rows;
-    static constexpr int panels = 4;                  // that are multiplied at once
-    static constexpr index_t group = lanes * panels;  // their tokens
-    static constexpr int zero = 128;                  // what is added to a number to make it a byte
+    static constexpr int panels = 4;                  // multiplied at once
+    static constexpr index_t group = lanes * panels;  // tokens per such group
+    static constexpr int zero = 128;                  // offset that makes a quantised value unsigned
 
     [[nodiscard]] index_t panel_bytes() const { return words_ * detail::native_bytes; }
 
     arena<cpu> memory_{"screen"};
     index_t V_ = 0, D_ = 0;
-    index_t words_ = 0;  // of four bytes, a token
+    index_t words_ = 0;  // 32-bit words per token
     index_t groups_ = 0;
     std::uint8_t const* bytes_ = nullptr;  // panels
-    float const* scales_ = nullptr;        // of each token
+    float const* scales_ = nullptr;        // per token
     float const* norms_ = nullptr;
     float const* rests_ = nullptr;
     bool serves_ = false;
@@ -97,8 +97,9 @@ private:
 
 namespace detail {
 
-// Rows x (R, D) against such a table. A product as it is computed in fp32 differs from scale scale' (bytes . bytes') by
-// at most |rest| |e| + |x - rest| |rest'| and rounding, so only tokens whose product can be the largest are multiplied.
+// Argmax of rows x (R, D) by such a screen. The fp32 product differs from scale scale' (bytes . bytes') by at most
+// |rest| |e| + |x - rest| |rest'| plus rounding. Only tokens whose upper bound reaches the best lower bound are
+// multiplied exactly.
 template <class W> class screened_argmax {
 public:
     screened_argmax(context<cpu>& ctx, token_screen const& screen, W const* table, float const* x, index_t R,
@@ -110,7 +111,7 @@ public:
         found_(ctx.scratch.template take<found>(extents<dyn>(ctx.threads() * R)).data()),
         gathered_(ctx.scratch.template take<W>(extents<dyn>(ctx.threads() * most_at_once * screen.D_)).data()) {}
 
-    // Fills the tokens of all rows but those it returns: their numbers.
+    // Sets the tokens of all rows it can decide; returns the indices of the others.
     std::vector<index_t> run() {
         ctx_.parallel_ranges(R_, 16, [&](index_t begin, index_t end) {
             for (index_t i = begin; i < end; ++i) note_row(i);
@@ -130,20 +131,20 @@ public:
 
 private:
     static constexpr index_t groups_a_task = native_bytes == 64 ? 8 : 16;
-    static constexpr index_t most_at_once = 16;  // tokens of one product
+    static constexpr index_t most_at_once = 16;  // tokens per exact product
     static constexpr float infinity = std::numeric_limits<float>::infinity();
-    static constexpr int room = 64;  // tokens that a thread finds that can be the argmax
+    static constexpr int room = 64;  // candidates per row and thread
 
     struct row {
         float scale, own_reach, rest_reach;
-        std::int32_t zero;  // the products of the bytes with that of zero
+        std::int32_t zero;  // the offset `zero` times the sum of the row's bytes
         bool is_done;
     };
-    // What a thread knows of a row.
+    // One row's candidates found by one thread.
     struct found {
-        float least;       // the largest product is at least this
-        int count;         // of tokens that can have it; -1: there is not enough room
-        float most[room];  // what their products are at most
+        float least;       // lower bound of the largest product
+        int count;         // number of candidates; -1: overflow
+        float most[room];  // upper bounds of their products
         token_id tokens[room];
     };
 
@@ -163,13 +164,13 @@ private:
                     sum * token_screen::zero, made.is_fit};
         for (index_t thread = 0; thread < ctx_.threads(); ++thread) {
             auto& own = found_[thread * R_ + i];
-            // All products of zeros are alike, and token 0 is the first.
+            // For a zero row all products are equal, so token 0 wins.
             own.least = made.is_fit && !made.is_zero ? -infinity : infinity;
             own.count = 0;
         }
     }
 
-    // All rows at the tokens of a group.
+    // Screens one group of tokens for all rows.
     void look_at_all(index_t group, int thread) const {
         constexpr int most = native_bytes == 64 ? 6 : 2;
         index_t i = 0;
@@ -186,7 +187,7 @@ private:
         if (i < R_) look_at<1>(i, group, thread);
     }
 
-    // Rows rows from row i at the tokens of a group.
+    // Screens one group of tokens for `Rows` rows, starting at row i.
     template <int Rows> void look_at(index_t i, index_t group, int thread) const {
         constexpr int panels = token_screen::panels;
         native_integers sums[Rows][panels];
@@ -213,7 +214,7 @@ private:
         });
     }
 
-    // Some tokens from `first` on can be the argmax of row i.
+    // Records the candidates for row i among the tokens of the group that starts at `first`.
     [[gnu::noinline]] void note(index_t i, int thread, native_floats const* value, native_floats const* reach,
                                 index_t first) const {
         auto& own = found_by(thread, i);
@@ -234,7 +235,7 @@ private:
             }
         }
     }
-    // By what the products really are: most of the tokens cannot be the argmax any more.
+    // Frees space: exact products raise the lower bound, which eliminates most candidates.
     void make_room(index_t i, int thread) const {
         auto& own = found_by(thread, i);
         best_of some{};
@@ -249,7 +250,7 @@ private:
         own.count = kept < room ? kept : -1;
     }
 
-    // The argmax of row i among the tokens that can be it.
+    // Decides the argmax of row i among its candidates.
     void settle(index_t i, int thread) {
         float least = -infinity;
         for (int t = 0; t < ctx_.threads(); ++t) {
@@ -266,7 +267,7 @@ private:
         float logit = -infinity;
         token_id token = 0;
     };
-    // Row i times those of the tokens whose products may be `least`.
+    // Multiplies row i exactly with all candidates whose upper bound reaches `least`.
     void multiply(best_of& best, index_t i, found const& some, float least, int thread) const {
         index_t const D = screen_.D_;
         W* const gathered = gathered_ + thread * most_at_once * D;
@@ -296,14 +297,14 @@ private:
     float const* x_;
     index_t R_;
     token_id* tokens_;
-    index_t stride_;      // bytes of a row
-    std::int8_t* bytes_;  // of all rows
+    index_t stride_;      // bytes per row
+    std::int8_t* bytes_;  // quantised rows
     row* rows_;
     found* found_;  // (threads, R)
-    W* gathered_;   // of each thread
+    W* gathered_;   // per thread
 };
 
-// argmax_token by such a screen.
+// argmax_token with a screen.
 template <class W, index_t D>
 void screened_argmax_of_rows(context<cpu>& ctx, vector_view<token_id> const& tokens,
                              matrix_view<float const, D> const& x, matrix_view<W const, D> const& table,
@@ -323,8 +324,8 @@ void screened_argmax_of_rows(context<cpu>& ctx, vector_view<token_id> const& tok
 
 }  // namespace detail
 
-// argmax_token by a screen of the same table: the same tokens as by products of few rows, whatever R. Throws
-// errc::usage where the screen is of another table's shape.
+// argmax_token with a screen of the same table. Returns the tokens that the products of few rows give, for any R.
+// Throws errc::usage if the shape of the screened table differs.
 template <tensor_like X, tensor_like Table>
 void argmax_token(context<cpu>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x, Table const& table,
                   token_screen const& screen) {
@@ -335,7 +336,7 @@ void argmax_token(context<cpu>& ctx, detail::numbers_like<X, token_id> const& to
 #endif
 
 namespace detail {
-// Whether screens make the argmax of rows of T faster.
+// Whether screening makes the argmax faster for rows of T.
 #ifdef __CUDACC__
 template <class T, class Backend> inline constexpr bool is_screened = false;
 #else
@@ -344,20 +345,20 @@ inline constexpr bool is_screened = has_byte_products&& std::is_same_v<T, float>
 #endif
 }  // namespace detail
 
-// A screen of a table, for rows of T; null where the argmax is found as fast without: where the processor has no
-// products of bytes, and where the table is small.
+// A screen of a table for rows of T. Null if it would not be faster: on a processor without int8 products, or for a
+// small table.
 template <class T, tensor_like Table, class Context>
 std::shared_ptr<token_screen const> screen_if_faster([[maybe_unused]] Context const& ctx,
                                                      [[maybe_unused]] Table const& table) {
     if constexpr (detail::is_screened<T, detail::backend_of<Table>>) {
-        constexpr index_t least = index_t{1} << 18;  // numbers
+        constexpr index_t least = index_t{1} << 18;  // elements
         if (!ctx.rehearsing() && detail::as_view(table).size() >= least)
             if (auto screen = std::make_shared<token_screen const>(ctx, table); screen->serves()) return screen;
     }
     return nullptr;
 }
 
-// argmax_token by what screen_if_faster gave. Nothing of screens is compiled where it gives none.
+// argmax_token with the result of screen_if_faster. Where that is always null, no screening code is compiled.
 template <tensor_like X, tensor_like Table>
 void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
                   Table const& table, [[maybe_unused]] token_screen const* screen) {

@@ -1,6 +1,7 @@
 #pragma once
-// CALM's autoencoder (Autoencoder in docs/mathematics.md; Kingma and Welling 2013): K tokens to the posterior of one
-// latent vector, and back. Patches are independent. Sizes: R patches of K tokens, D hidden, L latent, V vocabulary.
+// CALM's autoencoder (Autoencoder in docs/mathematics.md; Kingma and Welling 2013). The encoder maps K tokens to the
+// posterior of one latent vector, the decoder maps a latent back to tokens. Patches are independent. Sizes: R patches
+// of K tokens, D hidden, L latent, V vocabulary.
 
 #include <algorithm>
 #include <optional>
@@ -22,13 +23,13 @@
 
 namespace calm {
 
-// y = x + SwiGLU(RMSNorm(x)). Checkpoints have the norm last.
+// y = x + SwiGLU(RMSNorm(x)). The norm is visited last, as checkpoints list it.
 template <index_t D, index_t Inner, class Space = space<>>
 struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
                                            named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
-// objective. Half of the layers of each side work on tokens (rows of R K), half on patches (rows of R).
+// objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).
 template <autoencoder_configuration C, class Space = space<>> struct autoencoder {
     using space_type = Space;
     using T = typename Space::storage;
@@ -44,37 +45,37 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
-    // Layers of either half of the encoder, and below of the decoder.
+    // Layers in each half of the encoder.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
-    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // see above
-    // What a patch takes while it is encoded or decoded, at most.
+    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // of the decoder
+    // Upper bound on the elements of memory needed to encode or decode one patch.
     static constexpr index_t numbers_per_patch =
         static_cast<index_t>(encoder_half + decoder_half) * (K + 1) * 4 * (C.intermediate_size + D) + (8 * K + 8) * D +
         8 * L;
     using layer = feed_forward_layer<D, C.intermediate_size, Space>;   // x + SwiGLU(RMSNorm(x))
-    using encoder_tokens = stack<layer, encoder_half>;                 // layers 0 .. of the encoder
-    using encoder_patches = stack<layer, encoder_half, encoder_half>;  // and those behind them
-    using decoder_patches = stack<layer, decoder_half>;                // layers 0 .. of the decoder
-    using decoder_tokens = stack<layer, decoder_half, decoder_half>;   // and those behind them
+    using encoder_tokens = stack<layer, encoder_half>;                 // first half of the encoder
+    using encoder_patches = stack<layer, encoder_half, encoder_half>;  // second half of the encoder
+    using decoder_patches = stack<layer, decoder_half>;                // first half of the decoder
+    using decoder_tokens = stack<layer, decoder_half, decoder_half>;   // second half of the decoder
     using latents = matrix_view<T, L, Backend>;                        // (R, L)
     using const_latents = matrix_view<T const, L, Backend>;            // (R, L)
     using token_ids = row_ids<Backend>;                                // (R K), flat
 
-    embedding<D, Space> embed_tokens;                               // (V, D), tied with the decoder's projection
+    embedding<D, Space> embed_tokens;                               // (V, D), tied to the decoder's output projection
     encoder_tokens encoder_token_layers;                            // (R K, D)
     encoder_patches encoder_patch_layers;                           // (R, D)
     linear<K * D, D, with_bias::yes, Space> squeeze_layer;          // (R, K D) to (R, D)
     rms_norm_layer<D, Space, result_as::activations> encoder_norm;  // (R, D)
-    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       // (R, D) to mean and log_std side by side
+    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       // (R, D) to (R, 2 L): mean, then log_std
     linear<L, D, with_bias::yes, Space> latent_to_hidden;           // (R, L) to (R, D)
     decoder_patches decoder_patch_layers;                           // (R, D)
     decoder_tokens decoder_token_layers;                            // (R K, D)
     linear<D, K * D, with_bias::yes, Space> expand_layer;           // (R, D) to (R, K D)
     rms_norm_layer<D, Space> decoder_norm;                          // (R K, D)
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // An autoencoder for V token ids, without memory until `allocate`.
     explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: ids are 0 .. V - 1
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: valid ids are 0 .. V - 1
 
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("encoder.embed_tokens", embed_tokens, visitor);
@@ -90,9 +91,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         visit_as("decoder.norm", decoder_norm, visitor);
     }
 
-    // The first half of the encoder sees one token at a time, so it runs once for every distinct id: U of them.
+    // Saved activations of posterior. The token half of the encoder sees one token at a time, so it runs once per
+    // unique id (U).
     struct encoded {
-        numbered_ids<Backend> tokens;                                      // (R K): what it is the posterior of
+        numbered_ids<Backend> tokens;                                      // (R K): the encoder's input
         typename embedding<D, Space>::saved embedded;                      // y: (U, D)
         typename encoder_tokens::saved token_layers;                       // y: (U, D)
         typename encoder_patches::saved patch_layers;                      // y: (R, D)
@@ -102,8 +104,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         latents log_std;                                                   // (R, L)
     };
 
-    // tokens (R * K) to the posterior of every patch, normal with diagonal exp(log_std)^2; in ctx.saved. Throws
-    // errc::usage where tokens are no whole patches.
+    // The posterior of every patch of tokens (R K): normal with mean `mean` and standard deviation exp(log_std). Result
+    // in ctx.saved. Throws errc::usage if the tokens are not whole patches.
     encoded posterior(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
         index_t const patches = whole_patches(tokens.ids.size());
         encoded s{};
@@ -121,14 +123,14 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         hidden_to_latent.template apply_part<L, L>(ctx, s.log_std, s.norm.y);
         return s;
     }
-    // The same of ids that are not numbered yet. Throws errc::tokenizer for an id outside the vocabulary; unless they
-    // are known to be good, it waits for a device.
+    // For ids not yet made unique. Throws errc::tokenizer for an id outside the vocabulary. Waits for the device unless
+    // the ids were already validated.
     encoded posterior(context<Backend>& ctx, token_ids const& tokens) const {
         (void)whole_patches(tokens.size());
         return posterior(ctx, numbered(ctx, tokens, vocabulary()));
     }
 
-    // What decode_backward needs, the result in y; views of ctx.saved's memory.
+    // Saved activations of decode, in ctx.saved; y is the result.
     struct decoded {
         typename linear<L, D, with_bias::yes, Space>::saved hidden;        // y: (R, D)
         typename decoder_patches::saved patch_layers;                      // y: (R, D)
@@ -138,22 +140,22 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         matrix_view<T, D, Backend> y;                                      // (R K, D): logits are y E^T
     };
 
-    // z (R, L) to the last hidden state of every token.
+    // The last hidden state of every token, for latents z (R, L).
     decoded decode(context<Backend>& ctx, const_latents const& z) const {
         decoded s{};
         decode_tokens_apart(ctx, s, decode_patches(ctx, s, z));
         return s;
     }
 
-    // tokens (R * K) = the most likely ones of z (R, L), as choose_tokens() has them. ctx.saved is given back.
+    // tokens (R K) = the most likely tokens of latents z (R, L); see choose_tokens(). Restores ctx.saved on return.
     void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
                        token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
         choose_tokens(ctx, tokens, decode(ctx, z).y, screen);
     }
 
-    // tokens (R) = the most likely ones of rows y (R, D) of the decoder. A row that is not finite has none: the host
-    // throws errc::non_finite, a device marks it (without_tokens). A screen, or null, is one of embed_tokens.
+    // tokens (R) = the most likely token for each row of the decoder output y (R, D). For a non-finite row the host
+    // throws errc::non_finite, and a device writes `without_tokens`. `screen` is null or a screen of embed_tokens.
     void choose_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                        matrix_view<T const, D, Backend> const& y, token_screen const* screen = nullptr) const {
         if constexpr (host_memory<Backend>)
@@ -163,13 +165,13 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
             for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), y.data(), D});
     }
 
-    // The same for those of the host's tokens (R * K) that are not_decoded yet, as long as patches are alike; the
-    // patches' half of the decoder is done once for those of which some token is decoded. A device throws too.
+    // Lazy decoding: decodes host tokens (R K) that are still not_decoded, only while patches of a group agree so far.
+    // The decoder's patch half runs once for each patch that needs any token. Throws errc::non_finite on devices too.
     void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, alike_groups groups,
                       token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
         index_t const R = z.extent(0);
-        // Latents in the order in which their patches are begun, and what the patches' half made of them.
+        // Latents in the order in which their patches are started, and the output of the decoder's patch half for them.
         auto const latents_begun = ctx.saved.template take<T>(z.extents());
         auto const expanded = ctx.saved.template take<T>(extents<dyn, K * D>(R));
         detail::patches_begun begun(R);
@@ -199,15 +201,15 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         }
     }
 
-    // What the training objective draws. `scale` is 0 or 1 / (1 - dropout).
+    // Random draws of the training objective. `scale` is the latent dropout mask: 0 or 1 / (1 - dropout).
     struct noise {
         typename token_ids::view_type shown;  // (R K): the input tokens, some replaced by id 0
         const_latents eps;                    // (R, L)
         const_latents scale;                  // (R, L)
     };
 
-    // Noise of patches first .. first + R of the step, tokens (R K) with the dropout `rate` in [0, 1); all from keyed
-    // streams, in ctx.saved. Throws errc::usage for another rate.
+    // Draws the noise for tokens (R K) of patches first .. first + R - 1 of the step, with the dropout `rate` in [0,
+    // 1). It comes from keyed streams; result in ctx.saved. Throws errc::usage for a rate outside that range.
     noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, draw_number first = 0) const {
         require_rate(rate);
         index_t const patches = tokens.size() / K;
@@ -217,7 +219,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return {shown, eps, scale};
     }
 
-    // A micro-batch as the loss takes it.
+    // A micro-batch prepared for the loss.
     struct batch {
         token_ids labels;             // (R K)
         numbered_ids<Backend> shown;  // (R K): the input tokens, some replaced by id 0
@@ -225,10 +227,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         const_latents scale;          // (R, L)
     };
 
-    // The same noise and the host's tokens (R K), which it checks, hides, numbers and brings in one copy: no shape
-    // follows from them, and nothing waits. In ctx.saved; what a host's executor reads of `tokens` it reads there.
-    // Throws errc::tokenizer for an id outside the vocabulary, errc::usage where tokens are no whole patches and for
-    // another rate.
+    // Prepares host tokens (R K) with the noise that draw() gives: checks them, masks inputs, finds unique ids and
+    // uploads everything in one copy. Shapes do not depend on the ids, and nothing waits for the device. Result in
+    // ctx.saved; on a host executor the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
+    // vocabulary, errc::usage for incomplete patches or a rate outside [0, 1).
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, draw_number first = 0) const {
         require_rate(rate);
         index_t const n = std::ssize(tokens), V = vocabulary();
@@ -248,8 +250,9 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // on the executor
 
-    // losses = those of one batch of R patches; gradients times `weight` are added to the parameters' (Reconstruction,
-    // variational term and autoencoder in docs/mathematics.md). Nothing waits. Uses ctx.saved and gives it back.
+    // Forward and backward of R patches: writes their mean losses and adds `weight` times the gradients to the
+    // parameter gradients (Reconstruction, variational term and autoencoder in docs/mathematics.md). Does not wait for
+    // the device. Restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, losses_view const& losses, batch const& b,
                            autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -284,7 +287,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                 weight * objective.kl_weight / count);
         posterior_backward(ctx, e, dmean, dlog_std);
     }
-    // The same, and the losses on the host: a device is waited for.
+    // Returns the losses on the host, so it waits for the device.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, batch const& b, autoencoder_objective const& objective,
                                          double weight = 1) {
         arena_scope const scope(ctx.scratch);
@@ -292,8 +295,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         loss_and_gradient(ctx, losses, b, objective, weight);
         return fetch(ctx, losses.data());
     }
-    // The same of labels `tokens` (R K) and the noise n of the same patches, which are on the executor: to check them
-    // it waits for a device. Throws errc::tokenizer for an id outside the vocabulary.
+    // For labels `tokens` (R K) and noise n of these patches that are already on the executor; checking them waits for
+    // the device. Throws errc::tokenizer for an id outside the vocabulary.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, noise const& n,
                                          autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -302,7 +305,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                  weight);
     }
 
-    // From dy (R K, D): dz (R, L) is overwritten, the decoder's gradients accumulate. Consumes what was saved.
+    // Overwrites dz (R, L), given dy (R K, D). The decoder's gradients accumulate. Consumes s.
     void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy,
                          latents const& dz) {
         arena_scope const scope(ctx.scratch);
@@ -318,7 +321,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
     }
 
-    // From the gradients of mean and log_std, both (R, L): the encoder's accumulate. Consumes what was saved.
+    // Backward of posterior, for the gradients of mean and log_std, (R, L) each. The encoder's gradients accumulate.
+    // Consumes s.
     void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean,
                             const_latents const& dlog_std) {
         arena_scope const scope(ctx.scratch);
@@ -340,7 +344,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     }
 
 private:
-    // How many patches so many tokens are.
+    // Converts a number of tokens to a number of patches.
     static index_t whole_patches(index_t tokens) {
         require(tokens % K == 0, errc::usage, "calm::autoencoder: expected whole patches of ", K, " tokens, found ",
                 tokens, " tokens");
@@ -350,12 +354,12 @@ private:
         require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a rate of dropout in [0, 1), found ",
                 rate);
     }
-    // Token i of the noise of patches from `first` on.
+    // Masks the input tokens of patches from `first` on.
     static detail::hide_token hiding(key draws, token_id* shown, token_id const* tokens, double rate,
                                      draw_number first) {
         return {shown, tokens, draws, first * K, rate};
     }
-    // eps and scale of the noise, (R, L) each.
+    // eps and scale of the training noise, (R, L) each.
     std::pair<latents, latents> draw_latents(context<Backend>& ctx, index_t patches, double rate,
                                              draw_number first) const {
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
@@ -366,7 +370,8 @@ private:
         return {eps, scale};
     }
 
-    // Of the rows x (R K, D) that the patches' half made, those at `places`: their tokens, on the host.
+    // Decodes the rows `places` of x (R K, D), the output of the decoder's patch half. Returns their tokens on the
+    // host.
     std::span<token_id const> decode_at(context<Backend>& ctx, std::vector<token_id>& room,
                                         matrix_view<T const, D, Backend> const& x, std::span<row_id const> places,
                                         token_screen const* screen) const {
@@ -382,14 +387,14 @@ private:
         return on_the_host;
     }
 
-    // The half of the decoder that works on patches: z (R, L) to what the other half reads, a row a token (R K, D).
+    // The decoder's patch half: z (R, L) to the input of the token half, one row per token (R K, D).
     matrix_view<T, D, Backend> decode_patches(context<Backend>& ctx, decoded& s, const_latents const& z) const {
         s.hidden = latent_to_hidden.forward(ctx, z);
         s.patch_layers = decoder_patch_layers.forward(ctx, s.hidden.y);
         s.expanded = expand_layer.forward(ctx, s.patch_layers.y);
         return reshape(s.expanded.y, extents<dyn, D>(z.extent(0) * K));
     }
-    // The half that works on tokens, of any of these rows.
+    // The decoder's token half, on any subset of these rows.
     void decode_tokens_apart(context<Backend>& ctx, decoded& s, matrix_view<T, D, Backend> const& x) const {
         s.token_layers = decoder_token_layers.forward(ctx, x);
         s.norm = decoder_norm.forward(ctx, s.token_layers.y);

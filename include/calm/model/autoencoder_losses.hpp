@@ -1,5 +1,5 @@
 #pragma once
-// What an autoencoder is trained on: the settings of its objective, and its losses.
+// The training objective of an autoencoder: its settings and its losses.
 
 #include "calm/tensor/extents.hpp"
 
@@ -7,12 +7,12 @@ namespace calm {
 
 // Run-time settings of the training objective.
 struct autoencoder_objective {
-    double dropout = 0.15;    // of input tokens (they become id 0) and of the latent
-    double kl_clamp = 0.5;    // a dimension's divergence below it is not pushed further
-    double kl_weight = 1e-3;  // of the divergence in the loss; the reconstruction has K
+    double dropout = 0.15;    // rate for input tokens (replaced by id 0) and for the latent
+    double kl_clamp = 0.5;    // below it, the KL divergence of a dimension has no gradient
+    double kl_weight = 1e-3;  // weight of the KL term; the reconstruction term has weight K
 };
 
-// Means over a batch, in nats where they are likelihoods.
+// Means over a batch; likelihoods in nats.
 struct autoencoder_losses {
     double loss = 0;           // K * cross_entropy + kl_weight * kl
     double cross_entropy = 0;  // mean over tokens
@@ -21,7 +21,7 @@ struct autoencoder_losses {
 };
 
 namespace detail {
-// The losses of a batch from sums over `tokens` tokens, `patches` patches and their dimensions.
+// Computes the losses of a batch from sums over `tokens` tokens, `patches` patches and their dimensions.
 struct mean_losses {
     autoencoder_losses* losses;
     double const* cross_entropy;

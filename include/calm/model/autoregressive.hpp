@@ -1,7 +1,7 @@
 #pragma once
-// The autoregressive language model that a CALM is compared with (Autoregressive model in docs/mathematics.md): the
-// backbone's stack on tokens, the next token by a softmax over the vocabulary. Sizes: B sequences, P positions, K
-// tokens a position, R = B (P - 1) predictions, V vocabulary.
+// The autoregressive baseline for CALM (Autoregressive model in docs/mathematics.md): the backbone's Llama stack on
+// tokens, with a softmax over the vocabulary for the next token. Sizes: B sequences, P positions, K tokens per
+// position, R = B (P - 1) predictions, V vocabulary.
 
 #include <span>
 
@@ -15,7 +15,7 @@
 
 namespace calm {
 
-// A Llama language model of one configuration, with the names of LlamaForCausalLM.
+// A Llama language model of one configuration; parameters are named as in LlamaForCausalLM.
 template <autoregressive_configuration C, class Space = space<>> struct autoregressive_model {
     using space_type = Space;
     using T = typename Space::storage;
@@ -31,30 +31,30 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
                   "calm::autoregressive_model: rotary embeddings need an even hidden_size / num_attention_heads");
     using scalar = T;
     using backend = Backend;
-    static constexpr index_t K = 1;  // tokens a position, where text is written or scored
+    static constexpr index_t K = 1;  // tokens per position in generation and evaluation
     static constexpr index_t D = C.llama.hidden_size;
-    static constexpr bool is_tied = C.tie_word_embeddings;  // one table for embeddings and logits
+    static constexpr bool is_tied = C.tie_word_embeddings;  // whether embeddings and logits share a table
     using llama_type = llama_stack<C.llama, Space>;         // over positions
-    using cache = typename llama_type::cache;               // of B sequences
+    using cache = typename llama_type::cache;               // for B sequences
     using token_ids = row_ids<Backend>;                     // flat
     using hidden_view = matrix_view<T, D, Backend>;         // (R, D)
 
     embedding<D, Space> embed_tokens;  // (V, D)
     llama_type llama;                  // over positions
-    embedding<D, Space> lm_head;       // (V, D), a row a token's logit; without memory where it is tied
+    embedding<D, Space> lm_head;       // (V, D), one row per logit; no memory if tied
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // A model for V token ids, without memory until `allocate`.
     explicit autoregressive_model(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary), lm_head(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: ids are 0 .. V - 1
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: valid ids are 0 .. V - 1
 
     struct saved {
         typename embedding<D, Space>::saved embedded;  // y: (R K, D)
         typename llama_type::saved llama;              // y: (R, D), the result
-        hidden_view y;                                 // (R, D): position p has seen positions 0 .. p
+        hidden_view y;                                 // (R, D): position p depends on positions 0 .. p
     };
 
-    // Hidden states of tokens (B, P, K) flat: a position reads the mean of the embeddings of its K tokens. Throws
-    // errc::usage where tokens are no whole sequences, errc::tokenizer for an id outside the vocabulary.
+    // Hidden states for tokens (B, P, K), flat. Each position reads the mean embedding of its K tokens. Throws
+    // errc::usage if the tokens are not whole sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K) const {
         require(tokens.size() % patch == 0, errc::usage, "calm::autoregressive_model: expected whole positions of ",
                 patch, " tokens, found ", tokens.size(), " tokens");
@@ -71,7 +71,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         return s;
     }
 
-    // From dy (R, D): the parameters' gradients accumulate; consumes what was saved.
+    // Backward for dy (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.scratch);
         auto dx = ctx.scratch.template take<T>(dy.extents());
@@ -85,16 +85,16 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         embed_tokens.backward(ctx, s.embedded, dx);
     }
 
-    // A micro-batch as the loss takes it.
+    // A micro-batch prepared for the loss.
     struct batch {
-        shifted_tokens<Backend> tokens;  // (R K) each: what is read, what is predicted
-        index_t positions;               // P - 1, of a sequence
+        shifted_tokens<Backend> tokens;  // (R K) each: inputs and labels
+        index_t positions;               // P - 1, per sequence
         index_t patch;                   // K
     };
 
-    // Of the host's tokens (B, P, K), which it checks and brings in one copy: nothing waits. In ctx.saved. Throws
-    // errc::usage where tokens are no whole sequences of at least 2 positions, errc::tokenizer for an id outside the
-    // vocabulary.
+    // Prepares host tokens (B, P, K): checks them and uploads them to ctx.saved in one copy, without waiting for the
+    // device. Throws errc::usage unless the tokens are whole sequences of at least 2 positions, errc::tokenizer for an
+    // id outside the vocabulary.
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t positions, index_t patch = K) const {
         index_t const n = detail::shifted_size(std::ssize(tokens), positions, patch);
         id_upload<Backend> ids(ctx, vocabulary(), 2 * n);
@@ -104,10 +104,10 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         return b;
     }
 
-    // loss = the mean cross-entropy, in nats, of what follows the P - 1 first positions of tokens (B, P, K), and weight
-    // times its gradient is added to the parameters'. With K > 1, phase 1 of patch-level training (Shao et al. 2024):
-    // one softmax a position, scored by each of the next position's K tokens. Nothing waits. Uses ctx.saved and gives
-    // it back.
+    // Forward and backward of one micro-batch. loss = the mean cross-entropy, in nats, of the predictions from the
+    // first P - 1 positions of tokens (B, P, K). Adds weight times its gradient to the parameter gradients. K > 1 is
+    // phase 1 of patch-level training (Shao et al. 2024): one softmax per position, scored against each of the next
+    // position's K tokens. Does not wait for the device. Restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         arena_scope const scope(ctx.scratch);
@@ -118,21 +118,20 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
     }
-    // The same, and the loss on the host: a device is waited for.
+    // Returns the loss on the host, so it waits for the device.
     double loss_and_gradient(context<Backend>& ctx, batch const& b, double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, weight); });
     }
-    // The same of tokens (B, P, K) that are on the executor: to check them it waits for a device. Throws as `prepare`
-    // does.
+    // For tokens (B, P, K) already on the executor; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K,
                              double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         return loss_and_gradient(ctx, batch{shift_tokens(ctx, tokens, positions, patch), positions - 1, patch}, weight);
     }
 
-    // total += the sum over hidden states (R, D) of the mean cross-entropy of the K `labels` (R K) of each. If dhidden
-    // (R, D) is not null it is overwritten, and the output table's gradient accumulates, with weight times the
-    // gradients of the mean over rows.
+    // Adds to total, for each of the hidden states (R, D), the mean cross-entropy of its K `labels` (R K). If dhidden
+    // (R, D) is not null, it is overwritten with weight times the gradient of the mean over rows, and the output
+    // table's gradient accumulates likewise.
     void add_losses(context<Backend>& ctx, total_view<Backend> const& total,
                     matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
                     hidden_view const& dhidden = {nullptr, extents<dyn, D>(0)}, double weight = 1) {
@@ -145,7 +144,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
         add_sum(ctx, total, losses);
     }
 
-    // logits (R, V) of hidden states (R, D), of the next token.
+    // y (R, V) = next-token logits of hidden states (R, D).
     void logits(context<Backend>& ctx, matrix_view<T, dyn, Backend> const& y,
                 matrix_view<T const, D, Backend> const& hidden) const {
         matmul(ctx, y, hidden, transposed(output().weight.read()));
@@ -155,23 +154,23 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return llama_type::make_cache(sequences, capacity);
     }
-    // Hidden states (S T, D) of new tokens (S, T), flat, each behind those of its sequence in the cache; the S
-    // sequences are named once each. In ctx.saved.
+    // Decoding: hidden states (S T, D) of new tokens (S, T), flat, which follow the cached tokens of S distinct
+    // sequences. Result in ctx.saved.
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
                        std::span<index_t const> sequences) const {
         return llama.extend(ctx, embed_tokens.forward(ctx, tokens).y, c, sequences);
     }
-    // The same of the host's tokens, which it checks: nothing waits.
+    // For host tokens, which are checked on the host: does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return extend(ctx, bring_ids(ctx, tokens, vocabulary()), c, sequences);
     }
-    // The same for every sequence of the cache: tokens (B, T).
+    // For every sequence of the cache: tokens (B, T).
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
         return extend(ctx, tokens, c, c.all());
     }
 
-    // Published names, as in LlamaForCausalLM.
+    // Parameter names as in LlamaForCausalLM.
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("model.embed_tokens", embed_tokens, visitor);
         visit_as("model", llama, visitor);
@@ -179,7 +178,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     }
 
 private:
-    // Whose rows give the logits.
+    // The table that gives the logits.
     embedding<D, Space>& output() {
         if constexpr (is_tied)
             return embed_tokens;

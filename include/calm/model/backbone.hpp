@@ -1,6 +1,7 @@
 #pragma once
-// CALM's backbone (Input of the backbone, attention in docs/mathematics.md; Touvron et al. 2023): K token embeddings a
-// patch, compressed to one vector, then a Llama stack over patches. Sizes: B sequences, P patches, R = B P rows.
+// CALM's backbone (Input of the backbone, attention in docs/mathematics.md; Touvron et al. 2023): the K token
+// embeddings of each patch are compressed to one vector, then a Llama stack runs over patches. Sizes: B sequences, P
+// patches, R = B P rows.
 
 #include <span>
 
@@ -12,7 +13,7 @@
 
 namespace calm {
 
-// Hidden states (R, D) from patches: that of position p has seen patches 0 .. p and stands for what follows them.
+// Maps patches to hidden states (R, D). The state at position p depends on patches 0 .. p and predicts patch p + 1.
 template <model_configuration auto C, class Space = space<>> struct backbone {
     using space_type = Space;
     using T = typename Space::storage;
@@ -30,40 +31,39 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     using llama_type = llama_stack<llama_sizes_of(C), Space>;             // over patches
-    static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input has token embeddings
-    static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input has latent vectors
-    // LN(W_2 silu(W_1 e)) of rows of Width, 2 D numbers between.
+    static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input includes token embeddings
+    static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input includes latent vectors
+    // LN(W_2 silu(W_1 e)) on rows of width Width, with 2 D hidden elements.
     template <index_t Width>
     using projection_of =
         chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, result_as::activations>,
               linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
-    using projection = projection_of<K * D>;         // of a patch's K embeddings
-    using latent_projection = projection_of<L>;      // of a patch's latent vector
+    using projection = projection_of<K * D>;         // for the K embeddings of each patch
+    using latent_projection = projection_of<L>;      // for the latent vector of each patch
     using token_ids = row_ids<Backend>;              // (R K), flat
     using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
 
-    // What is read: tokens (R K) and, where latents are read, the latent vectors (R, L) of their patches. Tokens alone
-    // are enough for a backbone that reads no latents.
+    // Input: tokens (R K) and, if the backbone reads latents, the latent vectors (R, L) of their patches.
     struct input {
         token_ids tokens;  // (R K)
-        // (R, L), none where latents are not read.
+        // (R, L); null if latents are not read.
         matrix_view<T const, L, Backend> latents{nullptr, extents<dyn, L>(0)};
-        // Of tokens alone.
+        // Tokens only.
         input(token_ids const& t) requires(!reads_latents) : tokens(t) {}
-        // Throws errc::usage where z has another number of rows than t has patches.
+        // Throws errc::usage unless z has one row per patch of t.
         input(token_ids const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
             require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected a latent vector a patch");
         }
     };
 
-    using cache = typename llama_type::cache;  // of B sequences, its positions are patches
+    using cache = typename llama_type::cache;  // for B sequences; its positions are patches
 
     embedding<D, Space> embed_tokens;  // (V, D)
     projection embed_proj;             // (R, K D) to (R, D)
-    latent_projection latent_proj;     // added to the tokens' where both are read
+    latent_projection latent_proj;     // (R, L) to (R, D); added to the projected tokens if both are read
     llama_type llama;                  // over patches
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // A backbone for V token ids, without memory until `allocate`.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
     struct saved {
@@ -71,11 +71,11 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         typename projection::saved projected;          // y: (R, D)
         typename latent_projection::saved latents;     // y: (R, D)
         typename llama_type::saved llama;              // y: (R, D), the result
-        hidden_view y;                                 // (R, D): position p has seen patches 0 .. p
+        hidden_view y;                                 // (R, D): position p depends on patches 0 .. p
     };
 
-    // tokens (B, P, K), flat, and latents (B, P, L); P positions a sequence. Throws errc::usage where tokens are no
-    // whole patches or patches no whole sequences, errc::tokenizer for an id outside the vocabulary.
+    // Reads tokens (B, P, K), flat, and latents (B, P, L), with P = positions. Throws errc::usage for incomplete
+    // patches or sequences, errc::tokenizer for an id outside the vocabulary.
     saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved s{};
         s.llama = llama.forward(ctx, project(ctx, read, s), positions);
@@ -83,13 +83,13 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         return s;
     }
 
-    // The same from tokens alone.
+    // Reads tokens only.
     saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions) const requires(!reads_latents) {
         return forward(ctx, input(tokens), positions);
     }
 
-    // From dy (R, D): the parameters' gradients accumulate; consumes what was saved. Ids have no gradient, nor have the
-    // latents: the autoencoder is frozen.
+    // Backward for dy (R, D). Parameter gradients accumulate. Consumes s. The inputs get no gradient: tokens are ids,
+    // and latents come from the frozen autoencoder.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.scratch);
         auto const da = ctx.scratch.template take<T>(dy.extents());
@@ -99,7 +99,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
             embed_proj.backward(ctx, s.projected, da, dembedded);
             embed_tokens.backward(ctx, s.embedded, reshape(dembedded, extents<dyn, D>(dy.extent(0) * K)));
         }
-        if constexpr (reads_latents) {  // the autoencoder is frozen: its gradient is not used
+        if constexpr (reads_latents) {  // the autoencoder is frozen: dlatents is unused
             auto const dlatents = ctx.scratch.template take<T>(extents<dyn, L>(dy.extent(0)));
             latent_proj.backward(ctx, s.latents, da, dlatents);
         }
@@ -110,19 +110,19 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         return llama_type::make_cache(sequences, capacity);
     }
 
-    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat and their latents, each behind those of its sequence
-    // in the cache; the S sequences are named once each. In ctx.saved.
+    // Decoding: hidden states (S T, D) of new patches, given as tokens (S, T, K), flat, and their latents. They follow
+    // the cached patches of S distinct sequences. Result in ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
         saved s{};
         return llama.extend(ctx, project(ctx, read, s), c, sequences);
     }
-    // The same for every sequence of the cache: tokens (B, T, K).
+    // For every sequence of the cache: tokens (B, T, K).
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {
         return extend(ctx, read, c, c.all());
     }
 
-    // Published names: the table, the blocks and the norm are the transformer's, embed_proj stands beside it, and so
-    // does latent_proj where it is used.
+    // Published names: table, blocks and norm belong to `transformer`; embed_proj and, if used, latent_proj are
+    // separate.
     template <class Visitor> void visit(Visitor& visitor) {
         if constexpr (reads_tokens) visit_as("transformer.embed_tokens", embed_tokens, visitor);
         visit_as("transformer", llama, visitor);
@@ -131,7 +131,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     }
 
 private:
-    // (R, D): what the first block is given.
+    // The input of the first block, (R, D).
     hidden_view project(context<Backend>& ctx, input const& read, saved& s) const {
         if constexpr (reads_tokens) {
             s.embedded = embed_tokens.forward(ctx, read.tokens);

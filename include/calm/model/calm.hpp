@@ -1,6 +1,6 @@
 #pragma once
-// The language model: frozen autoencoder, backbone, generative head, which the configuration's head names. Sizes: B
-// sequences, P patches, K tokens a patch, R = B (P - 1) predictions.
+// CALM's language model: frozen autoencoder, backbone and the generative head that the configuration names. Sizes: B
+// sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
 
 #include <span>
 #include <vector>
@@ -24,44 +24,44 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;  // frozen here, trained on its own before
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;  // frozen here; trained separately before
     using backbone_type = backbone<C, Space>;                    // patches to hidden states
     using head = decltype(C.head);                               // the head's sizes and names
     using head_type = typename head::template layer<C, Space>;   // hidden states to samples of the next latent
-    using objective = typename head::objective;                  // what a recipe may set of the head's loss
+    using objective = typename head::objective;                  // run-time settings of the head's loss
     using token_ids = row_ids<Backend>;                          // flat
     using hidden_view = matrix_view<T, D, Backend>;              // (R, D)
-    using cache = typename backbone_type::cache;                 // of B sequences, its positions are patches
+    using cache = typename backbone_type::cache;                 // for B sequences; its positions are patches
     static_assert(head_network<head_type, head, autoencoder_type, Space, D, L>,
                   "calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit for its "
                   "objective and in this space, see calm::head_network");
 
     autoencoder_type ae_model;  // frozen
     backbone_type transformer;  // the backbone
-    head_type generator;        // the head: samples and scores the next latent
+    head_type generator;        // the head's network: samples and scores the next latent
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // A model for V token ids, without memory until `allocate`.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
         ae_model(vocabulary), transformer(vocabulary), generator(generator_of(vocabulary)) {}
-    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: ids are 0 .. V - 1
+    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: valid ids are 0 .. V - 1
 
-    // What is trained, under the published names.
+    // Visits the trained parameters under their published names.
     template <class Visitor> void visit(Visitor& visitor) {
         transformer.visit(visitor);
         visit_as("mlp_generator", generator, visitor);
     }
-    // The frozen autoencoder, as it stands in a checkpoint of the language model.
+    // Visits the frozen autoencoder, named as in a checkpoint of the language model.
     template <class Visitor> void visit_autoencoder(Visitor& visitor) { visit_as("ae_model", ae_model, visitor); }
 
-    // What the backbone reads of tokens (R K), whole patches: the latent vector of a patch is the mean of its
-    // posterior, in training as in generation, where patches come as tokens. In ctx.saved.
+    // The backbone's input for tokens (R K), whole patches. If latents are read, the posterior mean of each patch is
+    // its latent vector, in training and in generation. Result in ctx.saved.
     typename backbone_type::input backbone_input(context<Backend>& ctx, token_ids const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens, ae_model.posterior(ctx, tokens).mean};
         else
             return tokens;
     }
-    // The same of ids that are numbered where latents are read.
+    // For ids already made unique, if latents are read.
     typename backbone_type::input backbone_input(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens.ids, ae_model.posterior(ctx, tokens).mean};
@@ -69,8 +69,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens.ids;
     }
 
-    // The same of the host's tokens, which it checks and brings in one copy: nothing waits. What reads the host's
-    // memory reads them where they are. Throws errc::tokenizer for an id outside the vocabulary.
+    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host executor the
+    // result refers to `tokens`. Throws errc::tokenizer for an id outside the vocabulary.
     template <span_of_tokens Tokens>
     typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
         if constexpr (backbone_type::reads_latents)
@@ -83,31 +83,32 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return backbone_type::make_cache(sequences, capacity);
     }
-    // Hidden states (S T, D) of new patches, tokens (S, T, K) flat, each behind those of its sequence in the cache; the
-    // S sequences are named once each. In ctx.saved.
+    // Decoding: hidden states (S T, D) of new patches, tokens (S, T, K) flat, which follow the cached patches of S
+    // distinct sequences. Result in ctx.saved.
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
                        std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
-    // The same of the host's tokens, which it checks: nothing waits.
+    // For host tokens, which are checked on the host: does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
-    // The same for every sequence of the cache: tokens (B, T, K).
+    // For every sequence of the cache: tokens (B, T, K).
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
         return extend(ctx, tokens, c, c.all());
     }
 
-    // A micro-batch as the loss takes it.
+    // A micro-batch prepared for the loss.
     struct batch {
-        numbered_ids<Backend> inputs;  // (R K): what is read; numbered where latents are
-        numbered_ids<Backend> labels;  // (R K): what is predicted
-        index_t positions;             // P - 1, of a sequence
+        numbered_ids<Backend> inputs;  // (R K): backbone input; made unique if latents are read
+        numbered_ids<Backend> labels;  // (R K): patches to predict
+        index_t positions;             // P - 1, per sequence
     };
 
-    // Of the host's tokens (B, P, K), which it checks, numbers and brings in one copy: no shape follows from them, and
-    // nothing waits. In ctx.saved. Throws as shift_tokens does, and errc::tokenizer for an id outside the vocabulary.
+    // Prepares host tokens (B, P, K): checks them, finds unique ids and uploads everything in one copy to ctx.saved.
+    // Shapes do not depend on the ids, and nothing waits for the device. Throws as shift_tokens does, and
+    // errc::tokenizer for an id outside the vocabulary.
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t patches) const {
         index_t const n = detail::shifted_size(std::ssize(tokens), patches, K), V = vocabulary();
         constexpr index_t numbered_sides = backbone_type::reads_latents ? 2 : 1;
@@ -123,10 +124,10 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return b;
     }
 
-    // loss = the mean loss of the next patch over all R positions, and weight times its gradient is added to the
-    // parameters'. A step of several micro-batches gives the number of positions that came before as `first`: it
-    // decides the noise. docs/mathematics.md has the loss of every head. Nothing waits. Uses ctx.saved and gives it
-    // back.
+    // Forward and backward of one micro-batch. The loss is the mean loss of the next patch over all R positions. Weight
+    // times its gradient is added to the parameter gradients. docs/mathematics.md defines the loss of every head.
+    // `first` is the number of positions in earlier micro-batches of the step, which determines the noise. Does not
+    // wait for the device. Restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
                            draw_number first = 0, double weight = 1) {
         loss_and_gradient_of(ctx, loss, b,
@@ -135,21 +136,20 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                                  head_loss(ctx, total, hidden, posterior, dhidden, o, first, weight / positions);
                              });
     }
-    // The same, and the loss on the host: a device is waited for.
+    // Returns the loss on the host, so it waits for the device.
     double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, draw_number first = 0,
                              double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
     }
-    // The same of tokens (B, P, K) that are on the executor: to check them it waits for a device. Throws as `prepare`
-    // does.
+    // For tokens (B, P, K) already on the executor; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
                              draw_number first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
     }
 
-    // The same with the head's losses as a callable (total, hidden, posterior, dhidden) that adds them: for given
-    // noise.
+    // Forward and backward with a custom head loss (for example with given noise): head_losses(total, hidden,
+    // posterior, dhidden) adds the losses to total.
     template <class HeadLoss>
     void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b,
                               HeadLoss const& head_losses) {
@@ -163,7 +163,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         transformer.backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
     }
-    // The same of tokens (B, P, K) that are on the executor.
+    // For tokens (B, P, K) already on the executor.
     template <class HeadLoss>
     void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, token_ids const& tokens,
                               index_t patches, HeadLoss const& head_losses) {
@@ -171,23 +171,23 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         loss_and_gradient_of(ctx, loss, batch_of(ctx, tokens, patches), head_losses);
     }
 
-    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the step's noise, on
-    // the host: a device is waited for.
+    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
+    // Returned on the host, so it waits for the device.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
                     numbered_ids<Backend> const& labels, objective const& o, draw_number first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
         return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
     }
-    // The same of labels that are not numbered yet.
+    // For labels not yet made unique.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
                     objective const& o, draw_number first) {
         arena_scope const saved_scope(ctx.saved);
         return loss_sum(ctx, hidden, numbered(ctx, labels, vocabulary()), o, first);
     }
 
-    // z (R, N, L) = N latents that the head draws for every hidden state (R, D), with noise at the places (R) of their
-    // samples, times noise_scale. Nothing waits.
+    // z (R, N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
+    // multiplied by noise_scale. Does not wait for the device.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
                         matrix_view<T const, D, Backend> const& hidden, std::span<noise_place const> places,
                         double noise_scale = 1) const {
@@ -196,16 +196,16 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         else
             generator.sample(ctx, z, hidden, places, noise_scale);
     }
-    // For how many hidden states samples are drawn together: a working set of bounded size.
+    // Chunk size: the number of hidden states sampled together, which bounds memory.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
         return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
 
-    // tokens (R, N, K) flat: N patches drawn at T = 1 for every hidden state (R, D), with noise at the places (R) of
-    // their samples, times noise_scale. Throws errc::usage for no samples, errc::non_finite where what a latent
-    // is decoded to is not a number: it has no tokens. A device does not know yet: `bring_patches` throws it. `screen`
-    // is that of the autoencoder's vocabulary, or null.
+    // tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from each row's
+    // places (R) and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a decoder
+    // output is not finite; on a device `bring_patches` throws the latter. `screen` is null or a screen of the
+    // autoencoder's vocabulary table.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
                         std::span<noise_place const> places, double noise_scale = 1,
@@ -221,7 +221,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, screen);
         }
     }
-    // The same with all noise from one key: sample n of row r is number (first + r) N + n of `draws`.
+    // With all noise from one key: sample n of row r has index (first + r) N + n in `draws`.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
                         index_t first) const {
@@ -230,9 +230,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         sample_patches(ctx, tokens, hidden, samples, places);
     }
 
-    // The same for patches that are only compared: their tokens are decoded as long as they are alike in groups of a
-    // position's samples, the others are not_decoded. z (R, N, L) gets their latents, for autoencoder::decode_alike;
-    // tokens (R, N, K) are the host's.
+    // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
+    // only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
+    // autoencoder::decode_alike, and tokens (R, N, K) in host memory.
     void sample_alike(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
                       matrix_view<T const, D, Backend> const& hidden, index_t samples,
                       std::span<noise_place const> places, alike_groups groups,
@@ -251,7 +251,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
-    // Of tokens (B, P, K) on the executor.
+    // The batch for tokens (B, P, K) on the executor.
     batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
         auto const t = shift_tokens(ctx, tokens, patches, K);
         batch b{{t.inputs, {}, {}}, numbered(ctx, t.labels, vocabulary()), patches - 1};
@@ -264,7 +264,7 @@ private:
         else
             return {};
     }
-    // The head's loss of the patches of a posterior; see its loss_and_gradient.
+    // The head's loss for the patches with posterior `next`; see its loss_and_gradient.
     void head_loss(context<Backend>& ctx, total_view<Backend> const& total,
                    matrix_view<T const, D, Backend> const& hidden, typename autoencoder_type::encoded const& next,
                    hidden_view const& dhidden, objective const& o, draw_number first, double scale) {
@@ -276,8 +276,8 @@ private:
     }
 };
 
-// The patches (R, N, K) of the host are what sample_patches left on the executor, `room` for them. Throws
-// errc::non_finite where a device found none.
+// Downloads the patches (R, N, K) that sample_patches left in `room` on the executor. Throws errc::non_finite if a
+// device could not decode one of them.
 template <class Backend>
 void bring_patches(context<Backend> const& ctx, std::span<token_id> tokens,
                    vector_view<token_id, dyn, Backend> const& room) {

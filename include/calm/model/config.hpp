@@ -1,7 +1,7 @@
 #pragma once
-// A configuration is one constexpr value and a template argument of the models: patch size K, latent size L, widths,
-// depths and head. Vocabulary, batch, length, N, M, beta and rates are run-time values and stay out of it; where and
-// how the numbers live is the model's space (tensor/space.hpp).
+// A configuration is a constexpr value that serves as the template argument of the models: patch size K, latent size L,
+// widths, depths and head. Vocabulary, batch size, length, N, M, beta and learning rates are run-time values. The
+// model's space (tensor/space.hpp) determines device and number types.
 
 #include <string_view>
 #include <type_traits>
@@ -13,11 +13,11 @@
 
 namespace calm {
 
-// The default head, CALM's own (heads/energy.hpp).
+// The default head, CALM's energy head (heads/energy.hpp).
 struct energy;
 
 namespace detail {
-// A size of at least 1, which a config.json has to have.
+// A size of at least 1 that config.json must contain.
 constexpr number_field size_field(std::string_view key, std::string_view what, index_t most, bool published = true) {
     return {.key = key,
             .what = what,
@@ -28,20 +28,21 @@ constexpr number_field size_field(std::string_view key, std::string_view what, i
 }
 }  // namespace detail
 
-// What the backbone reads of a patch: its tokens, its latent vector, or both (CALM's ablation: tokens are the best).
+// What the backbone reads for each patch: its tokens, its latent vector, or both. In CALM's ablation tokens are best.
 enum class input_kind { tokens, latents, both };
 
-// The autoencoder's sizes, with the names and meanings of the published config.json; all positive.
+// The autoencoder's sizes, named as in the published config.json; all positive.
 struct autoencoder_configuration {
-    index_t vocab_size = 32000;        // the default where no tokenizer decides
-    index_t patch_size = 4;            // K tokens a patch
-    index_t hidden_size = 512;         // D, width of a hidden state
+    index_t vocab_size = 32000;        // default if no tokenizer is given
+    index_t patch_size = 4;            // K, tokens per patch
+    index_t hidden_size = 512;         // D, width of the hidden states
     index_t intermediate_size = 1280;  // inner width of SwiGLU
     index_t num_encoder_layers = 2;    // even: half on tokens, half on patches
     index_t num_decoder_layers = 2;    // even: half on patches, half on tokens
-    index_t latent_size = 128;         // L dimensions of a latent vector
+    index_t latent_size = 128;         // L, dimensions of a latent vector
 
-    // Names every size but vocab_size, in the order of files; those of a CALM's published config.json are `published`.
+    // Visits every size except vocab_size, in file order. `published` marks those in the config.json of a published
+    // CALM.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         using detail::size_field;
         visitor(size_field("patch_size", "K, tokens a patch", limits::patch_size), self.patch_size);
@@ -56,31 +57,31 @@ struct autoencoder_configuration {
     friend constexpr bool operator==(autoencoder_configuration const&, autoencoder_configuration const&) = default;
 };
 
-// Autoencoder, backbone and head, with the names of the published config.json; all sizes positive;
-// docs/configurations.md says what to choose. Another head is another type: configuration<flow>.
+// Autoencoder, backbone and head, named as in the published config.json; all sizes positive. docs/configurations.md
+// gives advice. A different head is a different type: configuration<flow>.
 template <class Head = energy> struct configuration {
-    autoencoder_configuration autoencoder;  // patch size K and latent size L stand here
+    autoencoder_configuration autoencoder;  // holds patch size K and latent size L
     index_t hidden_size = 768;              // D of backbone and head
     index_t intermediate_size = 2048;       // inner width of the blocks' SwiGLU
     index_t num_hidden_layers = 12;         // blocks of the backbone
     index_t num_attention_heads = 12;       // divides hidden_size into even heads
     index_t num_key_value_heads = 12;       // divides num_attention_heads
-    Head head = {};                         // its type is the head, its members are the head's sizes
-    input_kind input = input_kind::tokens;  // what the backbone reads of a patch
+    Head head = {};                         // its type selects the head, its members are the sizes
+    input_kind input = input_kind::tokens;  // what the backbone reads for each patch
 
-    friend bool operator==(configuration const&, configuration const&) = default;  // constexpr where the head's is
+    friend bool operator==(configuration const&, configuration const&) = default;  // constexpr if the head's is
 };
 
-// The sizes of a stack, with the names of the published config.json; all positive.
+// The sizes of a Llama stack, named as in the published config.json; all positive.
 struct llama_sizes {
-    index_t hidden_size = 768;         // D, width of a hidden state
+    index_t hidden_size = 768;         // D, width of the hidden states
     index_t intermediate_size = 2048;  // inner width of the blocks' SwiGLU
     index_t num_hidden_layers = 12;    // blocks
     index_t num_attention_heads = 12;  // divides hidden_size into even heads
     index_t num_key_value_heads = 12;  // divides num_attention_heads
     index_t rope_theta = 10'000;       // base of the rotary angles
 
-    // Names every size, in the order of files, but rope_theta, which may be no integer there.
+    // Visits every size in file order, except rope_theta, which need not be an integer in files.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         using detail::size_field;
         visitor(size_field("hidden_size", "D, hidden", limits::width), self.hidden_size);
@@ -94,17 +95,17 @@ struct llama_sizes {
     friend constexpr bool operator==(llama_sizes const&, llama_sizes const&) = default;
 };
 
-// The autoregressive model to compare with: the stack on tokens.
+// The autoregressive baseline: the Llama stack on tokens.
 struct autoregressive_configuration {
-    llama_sizes llama;                 // D stands here
-    bool tie_word_embeddings = false;  // the table of embeddings is the output projection too
-    index_t vocab_size = 32000;        // the default where no tokenizer decides
+    llama_sizes llama;                 // its hidden_size is D
+    bool tie_word_embeddings = false;  // whether embeddings and output projection share a table
+    index_t vocab_size = 32000;        // default if no tokenizer is given
 
     friend constexpr bool operator==(autoregressive_configuration const&,
                                      autoregressive_configuration const&) = default;
 };
 
-// The sizes of the stack of a CALM; its autoregressive model to compare with is {llama_sizes_of(C)}.
+// The Llama sizes of a CALM. Its autoregressive baseline is {llama_sizes_of(C)}.
 template <class Head> constexpr llama_sizes llama_sizes_of(configuration<Head> const& c) {
     return {c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads};
 }
@@ -114,11 +115,11 @@ template <class T> inline constexpr bool is_configuration = false;
 template <class Head> inline constexpr bool is_configuration<configuration<Head>> = true;
 }  // namespace detail
 
-// The type of a configuration of any head: models are templates of `model_configuration auto C`.
+// A configuration with any head: models are templates of `model_configuration auto C`.
 template <class T>
 concept model_configuration = detail::is_configuration<std::remove_cv_t<T>>;
 
-// A configuration of its parts; the base of the rotary angles is that of any backbone.
+// Assembles a configuration from its parts. rope_theta is ignored: every backbone has the same base.
 template <class Head>
 constexpr configuration<Head> configuration_from(autoencoder_configuration const& autoencoder, llama_sizes const& c,
                                                  Head head, input_kind input) {
@@ -126,22 +127,22 @@ constexpr configuration<Head> configuration_from(autoencoder_configuration const
             c.num_attention_heads, c.num_key_value_heads, std::move(head),     input};
 }
 
-// The same configuration with another head.
+// A copy of the configuration with a different head.
 template <class Head, class Former> constexpr configuration<Head> with_head(configuration<Former> const& c, Head head) {
     return configuration_from(c.autoencoder, llama_sizes_of(c), std::move(head), c.input);
 }
-// A configuration whose head is known at run time only, as that of a stored model.
+// A copy with a type-erased head, as for a stored model.
 template <class Head> configuration<any_head> with_any_head(configuration<Head> const& c) {
     return with_head(c, any_head(c.head));
 }
 
-// The named checks of a configuration: models assert each with a sentence.
+// Named checks of a configuration, for static_assert in the models.
 namespace check {
-// Of encoder and of decoder.
+// Both encoder and decoder.
 constexpr bool layers_are_even(autoencoder_configuration const& c) {
     return c.num_encoder_layers % 2 == 0 && c.num_decoder_layers % 2 == 0;
 }
-// Of an autoencoder, a stack or a head: every number is one that its field allows.
+// Every size of an autoencoder, stack or head is within its field's range.
 template <class Sizes> constexpr bool sizes_are_allowed(Sizes const& sizes) {
     bool all = true;
     Sizes::visit_fields(sizes, [&](number_field const& field, auto const& member) {
@@ -149,11 +150,11 @@ template <class Sizes> constexpr bool sizes_are_allowed(Sizes const& sizes) {
     });
     return all;
 }
-// Of a configuration: of all three.
+// All three parts of a configuration.
 template <class Head> constexpr bool sizes_are_allowed(configuration<Head> const& c) {
     return sizes_are_allowed(c.autoencoder) && sizes_are_allowed(llama_sizes_of(c)) && sizes_are_allowed(c.head);
 }
-// num_attention_heads divides hidden_size. Sizes are llama_sizes, or a configuration.
+// num_attention_heads divides hidden_size. Sizes: llama_sizes or a configuration.
 template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {
     return c.hidden_size % c.num_attention_heads == 0;
 }
@@ -161,7 +162,7 @@ template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {
 template <class Sizes> constexpr bool key_value_heads_divide_heads(Sizes const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
-// hidden_size / num_attention_heads is even, as rotary embeddings need it.
+// hidden_size / num_attention_heads is even, as rotary embeddings require.
 template <class Sizes> constexpr bool head_size_is_even(Sizes const& c) {
     return c.hidden_size / c.num_attention_heads % 2 == 0;
 }

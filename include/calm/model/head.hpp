@@ -1,7 +1,7 @@
 #pragma once
-// What a generative head is: an aggregate of its sizes that names its network, its objective and its numbers. All else
-// that depends on the head - files, records of runs, command lines, tables - walks those names, so that a head is one
-// header. `any_head` is a head whose type is not known: what files and programs hold.
+// Interface of a generative head: an aggregate of its sizes that names its network, its objective and its fields.
+// Files, run records, command lines and tables enumerate these fields, so each head is a single header. `any_head` is a
+// type-erased head for files and programs.
 
 #include <algorithm>
 #include <concepts>
@@ -17,50 +17,51 @@
 
 namespace calm {
 
-// One number of a head, of its objective, of the autoencoder or of the stack, as files and programs name it.
+// Describes one numeric field of a head, an objective, an autoencoder or a Llama stack, as files and programs name it.
 struct number_field {
     std::string_view key;       // in config.json
-    std::string_view what;      // for people
-    double least;               // what it may be
-    double most;                // what it may be
-    bool without_ends = false;  // neither of the two is allowed itself
-    bool required = false;      // a config.json has to have it
-    bool published = true;      // a key of config.json; else of our object in it
-    std::string_view option{};  // of programs, behind --head-; sizes have none
+    std::string_view what;      // description for users
+    double least;               // minimum
+    double most;                // maximum
+    bool without_ends = false;  // whether both ends of the range are excluded
+    bool required = false;      // whether config.json must contain it
+    bool published = true;      // a top-level key of config.json; otherwise inside its "calm" object
+    std::string_view option{};  // command-line option after --head-; empty for sizes
 
     friend constexpr bool operator==(number_field const&, number_field const&) = default;
 };
 
-// Floating-point operations of a head's products, forward, as `flops` counts them. In training a position takes the
-// shared and the scored part once and a sample's part N times.
+// Forward FLOPs of a head's products, counted as in `flops`. In training, each position costs shared + scored + N *
+// trained.
 struct head_flops {
-    double shared;      // what depends on the hidden state alone
-    double trained;     // one sample in training: a third of forward and backward together
-    double drawn;       // one sample in generation
-    double scored = 0;  // what the loss takes of a position besides
+    double shared;      // depends on the hidden state only
+    double trained;     // per sample in training: a third of forward plus backward
+    double drawn;       // per sample in generation
+    double scored = 0;  // additional cost of the loss per position
 };
 
-// What a head stands between, as far as its operations depend on it.
+// Dimensions around a head that its FLOPs depend on.
 struct head_surroundings {
-    index_t D;                    // numbers of a hidden state
-    index_t L;                    // of a latent
-    index_t K = 1;                // tokens a patch
-    index_t V = 0;                // ids of the vocabulary
-    index_t table_width = 0;      // numbers of a row of the autoencoder's table
-    double encoding = 0;          // operations of the autoencoder's posterior of a patch alone
-    double encoding_at_once = 0;  // of one among many
+    index_t D;                    // width of the hidden states
+    index_t L;                    // width of the latents
+    index_t K = 1;                // tokens per patch
+    index_t V = 0;                // vocabulary size
+    index_t table_width = 0;      // width of the autoencoder's embedding table
+    double encoding = 0;          // FLOPs of the autoencoder's posterior for a single patch
+    double encoding_at_once = 0;  // per patch, when many are encoded together
 };
 
 namespace detail {
-// Stands for any visitor in the concept.
+// A visitor for use in the concepts.
 struct some_visitor {
     void operator()(number_field const&, index_t const&) const;
     void operator()(number_field const&, double const&) const;
 };
 }  // namespace detail
 
-// The settings of a head's loss: an aggregate with `samples`, N of a position, whose option is "samples".
-// visit_fields(self, visitor) names all numbers as visitor(number_field, member), members being index_t or double.
+// The settings of a head's loss: an aggregate with `samples`, the number N of samples per position, whose option is
+// "samples". visit_fields(self, visitor) calls visitor(number_field, member) for every member, of type index_t or
+// double.
 template <class Objective>
 concept head_objective = std::default_initializable<Objective> &&
     requires(Objective const& o, detail::some_visitor const& visitor) {
@@ -70,14 +71,13 @@ concept head_objective = std::default_initializable<Objective> &&
 
 // A head: an aggregate of sizes with visit_fields as an objective has it, and
 //   name                        on command lines, and as model_type in files
-//   architecture                the first of `architectures` in files
-//   type                        what C++ calls it, "calm::energy"; if left out, its name
+//   architecture                the first entry of `architectures` in files
+//   type                        its C++ type, "calm::energy"; defaults to its name
 //   objective                   the settings of its loss
 //   layer<C, Space>             its network, a head_network (model/head_network.hpp)
-//   flops(surroundings)         of its products
-//   tensors(surroundings, to)   adds the names and shapes of its network's parameters to tensor_shapes; may be left
-//   out,
-//                               then files are checked where the network is loaded alone
+//   flops(surroundings)         FLOPs of its products
+//   tensors(surroundings, to)   optional: adds the names and shapes of its parameters to tensor_shapes;
+//                               without it, files are checked only when the network is loaded
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&
     head_objective<typename Head::objective> && requires(Head const& head, detail::some_visitor const& visitor) {
@@ -87,28 +87,28 @@ concept generative_head = std::default_initializable<Head> && std::equality_comp
     Head::visit_fields(head, visitor);
 };
 
-// A head that takes several steps to a sample: its `sampling` is an aggregate of their numbers, with visit_fields as an
-// objective has it; its network has a member `sampling` of it.
+// A head that samples in several steps. Its `sampling` is an aggregate of step settings with visit_fields, and its
+// network has a member `sampling` of that type.
 template <class Head>
 concept stepwise_head = generative_head<Head> && std::default_initializable<typename Head::sampling> &&
     requires(typename Head::sampling const& sampling, detail::some_visitor const& visitor) {
     Head::sampling::visit_fields(sampling, visitor);
 };
 
-// A head that drafts tokens: its network is made for a vocabulary, and its verbs read the frozen autoencoder, the loss
-// the tokens of the next patches too (heads/drafted.hpp).
+// A head that drafts tokens (heads/drafted.hpp). Its network is constructed from the vocabulary size. Its operations
+// read the frozen autoencoder, and its loss also reads the tokens of the next patches.
 template <class Head>
 concept drafting_head = generative_head<Head> && requires {
     requires Head::drafts;
 };
 
-// A field and its number; whole numbers are exact.
+// A field with its value; integers are exact.
 struct field_value {
-    number_field field;  // what it is
+    number_field field;  // description
     double value = 0;    // its number
     bool whole = true;   // whether the member is an integer
 
-    // Whether the field allows the number.
+    // Whether the value is within the field's range.
     [[nodiscard]] constexpr bool is_allowed() const {
         return field.without_ends ? field.least < value && value < field.most
                                   : field.least <= value && value <= field.most;
@@ -116,16 +116,16 @@ struct field_value {
     friend constexpr bool operator==(field_value const&, field_value const&) = default;
 };
 
-// As many digits as give the number back.
+// Enough digits to recover the value exactly.
 inline std::string text_of(field_value const& one) {
     return one.whole ? std::to_string(static_cast<index_t>(one.value)) : shortest(one.value);
 }
 
-// The numbers of a head or of an objective, in their order.
+// The values of a head or an objective, in field order.
 class field_values : public std::vector<field_value> {
 public:
     field_values() = default;
-    // Those of an aggregate with visit_fields.
+    // Reads an aggregate that has visit_fields.
     template <class Aggregate> static field_values of(Aggregate const& aggregate) {
         field_values all;
         Aggregate::visit_fields(aggregate, [&](number_field const& field, auto const& member) {
@@ -134,26 +134,26 @@ public:
         return all;
     }
 
-    // Of a key, or nullptr.
+    // Finds a field by key; null if there is none.
     [[nodiscard]] field_value const* find(std::string_view key) const {
         auto const found = std::find_if(begin(), end(), [&](auto const& one) { return one.field.key == key; });
         return found == end() ? nullptr : &*found;
     }
-    // The same, to be changed.
+    // Finds a field by key, for modification.
     [[nodiscard]] field_value* find(std::string_view key) {
         return const_cast<field_value*>(std::as_const(*this).find(key));
     }
-    // Of an option, or nullptr.
+    // Finds a field by option; null if there is none.
     [[nodiscard]] field_value const* find_option(std::string_view option) const {
         auto const found = std::find_if(begin(), end(), [&](auto const& one) { return one.field.option == option; });
         return found == end() ? nullptr : &*found;
     }
-    // The same, to be changed.
+    // Finds a field by option, for modification.
     [[nodiscard]] field_value* find_option(std::string_view option) {
         return const_cast<field_value*>(std::as_const(*this).find_option(option));
     }
 
-    // The aggregate with these numbers; what is not among them stays as it is by default.
+    // The aggregate with these values; missing fields keep their defaults.
     template <class Aggregate> [[nodiscard]] Aggregate as() const {
         Aggregate aggregate;
         Aggregate::visit_fields(aggregate, [&](number_field const& field, auto& member) {
@@ -166,17 +166,17 @@ public:
 
 class tensor_shapes;  // model/tensor_shapes.hpp
 
-// What is known of a head's type at run time.
+// Run-time description of a head type.
 struct head_facts {
-    std::string_view name;          // as the type names itself
-    std::string_view architecture;  // as the type names itself
-    std::string_view type;          // what C++ calls it
+    std::string_view name;          // Head::name
+    std::string_view architecture;  // Head::architecture
+    std::string_view type;          // C++ type name
     field_values sizes;             // with their defaults
     field_values objective;         // with their defaults
-    field_values sampling;          // with their defaults; empty where a sample takes no steps
-    // Of a head of those sizes.
+    field_values sampling;          // with their defaults; empty unless it is a stepwise_head
+    // FLOPs of a head with these sizes.
     head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
-    // Adds the tensors of a head of those sizes; nullptr where the head does not list them.
+    // Adds the tensors of a head with these sizes; null if the head does not list them.
     void (*tensors)(field_values const& sizes, head_surroundings const& at, tensor_shapes& to);
 };
 
@@ -206,7 +206,7 @@ template <class Head> constexpr auto tensors_of() -> decltype(head_facts::tensor
 }
 }  // namespace detail
 
-// Those of a head; one object a head.
+// The description of a head type; one object per type.
 template <generative_head Head> head_facts const& head_facts_of() {
     static head_facts const facts{
         Head::name,
@@ -220,43 +220,43 @@ template <generative_head Head> head_facts const& head_facts_of() {
     return facts;
 }
 
-// The sizes of a head whose type is known at run time only; without facts there is no head.
+// A type-erased head: its sizes and the description of its type. Without facts there is no head.
 struct any_head {
     head_facts const* facts = nullptr;  // of its type
     field_values sizes;                 // its members
 
     any_head() = default;
-    // With the sizes it has by default.
+    // With default sizes.
     explicit any_head(head_facts const& of) : facts(&of), sizes(of.sizes) {}
-    // The head itself, its type forgotten.
+    // Erases the type of a head.
     template <generative_head Head>
     explicit any_head(Head const& head) : facts(&head_facts_of<Head>()), sizes(field_values::of(head)) {}
 
-    // "" where there is none.
+    // The name; "" if there is no head.
     [[nodiscard]] constexpr std::string_view name() const { return facts == nullptr ? "" : facts->name; }
-    // Of its products; 0 where there is none.
+    // FLOPs of its products; 0 if there is no head.
     [[nodiscard]] head_flops flops(head_surroundings const& at) const {
         return facts == nullptr ? head_flops{0, 0, 0} : facts->flops(sizes, at);
     }
-    // Heads of one type and of equal sizes are equal.
+    // Equal if the heads have the same type and sizes.
     friend constexpr bool operator==(any_head const& a, any_head const& b) {
         return a.name() == b.name() && a.sizes == b.sizes;
     }
 };
 
-// The same of an objective.
+// A type-erased objective.
 struct any_objective {
     field_values fields;  // its members
 
     any_objective() = default;
-    // Of these numbers.
+    // With these values.
     explicit any_objective(field_values given) : fields(std::move(given)) {}
-    // The objective itself, its type forgotten.
+    // Erases the type of an objective.
     template <head_objective Objective> any_objective(Objective const& o) : fields(field_values::of(o)) {}
-    // What it has of an objective; the rest is as its type has it.
+    // Converts to a typed objective; fields it lacks keep their defaults.
     template <head_objective Objective> explicit operator Objective() const { return fields.as<Objective>(); }
 
-    // N, model samples a position.
+    // N, model samples per position.
     [[nodiscard]] index_t samples() const {
         auto const* const found = fields.find_option("samples");
         return found == nullptr ? 1 : static_cast<index_t>(found->value);

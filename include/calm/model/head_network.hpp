@@ -1,5 +1,5 @@
 #pragma once
-// What calm_model asks of a head's network: its losses, its samples, its parameters.
+// The interface that calm_model requires of a head's network: loss, sampling, parameters.
 
 #include <span>
 
@@ -14,14 +14,14 @@ namespace calm {
 
 namespace detail {
 
-// Operands of a network between hidden states of D numbers and latents of L.
+// Operands of a head network, with hidden states of width D and latents of width L.
 template <class Space, index_t D, index_t L> struct head_operands {
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     context<Backend>& ctx;
     total_view<Backend> const& total;
     matrix_view<T const, D, Backend> const& hidden;
-    matrix_view<T const, L, Backend> const& posterior;  // its means, or logarithms of its deviations
+    matrix_view<T const, L, Backend> const& posterior;  // posterior means, or log standard deviations
     matrix_view<T, D, Backend> const& dhidden;
     matrix_view<T, L, Backend> const& z;
     row_ids<Backend> const& labels;
@@ -36,14 +36,15 @@ struct any_visitor {
 
 }  // namespace detail
 
-// The network of a Head in a Space, between hidden states of D numbers and latents of L:
+// The network of a Head in a Space, with hidden states of width D and latents of width L:
 //   loss_and_gradient(ctx, total, hidden, mean, log_std, dhidden, objective, first, scale)
-//                               adds the losses of R positions to total, and gradients of scale times their sum
+//                               adds the losses of R positions to total, and scale times their gradients
 //   sample(ctx, z, hidden, places, noise_scale)
-//                               draws N latents of each of R hidden states, with noise at its places
-//   visit(visitor)              names its parameters, as a layer's does
-// docs/extending.md says more of them. The network of a drafting_head is made for a vocabulary, and both verbs are
-// given the Autoencoder behind the context and the total; the loss, behind that, the tokens of the next patches.
+//                               draws N latents for each of R hidden states, with noise at its places
+//   visit(visitor)              names its parameters, as a layer does
+// docs/extending.md has the details. The network of a drafting_head is constructed from the vocabulary size. Its
+// `sample` also takes the Autoencoder, after the context. Its `loss_and_gradient` takes the Autoencoder and the tokens
+// of the next patches, after the total.
 template <class Network, class Head, class Autoencoder, class Space, index_t D, index_t L>
 concept head_network = requires(Network& network, Network const& constant, Autoencoder const& ae,
                                 detail::head_operands<Space, D, L> const& x, typename Head::objective const& o,

@@ -1,5 +1,5 @@
 #pragma once
-// The heads of the library, and those that a program adds: what may be named in a file or on a command line.
+// The registry of heads: the library's own and those that a program adds. Files and command lines name heads from it.
 
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// The head of a configuration that names none.
+// The head of a configuration that does not name one.
 using default_head = decltype(configuration<>::head);
 
 namespace detail {
@@ -28,13 +28,13 @@ inline std::vector<head_facts const*>& all_heads() {
 }
 }  // namespace detail
 
-// In the order in which they were added, the library's first.
+// All registered heads in order of registration, the library's first.
 inline std::vector<head_facts const*> const& known_heads() {
     return detail::all_heads();
 }
 
-// Adds a head, so that models with it can be read from files; a program does so as it starts. One that is known is not
-// added again. Throws errc::usage where another head has its name or architecture.
+// Registers a head, so that models with it can be read from files. Call it at program start; repeated calls have no
+// effect. Throws errc::usage if a different head has the same name or architecture.
 template <generative_head Head> void add_head() {
     auto const& added = head_facts_of<Head>();
     for (auto const* const known : known_heads()) {
@@ -46,14 +46,14 @@ template <generative_head Head> void add_head() {
     detail::all_heads().push_back(&added);
 }
 
-// The head of a name, "energy", or of an architecture, "EnergyTransformer"; nullptr where there is none.
+// Finds a head by name ("energy") or architecture ("EnergyTransformer"); null if there is none.
 inline head_facts const* find_head(std::string_view name_or_architecture) {
     for (auto const* const head : known_heads())
         if (head->name == name_or_architecture || head->architecture == name_or_architecture) return head;
     return nullptr;
 }
 
-// The head of a name. Throws errc::config naming those that are known.
+// Finds a head by name. Throws errc::config with a list of known heads.
 inline head_facts const& head_named(std::string_view name) {
     std::string names;
     for (auto const* const head : known_heads()) {

@@ -1,7 +1,6 @@
 #pragma once
-// The Llama stack (attention in docs/mathematics.md; Touvron et al. 2023), of the backbone and of the autoregressive
-// model: what it reads, and what is made of its hidden states, is theirs. Sizes: B sequences, P positions, R = B P
-// rows.
+// The Llama stack (attention in docs/mathematics.md; Touvron et al. 2023), shared by the backbone and the
+// autoregressive model. Each of them supplies its own input and output. Sizes: B sequences, P positions, R = B P rows.
 
 #include <span>
 #include <vector>
@@ -15,10 +14,10 @@
 
 namespace calm {
 
-inline constexpr double rope_theta = 10000.0;  // base of a CALM's rotary angles, as published
+inline constexpr double rope_theta = 10000.0;  // published base of CALM's rotary angles
 
-// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of D with Inner numbers in the SwiGLU. Besides
-// the rows it takes what attention does. Checkpoints have the norms last.
+// a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of width D with Inner hidden elements in the
+// SwiGLU. Extra arguments go to attention. Norms are visited last, as checkpoints list them.
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
 struct transformer_block
     : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
@@ -27,59 +26,59 @@ struct transformer_block
                   residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
                                  named<"mlp", swiglu<D, Inner, Space>>>>>> {};
 
-// Blocks and the norm behind them: rows x (R, D) to hidden states (R, D); that of position p has seen rows 0 .. p of
-// its sequence.
+// Transformer blocks and a final norm: rows x (R, D) to hidden states (R, D). The hidden state of position p depends on
+// rows 0 .. p of its sequence.
 template <llama_sizes S, class Space = space<>>
 struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size, S.intermediate_size,
                                                                    S.num_attention_heads, S.num_key_value_heads, Space>,
                                                  static_cast<std::size_t>(S.num_hidden_layers)>>,
                            named<"norm", rms_norm_layer<S.hidden_size, Space>>> {
-    using parts = typename llama_stack::chain;  // layers and norm
+    using parts = typename llama_stack::chain;  // blocks and norm
     using typename parts::saved;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static constexpr index_t D = S.hidden_size;
-    static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // blocks
+    static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // number of blocks
     static constexpr auto theta = static_cast<double>(S.rope_theta);                     // base of the rotary angles
-    using attention_type = attention<D, S.num_attention_heads, S.num_key_value_heads, Space>;  // of a block
+    using attention_type = attention<D, S.num_attention_heads, S.num_key_value_heads, Space>;  // in each block
     using rows_view = matrix_view<T const, D, Backend>;                                        // (R, D)
     using hidden_view = matrix_view<T, D, Backend>;                                            // (R, D)
 
-    // Keys and values of every layer, of B sequences that may differ in length.
+    // Keys and values of every layer, for B sequences of possibly different lengths.
     struct cache {
-        std::vector<kv_cache<attention_type::kv_width, Space>> layers;  // of each block, in order
+        std::vector<kv_cache<attention_type::kv_width, Space>> layers;  // one per block, in order
 
-        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, how many it has room for
-        // Positions that each sequence may have.
+        [[nodiscard]] index_t sequences() const { return layers.front().sequences(); }  // B, the number of sequences
+        // The maximum number of positions per sequence.
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
-        // Positions read of one of 0 .. B - 1.
+        // The number of cached positions of a sequence, 0 .. B - 1.
         [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
-        // Positions that each sequence has memory for now.
+        // The number of positions per sequence that memory is allocated for.
         [[nodiscard]] index_t room() const { return layers.front().room(); }
-        // Memory for so many more of each of these sequences. Throws errc::usage where they are full, errc::memory.
+        // Allocates memory for `count` more positions of each of these sequences. Throws errc::usage if they are full,
+        // or errc::memory.
         void reserve(context<Backend> const& ctx, std::span<index_t const> sequences, index_t count) {
             auto const now = layers.front().as_now(sequences);
             for (auto& layer : layers) layer.reserve(ctx, now, count);
         }
-        // 0 .. B - 1.
+        // All sequence indices, 0 .. B - 1.
         [[nodiscard]] std::vector<index_t> all() const { return layers.front().all(); }
-        // Keeps at most the first `length` positions of one sequence, or of each.
+        // Shortens one sequence to at most its first `length` positions.
         void truncate(index_t sequence, index_t length) {
             for (auto& layer : layers) layer.truncate(sequence, length);
         }
-        // Keeps at most the first `length` positions of every sequence.
+        // Shortens every sequence to at most `length` positions.
         void truncate(index_t length) {
             for (auto& layer : layers) layer.truncate(length);
         }
     };
 
-    // Of P positions a sequence. Throws errc::usage where rows are no whole sequences.
+    // x: P = positions rows per sequence. Throws errc::usage if the rows are not whole sequences.
     saved forward(context<Backend>& ctx, rows_view const& x, index_t positions) const {
         return parts::forward(ctx, x, positions, theta);
     }
 
-    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate. Consumes what was
-    // saved.
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, rows_view const& dy, hidden_view const& dx) {
         parts::backward(ctx, s, dy, dx, theta);
     }
@@ -91,8 +90,8 @@ struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size
         return c;
     }
 
-    // Hidden states (S T, D) of rows (S, T) that follow those of S sequences in the cache, named once each. In
-    // ctx.saved.
+    // Decoding: hidden states (S T, D) of rows (S, T) that follow the cached positions of S distinct sequences. Result
+    // in ctx.saved.
     hidden_view extend(context<Backend>& ctx, rows_view const& x, cache& c, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.scratch);
         auto const now = c.layers.front().as_now(sequences);

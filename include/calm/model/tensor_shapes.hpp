@@ -1,6 +1,6 @@
 #pragma once
-// Names and shapes of the tensors of a model whose sizes are known at run time only: what its files must hold. For
-// every configuration that is compiled they are those of parameters_of.
+// Names and shapes of a model's tensors when its sizes are known only at run time: what its files must contain. They
+// match parameters_of for every compiled configuration.
 
 #include <string>
 #include <utility>
@@ -10,30 +10,30 @@
 
 namespace calm {
 
-// The name and the shape of one tensor.
+// Name and shape of one tensor.
 struct tensor_shape {
     std::string name;            // in files
-    std::vector<index_t> shape;  // its sizes
+    std::vector<index_t> shape;  // its dimensions
 };
 
-// The tensors of a model, or of a part of it whose names all begin with a prefix.
+// The tensors of a model, or of a part whose names share a prefix.
 class tensor_shapes {
 public:
-    std::vector<tensor_shape> all;          // in no order
-    std::vector<std::string> unknown_from;  // prefixes below which any tensor may stand: of heads that list none
+    std::vector<tensor_shape> all;          // unordered
+    std::vector<std::string> unknown_from;  // prefixes below which any tensor is accepted: heads that list none
 
-    // One tensor.
+    // Adds one tensor.
     void add(std::string const& name, std::vector<index_t> shape) { all.push_back({prefix_ + name, std::move(shape)}); }
     // The weight (out, in) of a linear layer.
     void matrix(std::string const& name, index_t in, index_t out) { add(name + ".weight", {out, in}); }
-    // The same with the layer's bias.
+    // The weight and bias of a linear layer.
     void linear(std::string const& name, index_t in, index_t out) {
         matrix(name, in, out);
         add(name + ".bias", {out});
     }
-    // A gain of rows of `width`.
+    // The gain of a norm on rows of `width`.
     void gain(std::string const& name, index_t width) { add(name + ".weight", {width}); }
-    // A gain and a bias of them.
+    // The gain and bias of a LayerNorm on rows of `width`.
     void layer_norm(std::string const& name, index_t width) {
         gain(name, width);
         add(name + ".bias", {width});
@@ -44,25 +44,25 @@ public:
         matrix(name + ".up_proj", width, inner);
         matrix(name + ".down_proj", inner, width);
     }
-    // What `f` adds gets names behind "name.".
+    // Tensors that `f` adds get the prefix "name.".
     template <class F> void inside(std::string const& name, F const& f) {
         auto const before = prefix_;
         prefix_ += name + ".";
         f();
         prefix_ = before;
     }
-    // The same `count` times, behind "name.0.", "name.1." and so on.
+    // Calls f `count` times, with the prefixes "name.0.", "name.1." and so on.
     template <class F> void repeated(std::string const& name, index_t count, F const& f) {
         for (index_t i = 0; i < count; ++i) inside(name + "." + std::to_string(i), f);
     }
-    // Any tensors below this name.
+    // Accepts any tensors below this name.
     void anything(std::string const& name) { unknown_from.push_back(prefix_ + name + "."); }
 
 private:
     std::string prefix_;
 };
 
-// Adds those of a stack, as LlamaModel calls them; num_attention_heads divides hidden_size.
+// Adds the tensors of a Llama stack, named as in LlamaModel. num_attention_heads must divide hidden_size.
 inline void add_tensors(tensor_shapes& to, llama_sizes const& c) {
     index_t const keys = c.hidden_size / c.num_attention_heads * c.num_key_value_heads;
     to.repeated("layers", c.num_hidden_layers, [&] {
@@ -77,7 +77,7 @@ inline void add_tensors(tensor_shapes& to, llama_sizes const& c) {
     to.gain("norm", c.hidden_size);
 }
 
-// Those of an autoregressive model.
+// Adds the tensors of an autoregressive model.
 inline void add_tensors(tensor_shapes& to, autoregressive_configuration const& c) {
     to.inside("model", [&] {
         to.add("embed_tokens.weight", {c.vocab_size, c.llama.hidden_size});
@@ -86,7 +86,7 @@ inline void add_tensors(tensor_shapes& to, autoregressive_configuration const& c
     if (!c.tie_word_embeddings) to.add("lm_head.weight", {c.vocab_size, c.llama.hidden_size});
 }
 
-// Those of an autoencoder of c.vocab_size ids.
+// Adds the tensors of an autoencoder for c.vocab_size ids.
 inline void add_tensors(tensor_shapes& to, autoencoder_configuration const& c) {
     index_t const D = c.hidden_size, K = c.patch_size, L = c.latent_size;
     auto const layer = [&] {
@@ -108,7 +108,7 @@ inline void add_tensors(tensor_shapes& to, autoencoder_configuration const& c) {
     });
 }
 
-// Those of a CALM but for its autoencoder's; c.autoencoder.vocab_size is V.
+// Adds the tensors of a CALM without its autoencoder; c.autoencoder.vocab_size is V.
 inline void add_tensors(tensor_shapes& to, configuration<any_head> const& c) {
     index_t const D = c.hidden_size, K = c.autoencoder.patch_size, L = c.autoencoder.latent_size;
     auto const projection = [&](std::string const& name, index_t width) {

@@ -1,5 +1,5 @@
 #pragma once
-// What models do with token ids.
+// Operations on token ids that the models share.
 
 #include <concepts>
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace calm {
 
-// Tokens of the host, of which nothing is known; a view's are where the executor reads them.
+// Unchecked token ids in host memory; a view's ids are in executor memory.
 template <class Tokens>
 concept span_of_tokens = std::same_as<Tokens, std::span<token_id const>> || std::same_as<Tokens, std::span<token_id>>;
 
 namespace detail {
 
-// shown[i] = tokens[i], or id 0 where number first + i of the key's uniforms is below the rate.
+// shown[i] = tokens[i], or id 0 if uniform number first + i of the key is below the rate.
 struct hide_token {
     token_id* shown;
     token_id const* tokens;
@@ -31,7 +31,8 @@ struct hide_token {
     }
 };
 
-// Place i of sequences of `length` tokens without one patch each: what is read there, and what is predicted.
+// Element i of inputs and labels, from sequences of `length` tokens: all but the last patch, and all but the first
+// patch.
 struct shift_token {
     token_id* inputs;
     token_id* labels;
@@ -48,14 +49,14 @@ struct shift_token {
 
 }  // namespace detail
 
-// The patches of sequences that are read (all but the last of each) and those that are predicted (all but the first).
+// The patches read (all but the last of each sequence) and the patches predicted (all but the first).
 template <class Backend> struct shifted_tokens {
     row_ids<Backend> inputs;  // (B, P - 1, K), flat
-    row_ids<Backend> labels;  // (B, P - 1, K), flat, a patch later
+    row_ids<Backend> labels;  // (B, P - 1, K), flat, shifted by one patch
 };
 
 namespace detail {
-// How many of `tokens` tokens (B, P, K) are (B, P - 1, K).
+// Number of tokens in (B, P - 1, K), given the number in (B, P, K).
 inline index_t shifted_size(index_t tokens, index_t P, index_t K) {
     require(P >= 2 && K >= 1 && tokens % (P * K) == 0, errc::usage,
             "calm::shift_tokens: expected whole sequences of at least 2 patches of ", K, " tokens, found ", tokens,
@@ -64,8 +65,8 @@ inline index_t shifted_size(index_t tokens, index_t P, index_t K) {
 }
 }  // namespace detail
 
-// Of tokens (B, P, K), in ctx.saved: P patches a sequence, K tokens a patch. Throws errc::usage where tokens are no
-// whole sequences of at least 2 patches.
+// Inputs and labels of tokens (B, P, K), in ctx.saved. Throws errc::usage unless the tokens are whole sequences of at
+// least 2 patches.
 template <class Backend>
 shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& tokens,
                                      index_t P, index_t K) {
@@ -76,13 +77,13 @@ shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, std::type_identity_t
     return {row_ids<Backend>::known(inputs, tokens.below()), row_ids<Backend>::known(labels, tokens.below())};
 }
 
-// Sequences (B, P, K) on the host as a step reads and predicts them: (B, P - 1, K) each, in places of an upload that
-// nobody checked yet. Throws as above.
+// Inputs and labels of host tokens (B, P, K): (B, P - 1, K) each, written into an upload and not yet checked. Throws as
+// shift_tokens does.
 template <class Backend> struct shifted_on_host {
-    std::span<token_id> inputs;  // all patches but the last of each
+    std::span<token_id> inputs;  // all but the last patch of each sequence
     std::span<token_id> labels;  // all but the first
 
-    // Of these tokens, which a rehearsal does not read.
+    // A dry run does not read the tokens.
     shifted_on_host(context<Backend> const& ctx, id_upload<Backend>& upload, std::span<token_id const> tokens,
                     index_t P, index_t K) :
         inputs(upload.take(detail::shifted_size(std::ssize(tokens), P, K))),

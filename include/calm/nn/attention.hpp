@@ -10,8 +10,9 @@
 
 namespace calm {
 
-// Causal attention of rows of D with Heads query heads and KvHeads key and value heads, each of which serves Heads /
-// KvHeads query heads: y = softmax(q k^T / sqrt(head_size)) v W_o, rotary by the position in the sequence. No biases.
+// Causal self-attention on rows of width D: y = softmax(q k^T / sqrt(head_size)) v W_o, without biases. Queries and
+// keys are rotated by their position in the sequence. Each of the KvHeads key and value heads serves Heads / KvHeads
+// query heads.
 template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> struct attention {
     using space_type = Space;
     using T = typename Space::storage;
@@ -21,21 +22,21 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr index_t head_size = D / Heads;  // numbers of a head, even
+    static constexpr index_t head_size = D / Heads;  // elements per head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
-    static constexpr index_t kv_width = KvHeads * head_size;  // numbers of a position's keys, and of its values
+    static constexpr index_t kv_width = KvHeads * head_size;  // width of the keys, and of the values
 
     using input = activations<T const, D, Backend>;  // (R, D)
-    // Of whole groups of 16 bytes in bf16 are all of the heads' rows, or none.
+    // bf16 storage requires head_size % 8 == 0 (16-byte rows of a head).
     static constexpr result_as of_heads = head_size % 8 == 0 ? result_as::activations : result_as::numbers;
 
     linear<D, D, with_bias::no, Space, of_heads> q_proj;         // queries
     linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  // keys
     linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  // values
-    linear<D, D, with_bias::no, Space> o_proj;                   // of the heads' results side by side
+    linear<D, D, with_bias::no, Space> o_proj;                   // applied to the concatenated heads
 
-    // Of the products, a row, which attends to so many positions on average: a product of q with each key, and one of
-    // its weight with the value.
+    // FLOPs of all matrix products per row (forward). `attended` is the mean number of positions attended to; each
+    // costs one product with its key and one with its value.
     static constexpr double flops(double attended) {
         return 2 * decltype(q_proj)::flops() + 2 * decltype(k_proj)::flops() +
                2 * attended * 2 * static_cast<double>(D);
@@ -52,21 +53,22 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         matrix_view<T, D, Backend> y;                    // (R, D)
     };
 
-    static constexpr bool goes_onto = true;  // forward_onto and extend_onto add their results to rows
+    static constexpr bool goes_onto = true;  // has forward_onto and extend_onto, which add a residual
 
-    // y (R, D) of x (R, D): rows are (B, P) for P positions, every sequence attends to itself and row p to rows 0 .. p.
-    // theta is the base of the rotary angles. Throws errc::usage where rows are no whole sequences.
+    // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p. theta
+    // is the base of the rotary angles. Throws errc::usage if the rows are not whole sequences.
     saved forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
         return forward_by(ctx, x, positions, theta, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
     }
-    // The same, where y is the result and rows `plus` (R, D), which stay.
+    // As forward, plus a residual: y = plus + attention(x). `plus` (R, D) is only read.
     saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x,
                        index_t positions, double theta) const {
         return forward_by(ctx, x, positions, theta,
                           [&](auto const& mixed) { return o_proj.forward_onto(ctx, plus, mixed); });
     }
 
-    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x, and adds to the parameters'; theta as in forward.
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. theta must equal
+    // forward's.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, double theta) {
         index_t const rows = dy.extent(0);
@@ -89,29 +91,30 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
         v_proj.backward(ctx, s.v, dv, dx, into::accumulate);
     }
 
-    // x: rows (S, T), as forward's or rows_to_norm: T positions each that follow those in the cache of S of its
-    // sequences, as they are now; the cache grows by them. What a sequence gets does not depend on the others, of
-    // whatever lengths. Throws errc::usage where rows are no whole sequences or the cache is full.
+    // Decoding: appends T positions to each of S sequences of the cache and attends to everything cached so far. x:
+    // rows (S, T), plain or rows_to_norm; `sequences` gives each sequence's index and current length. Results are
+    // independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
+    // sequences or the cache is full.
     template <class X>
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, double theta,
                                       on_both_sides<cached_sequence, Backend> const& sequences) const {
         return o_proj.forward(ctx, extended(ctx, x, cache, theta, sequences)).y;
     }
-    // The same, where what is given is the result and rows `plus` (R, D), which stay.
+    // As extend, plus a residual: returns plus + attention(x). `plus` (R, D) is only read.
     template <class X>
     matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
                                            X const& x, kv_cache<kv_width, Space>& cache, double theta,
                                            on_both_sides<cached_sequence, Backend> const& sequences) const {
         return o_proj.forward_onto(ctx, plus, extended(ctx, x, cache, theta, sequences)).y;
     }
-    // The same of sequences that are named once each.
+    // As extend, for distinct sequences given by index; their lengths come from the cache.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       double theta, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.scratch);
         auto const now = cache.as_now(sequences);
         return extend(ctx, x, cache, theta, bring(ctx, std::span(now)));
     }
-    // The same for every sequence of the cache: x is rows (B, T).
+    // As extend, for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       double theta) const {
         return extend(ctx, x, cache, theta, cache.all());
@@ -125,7 +128,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     }
 
 private:
-    // project(mixed) is what W_o makes of the heads' results.
+    // project(mixed) applies W_o to the concatenated heads.
     template <class Project>
     saved forward_by(context<Backend>& ctx, input const& x, index_t positions, double theta,
                      Project const& project) const {
@@ -144,16 +147,16 @@ private:
         return {positions, q, k, v, mixed, o, lse, o.y};
     }
 
-    // The heads' results (R, D), with which the cache has grown.
+    // Appends to the cache and returns the concatenated heads (R, D), before W_o.
     template <class X>
     matrix_view<T, D, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
                                         double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
         index_t const rows = x.extent(0), count = sequences.size();
         require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
                 count, " sequences, found ", rows, " rows");
-        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // in full, as the cache is
-        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
-        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // the same
+        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // full precision, as in the cache
+        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
+        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
         matmul_each(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
                     std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
         cache.append_rotated(ctx, sequences, q, k, v, head_size, theta);

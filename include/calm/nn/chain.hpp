@@ -1,14 +1,15 @@
 #pragma once
-// Combinators: layers in a row, and a layer beside the identity. A layer is anything with
+// Combinators: `chain` applies layers in sequence, `residual` adds a layer's input to its output.
+// A layer is any type with
 //     saved forward(ctx, x) const
-//         saved.y is the result; memory from ctx.saved
+//         saved.y is the result; memory comes from ctx.saved
 //     void backward(ctx, saved, dy, dx)
-//         dx is overwritten, parameter gradients accumulate; may consume saved, never reads saved.y
+//         overwrites dx, accumulates parameter gradients; may consume saved, never reads saved.y
 //     void visit(visitor)
 //         names its parameters
-// and the sizes `inputs` and `outputs`; one that is asked for its FLOPs has
+// and the sizes `inputs` and `outputs`. To take part in FLOP counts it also has
 //     static constexpr double flops(double attended)
-//         of its products forward, a row; attended: to how many positions a row attends, on average
+//         FLOPs of its matrix products per row (forward); attended: mean number of positions attended to
 
 #include <algorithm>
 #include <array>
@@ -22,19 +23,19 @@
 
 namespace calm {
 
-// What elementwise_layer may be of.
+// Functions for elementwise_layer.
 namespace functions {
 // silu(x).
 struct silu {
     template <class X> static auto of(X&& x) { return calm::silu(std::forward<X>(x)); }
 };
-// max(x, 0); at 0 the slope is 0.
+// max(x, 0); the derivative at 0 is 0.
 struct relu {
     template <class X> static auto of(X&& x) { return maximum(0.0, std::forward<X>(x)); }
 };
 }  // namespace functions
 
-// y = Function::of(x), an expression, element by element. Result: how y is stored.
+// y = Function::of(x), an elementwise expression. Result: how y is stored.
 template <class Function, index_t D, class Space = space<>, result_as Result = result_as::numbers>
 struct elementwise_layer {
     using space_type = Space;
@@ -43,7 +44,7 @@ struct elementwise_layer {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // it has no products
+    static constexpr double flops(double = 0) { return 0; }  // no matrix products
     struct saved {
         activations<T const, D, Backend> x;    // (R, D)
         result_rows<Result, T, D, Backend> y;  // (R, D)
@@ -57,7 +58,7 @@ struct elementwise_layer {
             x);
         return s;
     }
-    // x, dy and dx are stored alike.
+    // x, dy and dx must have the same storage type.
     void backward(context<Backend>& ctx, saved const& s, activations<T const, D, Backend> const& dy,
                   activations<T, D, Backend> const& dx) {
         with_numbers([&](auto const& x, auto const& slopes,
@@ -74,20 +75,21 @@ using silu_layer = elementwise_layer<functions::silu, D, Space, Result>;
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers>
 using relu_layer = elementwise_layer<functions::relu, D, Space, Result>;
 
-// The name of a child, as a template argument.
+// The name of a child layer, as a template argument.
 template <std::size_t N> struct child_name {
-    char text[N]{};  // ends in 0
-    // Of a literal.
+    char text[N]{};  // zero-terminated
+    // From a string literal.
     constexpr child_name(char const (&literal)[N]) {  // NOLINT(google-explicit-constructor): it is one
         for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
     }
-    static constexpr bool empty = N == 1;  // whether it is ""
+    static constexpr bool empty = N == 1;  // whether the name is ""
 };
 
-// A layer of a chain under a name of its own, "name."; under "" its parameters have their own names alone. Those of a
-// later turn are visited after all of the earlier ones, where checkpoints name a layer behind one that it precedes.
+// A layer of a chain with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "". Visits
+// run in turns: layers of turn 0 first, then turn 1, and so on. This reproduces checkpoints that list a layer after one
+// that follows it in forward order.
 template <child_name Name, class Layer, int Turn = 0> struct named : Layer {
-    static constexpr auto name = Name;  // without the point
+    static constexpr auto name = Name;  // without the dot
     static constexpr int turn = Turn;   // from 0
 };
 
@@ -95,7 +97,7 @@ namespace detail {
 template <class Layer> inline constexpr bool is_named = false;
 template <child_name Name, class Layer, int Turn> inline constexpr bool is_named<named<Name, Layer, Turn>> = true;
 
-// Whether a layer takes all that a chain is given besides the rows.
+// Whether a layer accepts the extra arguments passed to a chain besides the rows.
 template <class Layer, class... Given>
 concept goes_forward_with = requires(Layer const& layer, Given&... given) {
     layer.forward(given...);
@@ -109,7 +111,7 @@ concept extends_with = requires(Layer const& layer, Given&... given) {
     layer.extend(given...);
 };
 
-// Whether a layer can add its result to rows: it has forward_onto, and extend_onto if it extends.
+// Whether a layer can add a residual to its result: it has forward_onto, and extend_onto if it has extend.
 template <class Layer> inline constexpr bool goes_onto = false;
 template <class Layer>
 requires requires {
@@ -117,10 +119,10 @@ requires requires {
 }
 inline constexpr bool goes_onto<Layer> = Layer::goes_onto;
 
-// No rows: nothing is added to, or nobody wants them.
+// Tag: no residual is given, or no gradient is wanted.
 struct no_rows {};
 
-// Whether a layer can add the gradient of its rows to others: it has backward_onto.
+// Whether a layer can add other rows to its input gradient: it has backward_onto.
 template <class Layer> inline constexpr bool goes_back_onto = false;
 template <class Layer>
 requires requires {
@@ -128,7 +130,7 @@ requires requires {
 }
 inline constexpr bool goes_back_onto<Layer> = Layer::goes_back_onto;
 
-// A gradient that is to become that of a layer's rows and rows `plus`, which stay.
+// Destination of an input gradient: dx = gradient + plus; `plus` is only read.
 template <class DX, class Plus> struct gradient_onto {
     DX dx;
     Plus plus;
@@ -136,7 +138,7 @@ template <class DX, class Plus> struct gradient_onto {
 template <class DX> inline constexpr bool is_onto = false;
 template <class DX, class Plus> inline constexpr bool is_onto<gradient_onto<DX, Plus>> = true;
 
-// Whether a layer has a name, found by overloads: nvcc 13.0 gets comparisons of names wrong in constant expressions.
+// Whether a layer has a given name. Resolved by overloads, because nvcc 13.0 miscompares names in constant expressions.
 template <child_name Name> struct called {
     template <class Layer, int Turn> static std::true_type so(named<Name, Layer, Turn> const*);
     static std::false_type so(void const*);
@@ -144,7 +146,7 @@ template <child_name Name> struct called {
 template <child_name Name, class Layer>
 inline constexpr bool is_called = decltype(called<Name>::so(static_cast<Layer const*>(nullptr)))::value;
 
-// How many turns a visit of a layer has.
+// Number of turns in the visit of a layer.
 template <class Layer>
 concept has_turns = requires {
     Layer::turns;
@@ -152,12 +154,12 @@ concept has_turns = requires {
 template <class Layer> inline constexpr int turns_of = 1;
 template <has_turns Layer> inline constexpr int turns_of<Layer> = Layer::turns;
 
-// The same of a child of a chain.
+// Number of turns that a child adds to its chain's visit.
 template <class Child> inline constexpr int turns_of_child = 1;
 template <child_name Name, class Layer, int Turn>
 inline constexpr int turns_of_child<named<Name, Layer, Turn>> = Name.empty ? turns_of<Layer> : Turn + 1;
 
-// One turn of the visit of a layer.
+// Runs one turn of a layer's visit.
 template <int Turn, class Layer, class Visitor> void visit_turn_of(Layer& layer, Visitor& visitor) {
     if constexpr (has_turns<Layer>)
         layer.template visit_turn<Turn>(visitor);
@@ -166,13 +168,13 @@ template <int Turn, class Layer, class Visitor> void visit_turn_of(Layer& layer,
 }
 }  // namespace detail
 
-// Layers one after the other, named by their place, "0", "1", ..., or as `named` says. Each takes rows as wide as the
-// one before gives. What forward, backward and extend are given besides goes to the layers that take it.
+// Layers in sequence, each as wide as the previous one's output. Children are named by index, "0", "1", ..., or by
+// `named`. Extra arguments of forward, backward and extend reach the layers that accept them.
 template <class... Layers> struct chain {
     static constexpr std::size_t depth = sizeof...(Layers);  // how many layers
-    using tuple = std::tuple<Layers...>;                     // what holds them
-    using first = std::tuple_element_t<0, tuple>;            // the layer that takes x
-    using last = std::tuple_element_t<depth - 1, tuple>;     // the layer that gives y
+    using tuple = std::tuple<Layers...>;                     // their storage
+    using first = std::tuple_element_t<0, tuple>;            // takes x
+    using last = std::tuple_element_t<depth - 1, tuple>;     // returns y
     using space_type = space_of<first>;
     using scalar = typename space_type::storage;
     static constexpr index_t inputs = first::inputs;
@@ -181,26 +183,26 @@ template <class... Layers> struct chain {
     tuple layers;  // in the order of forward
 
     struct saved {
-        std::tuple<typename Layers::saved...> all;           // of each layer
+        std::tuple<typename Layers::saved...> all;           // one per layer
         decltype(std::declval<typename last::saved>().y) y;  // (R, outputs)
     };
 
-    // Of the products, a row; attention is given to how many positions a row attends.
+    // FLOPs of the matrix products per row; see the top of this file.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return (Layers::flops(attended...) + ...);
     }
 
-    template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // number I, from 0
-    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // number I, from 0
-    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }      // the one that is named so
+    template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // layer I, from 0
+    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // layer I, from 0
+    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }      // the child of that name
 
     // y (R, outputs) of x (R, inputs).
     template <class Context, class X, class... More>
     saved forward(Context& ctx, X const& x, More const&... more) const {
         return forward_onto(ctx, detail::no_rows{}, x, more...);
     }
-    static constexpr bool goes_onto = detail::goes_onto<last>;  // whether results can be added to rows
-    // The same, where y is the result and rows `plus` (R, outputs), which stay.
+    static constexpr bool goes_onto = detail::goes_onto<last>;  // whether forward_onto works
+    // As forward, plus a residual: y = plus + chain(x). `plus` (R, outputs) is only read.
     template <class Context, class Plus, class X, class... More>
     saved forward_onto(Context& ctx, Plus const& plus, X const& x, More const&... more) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
@@ -210,38 +212,38 @@ template <class... Layers> struct chain {
         return s;
     }
 
-    // Overwrites dx (R, inputs) with the gradient that dy (R, outputs) gives x; the parameters' accumulate. Consumes
-    // what was saved.
+    // Overwrites dx (R, inputs) with the gradient for x, given dy (R, outputs). Parameter gradients accumulate.
+    // Consumes s.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, dx, more...);
     }
-    static constexpr bool goes_back_onto = detail::goes_back_onto<first>;  // whether dx can be added to rows
-    // The same, where dx is the gradient and rows `plus` (R, inputs), which stay.
+    static constexpr bool goes_back_onto = detail::goes_back_onto<first>;  // whether backward_onto works
+    // As backward, but dx = gradient + plus. `plus` (R, inputs) is only read.
     template <class Context, class DY, class DX, class Plus, class... More>
     void backward_onto(Context& ctx, saved const& s, DY const& dy, DX const& dx, Plus const& plus,
                        More const&... more) {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, detail::gradient_onto<DX, Plus>{dx, plus}, more...);
     }
-    // The same where nobody wants dx.
+    // As backward, without computing dx.
     template <class Context, class DY> void backward_parameters(Context& ctx, saved const& s, DY const& dy) {
         arena_scope const scope(ctx.scratch);
         backward_from<depth - 1>(ctx, s, dy, detail::no_rows{});
     }
 
-    // The same as forward for rows that follow those in the cache: layers with `extend` extend, the others go forward.
+    // Forward for new rows that follow the cached ones: layers with `extend` extend, the others run forward.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
         return extend_from<0>(ctx, detail::no_rows{}, x, more...);
     }
-    // The same, where what is given is the result and rows `plus` (R, outputs), which stay.
+    // As extend, plus a residual: returns plus + the result. `plus` (R, outputs) is only read.
     template <class Context, class Plus, class X, class... More>
     auto extend_onto(Context& ctx, Plus const& plus, X const& x, More&... more) const {
         return extend_from<0>(ctx, plus, x, more...);
     }
 
-    // How many turns a visit has.
+    // Number of turns in a visit.
     static constexpr int turns = std::max({detail::turns_of_child<Layers>...});
     template <class Visitor> void visit(Visitor& visitor) {
         [&]<int... Turn>(std::integer_sequence<int, Turn...>) {
@@ -249,7 +251,7 @@ template <class... Layers> struct chain {
         }
         (std::make_integer_sequence<int, turns>{});
     }
-    // One of them.
+    // Runs one turn of a visit.
     template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
             (visit_child<Turn, I>(visitor), ...);
@@ -276,7 +278,7 @@ private:
         else if constexpr (Turn == child_type::turn)
             visit_as(child_type::name.text, child, visitor);
     }
-    // Whether layer I is to add its result to rows.
+    // Whether layer I adds the residual.
     template <std::size_t I, class Plus>
     static constexpr bool adds = I + 1 == depth && !std::is_same_v<Plus, detail::no_rows>;
 
@@ -341,7 +343,7 @@ private:
     }
 };
 
-// y = x + inner(x); the parameters are named as the layer's.
+// y = x + inner(x). Parameter names are those that `inner` gives.
 template <class Layer> struct residual {
     using space_type = space_of<Layer>;
     using scalar = typename space_type::storage;
@@ -349,14 +351,14 @@ template <class Layer> struct residual {
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");
 
-    Layer inner;  // as wide at both ends
+    Layer inner;  // with equal inputs and outputs
 
-    // The layer's, a row: see chain.
+    // FLOPs of the inner layer per row.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return Layer::flops(attended...);
     }
 
-    using saved = typename Layer::saved;  // the layer's; forward has added x to its y
+    using saved = typename Layer::saved;  // of the inner layer; its y already includes x
 
     // y (R, D) of x (R, D).
     template <class Context, class X, class... More>
@@ -369,7 +371,7 @@ template <class Layer> struct residual {
             return s;
         }
     }
-    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate.
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         if constexpr (detail::goes_back_onto<Layer>) {
@@ -379,7 +381,7 @@ template <class Layer> struct residual {
             evaluate(ctx, dx, dx + dy);
         }
     }
-    // The same as forward for rows that follow those in the cache.
+    // As forward, for new rows that follow the cached ones.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
         if constexpr (detail::goes_onto<Layer>) {
             return inner.extend_onto(ctx, x, x, more...);
@@ -389,9 +391,9 @@ template <class Layer> struct residual {
             return y;
         }
     }
-    static constexpr int turns = detail::turns_of<Layer>;  // of a visit
+    static constexpr int turns = detail::turns_of<Layer>;  // number of turns in a visit
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
-    // One of them.
+    // Runs one turn of a visit.
     template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
         detail::visit_turn_of<Turn>(inner, visitor);
     }

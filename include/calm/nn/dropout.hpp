@@ -1,13 +1,14 @@
 #pragma once
-// Dropout: y = x * keep / (1 - rate), keep drawn from a keyed stream. Srivastava et al. 2014. Every layer of a model
-// has a number and so a mask of its own; the equal micro-batches of a step draw what they would as one batch.
+// Dropout: y = x * keep / (1 - rate), with keep drawn from a keyed random stream. Srivastava et al. 2014. Each dropout
+// layer of a model has a number, which gives it an independent mask. Splitting a step into equal micro-batches does not
+// change the masks.
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/expr.hpp"
 
 namespace calm {
 
-// Of rows of D.
+// Dropout on rows of width D.
 template <index_t D, class Space = space<>> struct dropout {
     using space_type = Space;
     using T = typename Space::storage;
@@ -15,12 +16,12 @@ template <index_t D, class Space = space<>> struct dropout {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // it has no products
+    static constexpr double flops(double = 0) { return 0; }  // no matrix products
 
     double rate = 0;                 // the probability that an element is dropped, in [0, 1)
-    index_t number = -1;             // of the model's dropout layers, from 0: those of one number share their mask
-    stream draws = stream::dropout;  // decides, with the context's seed and step, what is dropped
-    bool training = true;            // otherwise y = x
+    index_t number = -1;             // index among the model's dropout layers, from 0; equal numbers share a mask
+    stream draws = stream::dropout;  // with the context's seed and step, determines the mask
+    bool training = true;            // if false, y = x
 
     struct saved {
         matrix_view<T, D, Backend> scale;  // (R, D): 0 or 1 / (1 - rate)
@@ -46,9 +47,9 @@ template <index_t D, class Space = space<>> struct dropout {
     template <class Visitor> void visit(Visitor&) {}
 
 private:
-    static constexpr int bits = 40;  // a step of a layer draws at most 2^bits elements of the stream
+    static constexpr int bits = 40;  // at most 2^bits elements per layer and step
 
-    // Where this layer's mask of a micro-batch begins in the stream: behind those of the step's earlier ones.
+    // RNG counter at which this layer's mask starts for the current micro-batch.
     [[nodiscard]] draw_number first_of(context<Backend> const& ctx, index_t size) const {
         index_t const micro_batch = ctx.micro_batch;
         constexpr index_t numbers = index_t{1} << (64 - bits);

@@ -1,5 +1,5 @@
 #pragma once
-// What attention keeps of the positions it has read, so that a text goes on without reading it again.
+// Keys and values of the positions processed so far, so that generation need not recompute them.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,74 +17,74 @@
 
 namespace calm {
 
-// Keys (after rotation) and values of B sequences, which may differ in length. Width is kv_heads * head_size. Memory
-// follows what is filled: it doubles where a sequence outgrows it, up to the capacity.
+// Keys (after rotation) and values of B sequences of possibly different lengths. Width is kv_heads * head_size. Memory
+// doubles when a sequence outgrows it, up to the capacity.
 template <index_t Width, class Space = space<>> struct kv_cache {
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using shape = extents<dyn, dyn, Width>;                  // (B, room, Width)
     using rows_read = matrix_view<T const, Width, Backend>;  // (count, Width)
-    static constexpr index_t least_room = 64;                // room at first, but at most the capacity
+    static constexpr index_t least_room = 64;                // initial room, unless the capacity is smaller
 
     tensor<T, shape, Backend> keys;    // (B, room, Width)
     tensor<T, shape, Backend> values;  // (B, room, Width)
-    std::vector<index_t> lengths;      // (B): positions of each that are filled
+    std::vector<index_t> lengths;      // (B): filled positions per sequence
 
-    // Throws errc::memory.
+    // An empty cache for B = sequences, of at most `capacity` positions each. Throws errc::memory.
     kv_cache(index_t sequences, index_t capacity) :
         keys(shape(sequences, std::min(capacity, least_room))), values(keys.extents()),
         lengths(static_cast<std::size_t>(sequences), 0), capacity_(capacity) {}
 
-    // B.
+    // The number of sequences B.
     [[nodiscard]] index_t sequences() const { return keys.extent(0); }
-    // How many positions a sequence may have.
+    // The maximum number of positions per sequence.
     [[nodiscard]] index_t capacity() const { return capacity_; }
-    // How many positions each sequence has memory for.
+    // The number of positions per sequence that memory is allocated for.
     [[nodiscard]] index_t room() const { return keys.extent(1); }
-    // How many positions of a sequence, 0 .. B - 1, are filled.
+    // The number of filled positions of a sequence, 0 .. B - 1.
     [[nodiscard]] index_t length(index_t sequence) const { return lengths[static_cast<std::size_t>(sequence)]; }
-    // 0 .. B - 1.
+    // All sequence indices, 0 .. B - 1.
     [[nodiscard]] std::vector<index_t> all() const {
         std::vector<index_t> every(lengths.size());
         std::iota(every.begin(), every.end(), index_t{0});
         return every;
     }
 
-    // Keeps at most the first `length` positions of one sequence, or of each: a branch is read and taken back, or
-    // another text takes the place of one that has ended. Throws errc::usage for a negative length.
+    // Shortens one sequence to at most its first `length` positions, to drop a branch or to reuse its place for another
+    // text. Throws errc::usage for a negative length.
     void truncate(index_t sequence, index_t length) {
         require(length >= 0, errc::usage, "calm::kv_cache: expected a length of at least 0, found ", length);
         index_t& now = lengths[static_cast<std::size_t>(sequence)];
         now = std::min(now, length);
     }
-    // Keeps at most the first `length` positions of every sequence.
+    // Shortens every sequence to at most `length` positions.
     void truncate(index_t length) {
         for (index_t b = 0; b < sequences(); ++b) truncate(b, length);
     }
 
-    // Some sequences, named once each, as they are now.
+    // The given distinct sequences with their current lengths.
     [[nodiscard]] std::vector<cached_sequence> as_now(std::span<index_t const> sequences) const {
         std::vector<cached_sequence> now;
         for (index_t const b : sequences) now.push_back({b, length(b)});
         return now;
     }
 
-    // Adds positions, keys and values (count, Width), to a sequence. Throws errc::usage where it is full, and
-    // errc::memory.
+    // Appends keys and values (count, Width) to one sequence. Throws errc::usage if the sequence is full, errc::memory
+    // if allocation fails.
     void append(context<Backend>& ctx, index_t sequence, rows_read const& key, rows_read const& value) {
         arena_scope const scope(ctx.scratch);
         auto const one = as_now({&sequence, 1});
         append(ctx, bring(ctx, std::span(one)), key, value);
     }
-    // The same to some sequences as they are now, named once each: keys and values (S, count, Width).
+    // Appends keys and values (S, count, Width) to S distinct sequences.
     void append(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
                 rows_read const& key, rows_read const& value) {
         index_t const count = reserve_rows(ctx, sequences, key.extent(0));
         append_positions(ctx, keys, values, key, value, sequences);
         grow_by(sequences, count);
     }
-    // The same of keys that are not rotated yet, as are queries (S count, heads * head_size) of the same positions:
-    // both are, the queries in place; `key` is used up. Throws also as rotate.
+    // Rotates keys and queries, then appends keys and values. Queries (S count, heads * head_size) are rotated in
+    // place; the contents of `key` are undefined afterwards. Throws also as rotate does.
     template <index_t Queries>
     void append_rotated(context<Backend>& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
                         matrix_view<T, Queries, Backend> const& query, matrix_view<T, Width, Backend> const& key,
@@ -94,13 +94,13 @@ template <index_t Width, class Space = space<>> struct kv_cache {
         grow_by(sequences, count);
     }
 
-    // Memory for so many more positions of these sequences; throws as append.
+    // Allocates memory for `count` more positions of these sequences. Throws as append does.
     void reserve(context<Backend> const& ctx, std::span<cached_sequence const> sequences, index_t count) {
         for (auto const& of : sequences) make_room(ctx, of.length, count);
     }
 
 private:
-    // Memory for so many rows in all; how many each sequence has of them.
+    // Allocates for `rows` rows in all; returns the number of rows per sequence.
     index_t reserve_rows(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
                          index_t rows) {
         index_t const count = rows / std::max<index_t>(1, sequences.size());

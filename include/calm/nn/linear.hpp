@@ -1,5 +1,5 @@
 #pragma once
-// y = x W^T + b, W stored (out, in) as in the published checkpoints.
+// y = x W^T + b, with W stored (out, in) as in the published checkpoints.
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/matmul_with.hpp"
@@ -9,8 +9,8 @@ namespace calm {
 // Whether a linear layer adds a bias.
 enum class with_bias : bool { no, yes };
 
-// A row of In numbers to one of Out. It starts as normal(0, 0.02), bias 0; without a bias `bias` has no memory. Result:
-// how forward stores y.
+// A linear map from In to Out elements per row. W is initialised as normal(0, 0.02), the bias as 0. Without a bias,
+// `bias` has no memory. Result: how forward stores y.
 template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>,
           result_as Result = result_as::numbers>
 struct linear {
@@ -22,26 +22,26 @@ struct linear {
     static constexpr index_t outputs = Out;
     using input = activations<T const, In, Backend>;    // (R, In)
     using output = activations<T, Out, Backend>;        // (R, Out)
-    using slopes = activations<T const, Out, Backend>;  // (R, Out), of the output
+    using slopes = activations<T const, Out, Backend>;  // grad_output (R, Out)
 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
     param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
 
-    // Of the product, a row.
+    // FLOPs of the product per row.
     static constexpr double flops(double = 0) { return 2 * static_cast<double>(In) * static_cast<double>(Out); }
 
     struct saved {
-        input x;                                 // the caller's: it stays until backward
-        result_rows<Result, T, Out, Backend> y;  // of ctx.saved
+        input x;                                 // owned by the caller; must live until backward
+        result_rows<Result, T, Out, Backend> y;  // in ctx.saved
     };
 
-    // Memory for y of so many rows, in ctx.saved.
+    // Memory for y with `rows` rows, in ctx.saved.
     static auto room(context<Backend>& ctx, index_t rows) { return take_result<Result, T, Out>(ctx, ctx.saved, rows); }
 
-    // y (R, Out) from x (R, In), into the caller's memory.
+    // y (R, Out) = the result for x (R, In), written to the caller's memory.
     void apply(context<Backend>& ctx, output const& y, input const& x) const { apply_part<0, Out>(ctx, y, x); }
 
-    // forward_onto adds its result to rows.
+    // Whether forward_onto exists: it adds a residual.
     static constexpr bool goes_onto = Result == result_as::numbers;
 
     saved forward(context<Backend>& ctx, input const& x) const {
@@ -50,7 +50,7 @@ struct linear {
         return s;
     }
 
-    // The same, where y is the result and rows `plus` (R, Out), which stay.
+    // As forward, plus a residual: y = plus + result. `plus` (R, Out) is only read.
     saved forward_onto(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& plus, input const& x) const {
         saved const s{x, room(ctx, x.extent(0))};
         if constexpr (Bias == with_bias::yes)
@@ -60,17 +60,17 @@ struct linear {
         return s;
     }
 
-    // dx (R, In) is overwritten or added to, as mode says; weight and bias gradients accumulate.
+    // Overwrites dx (R, In) or adds to it, according to mode. Weight and bias gradients accumulate.
     void backward(context<Backend>& ctx, saved const& s, slopes const& dy, activations<T, In, Backend> const& dx,
                   into mode = into::overwrite) {
         backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
-    // The same where nobody wants dx.
+    // As backward, without computing dx.
     void backward_parameters(context<Backend>& ctx, saved const& s, slopes const& dy) {
         add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
 
-    // Outputs First .. First + Count alone: y (R, Count) from x (R, In), into the caller's memory.
+    // Computes only outputs First .. First + Count - 1: y (R, Count) from x (R, In), written to the caller's memory.
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, activations<T, Count, Backend> const& y, input const& x) const {
         if constexpr (Bias == with_bias::yes)
@@ -78,18 +78,18 @@ struct linear {
         else
             matmul(ctx, y, x, transposed(part<First, Count>()));
     }
-    // Their rows of the weight.
+    // The weight rows of these outputs.
     template <index_t First, index_t Count>
     view<typename Space::weights const, extents<Count, In>, Backend> part() const {
         static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
         return {weight.value.data() + First * In, {}};
     }
-    // Their biases.
+    // The biases of these outputs.
     template <index_t First, index_t Count> view<T const, extents<Count>, Backend> bias_part() const {
         return {bias.value.data() + First, {}};
     }
-    // From dy (R, Count) of that part: its weight and bias gradients accumulate, dx (R, In) is overwritten or added to,
-    // as mode says.
+    // Backward of apply_part for dy (R, Count). The part's weight and bias gradients accumulate; dx (R, In) is
+    // overwritten or added to, according to mode.
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
                        activations<T, In, Backend> const& dx, into mode) {
@@ -105,7 +105,7 @@ struct linear {
     }
 
 private:
-    // Of that part, from dy (R, Count), which `factor` is too.
+    // Parameter gradients of outputs First .. First + Count - 1. `factor` is dy again, as the products read it.
     template <index_t First, index_t Count, class Factor>
     void add_gradients(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
                        Factor const& factor) {
@@ -119,7 +119,8 @@ private:
     }
 };
 
-// The same rows x (R, In) through several layers without bias, as each does it by itself; what they saved, in order.
+// Applies several bias-free layers to x (R, In), with the results of separate calls to forward. Returns their saved
+// activations in order.
 template <class Layer, class... Others>
 std::tuple<typename Layer::saved, typename Others::saved...> forward_each(context<typename Layer::Backend>& ctx,
                                                                           typename Layer::input const& x,

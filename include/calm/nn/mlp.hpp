@@ -6,7 +6,7 @@
 
 namespace calm {
 
-// Of rows of D, with Inner numbers between.
+// SwiGLU on rows of width D with Inner hidden elements.
 template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     using space_type = Space;
     using T = typename Space::storage;
@@ -23,7 +23,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     inner_type up_proj;                                // W_up
     linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
 
-    // Of the products, a row.
+    // FLOPs of the three products per row.
     static constexpr double flops(double = 0) { return 3 * decltype(gate_proj)::flops(); }
 
     struct saved {
@@ -33,31 +33,31 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         matrix_view<T, D, Backend> y;              // (R, D)
     };
 
-    static constexpr bool goes_onto = true;  // forward_onto adds its result to rows
+    static constexpr bool goes_onto = true;  // has forward_onto, which adds a residual
 
     saved forward(context<Backend>& ctx, input const& x) const {
         return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward(ctx, act); });
     }
-    // The same, where y is the result and rows `plus` (R, D), which stay.
+    // As forward, plus a residual: y = plus + result. `plus` (R, D) is only read.
     saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x) const {
         return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_onto(ctx, plus, act); });
     }
 
-    // What forward gives of rows that are yet to be normalised, and nothing for backward. What a chain gives besides
-    // stays as it is.
+    // Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward and
+    // ignores the extra arguments.
     template <class... More>
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x,
                                       More const&...) const {
         return down_proj.forward(ctx, gated_rows(ctx, x)).y;
     }
-    // The same, where what is given is the result and rows `plus` (R, D), which stay.
+    // As extend, plus a residual: returns plus + result. `plus` (R, D) is only read.
     template <class... More>
     matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
                                            rows_to_norm<T, D, Backend> const& x, More const&...) const {
         return down_proj.forward_onto(ctx, plus, gated_rows(ctx, x)).y;
     }
 
-    // Consumes what was saved: the gradients of gate and up take their place.
+    // Consumes s: the gradients of gate and up overwrite it.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         arena_scope const scope(ctx.scratch);
@@ -75,7 +75,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     }
 
 private:
-    // down(silu(gate) * up) is what W_down makes of it.
+    // down(act) applies W_down to act = silu(gate) * up.
     template <class Down> saved forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
         typename inner_type::saved const gate{x, inner_type::room(ctx, x.extent(0))};
         typename inner_type::saved const up{x, inner_type::room(ctx, x.extent(0))};
@@ -85,7 +85,7 @@ private:
         return {gate, up, s, s.y};
     }
 
-    // The same of rows that are yet to be normalised, in ctx.saved.
+    // silu(gate) * up for rows still to be normalised, in ctx.saved.
     inner_rows gated_rows(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x) const {
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
         arena_scope const scope(ctx.scratch);
@@ -94,7 +94,7 @@ private:
         return act;
     }
 
-    // act (R, Inner) = silu(gate) * up of x, which may be rows_to_norm.
+    // act (R, Inner) = silu(gate) * up for x (R, D), plain or rows_to_norm.
     template <class X>
     void apply_gated(context<Backend>& ctx, inner_rows const& act, X const& x, inner_rows const& gate,
                      inner_rows const& up) const {

@@ -1,5 +1,5 @@
 #pragma once
-// Normalisation of rows with trained gains. Result: how a layer stores what it gives.
+// Normalisation of rows with trained gains. Result: how a layer stores its output.
 
 #include "calm/nn/param.hpp"
 #include "calm/tensor/activations.hpp"
@@ -8,7 +8,7 @@
 
 namespace calm {
 
-// rms_norm of rows of D with a trained gain.
+// rms_norm on rows of width D with a trained gain.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
@@ -16,9 +16,9 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // it has no products
-    static constexpr double eps = 1e-6;                      // under the root
-    static constexpr bool goes_back_onto = true;             // it has backward_onto
+    static constexpr double flops(double = 0) { return 0; }  // no matrix products
+    static constexpr double eps = 1e-6;                      // added under the root
+    static constexpr bool goes_back_onto = true;             // has backward_onto
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
@@ -36,8 +36,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
         return s;
     }
 
-    // The rows for a layer behind it that extends, on a device: its products normalise them. What a chain gives besides
-    // stays as it is.
+    // Decoding on a device: returns x unnormalised, because the next layer's products normalise it as they read.
+    // Ignores the extra arguments.
     template <class... More>
     requires(Result == result_as::activations && device_memory<Backend>)
         rows_to_norm<T, D, Backend> extend(context<Backend>&, matrix_view<T const, D, Backend> const& x, More const&...)
@@ -47,7 +47,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
                   matrix_view<T, D, Backend> const& dx) {
         rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r);
     }
-    // The same, where dx is the gradient and rows `plus` (R, D), which stay.
+    // As backward, but dx = gradient + plus. `plus` (R, D) is only read.
     void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                        matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
         rms_norm_back_onto(ctx, dx, plus, weight.gradient(), dy, s.x, weight.read(), s.r);
@@ -56,7 +56,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
 };
 
-// layer_norm of rows of D with a trained gain and bias.
+// layer_norm on rows of width D with a trained gain and bias.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct layer_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
@@ -64,8 +64,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // it has no products
-    static constexpr double eps = 1e-6;                      // under the root
+    static constexpr double flops(double = 0) { return 0; }  // no matrix products
+    static constexpr double eps = 1e-6;                      // added under the root
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
     param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
@@ -89,7 +89,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
                   matrix_view<T, D, Backend> const& dx) {
         layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
     }
-    // The same, where dx is the gradient and rows `plus` (R, D), which stay.
+    // As backward, but dx = gradient + plus. `plus` (R, D) is only read.
     void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
                        matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
         layer_norm_back_onto(ctx, dx, plus, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
@@ -101,7 +101,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     }
 };
 
-// layer_norm without gain and bias, in trees: (x - mean) / sqrt(variance + eps) over a row of D. It has no parameters.
+// layer_norm without affine parameters: (x - mean) / sqrt(variance + eps) over each row of width D, as one fused
+// expression.
 template <index_t D, class Space = space<>> struct bare_layer_norm {
     using space_type = Space;
     using T = typename Space::storage;
@@ -109,9 +110,9 @@ template <index_t D, class Space = space<>> struct bare_layer_norm {
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }    // it has no products
-    static constexpr double eps = 1e-6;                        // under the root
-    using saved = typename layer_norm_layer<D, Space>::saved;  // what layer_norm saves
+    static constexpr double flops(double = 0) { return 0; }    // no matrix products
+    static constexpr double eps = 1e-6;                        // added under the root
+    using saved = typename layer_norm_layer<D, Space>::saved;  // as layer_norm saves
 
     saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);

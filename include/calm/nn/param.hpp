@@ -1,6 +1,6 @@
 #pragma once
-// Parameters: a value, its gradient, a role. Models are aggregates of layers; `visit` names every parameter once, and
-// counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all walk it.
+// Parameters: a value, its gradient and its initialiser. Models are aggregates of layers. `visit` names every parameter
+// once, and counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all use it.
 
 #include <cmath>
 #include <span>
@@ -18,97 +18,97 @@
 
 namespace calm {
 
-// How a parameter starts.
+// How a parameter is initialised.
 enum class role {
     weight,  // normal(0, 0.02)
     bias,    // 0
     gain,    // 1
-    output,  // a weight that starts at 0
-    xavier,  // a weight (out, in) uniform between -b and b, b = sqrt(6 / (in + out)); Glorot and Bengio 2010
+    output,  // a weight initialised to 0
+    xavier,  // a weight (out, in), uniform in [-b, b], b = sqrt(6 / (in + out)); Glorot and Bengio 2010
 };
 
-// A trained tensor of a layer. It refers to memory that `allocate`, loading or a tensor of the caller's owns.
+// A trained tensor of a layer. It does not own its memory: `allocate`, a loaded file or the caller's tensor does.
 template <class Extents, class Space = space<>> struct param {
     using space_type = Space;
-    static constexpr std::size_t rank = Extents::rank;  // how many dimensions
-    // Matrices are stored as the space's weights, biases and gains as its other numbers.
+    static constexpr std::size_t rank = Extents::rank;  // number of dimensions
+    // Matrices use the space's weight type; biases and gains use its storage type.
     using value_type = std::conditional_t<(rank > 1), typename Space::weights, typename Space::storage>;
 
-    view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until it has memory
-    // Accumulates; null where nothing is trained.
+    view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until memory is assigned
+    // Accumulated gradient; null for inference.
     view<typename Space::compute, Extents, typename Space::backend> grad{nullptr, Extents()};
     role starts = role::weight;  // for `initialise`
-    int received_gradients = 0;  // how often, since the last update
+    int received_gradients = 0;  // calls of gradient() since the last update
 
-    // Where backward adds the gradient; asking for it counts as receiving it, so it is added at once, before the next
-    // layer's turn.
+    // The gradient that backward adds to. The call counts as one contribution, so backward must add to it before the
+    // next layer's backward begins.
     auto gradient() {
         ++received_gradients;
         return grad;
     }
-    // The value, not to be written.
+    // A read-only view of the value.
     [[nodiscard]] view<value_type const, Extents, typename Space::backend> read() const { return value; }
-    // Whether weight decay acts on it: on matrices, not on biases and norms (AdamW in docs/mathematics.md).
+    // Whether weight decay applies: to matrices, not to biases and norms (AdamW in docs/mathematics.md).
     static constexpr bool decays = rank > 1;
-    // Whether it is a matrix between hidden states: its type has both sizes, and no vocabulary.
+    // Whether this is a matrix between hidden states: both sizes are static, so neither is the vocabulary.
     static constexpr bool is_hidden = rank == 2 && Extents::rank_dynamic == 0;
 };
 
-// A parameter of that shape without memory, as members of layers are initialised.
+// A parameter of the given shape, without memory; used in member initialisers of layers.
 template <class Extents, class Space = space<>>
 param<Extents, Space> make_param(role starts, Extents const& shape = Extents()) {
     return {{nullptr, shape}, {nullptr, shape}, starts, 0};
 }
 
-// Calls visitor("prefix.name", p) where a layer says visitor("name", p). One type whatever the depth: a layer's visit
-// is compiled once for a visitor, and for size: walks are rare.
+// Calls visitor("prefix.name", p) where a layer calls visitor("name", p). The type does not depend on the nesting
+// depth, so a layer's visit is compiled once per visitor. It is optimised for size because visits are rare.
 template <class Visitor> struct prefixed {
     std::string prefix;  // ends in a dot
     Visitor& visitor;    // the outermost one
-    // What a layer's visit calls for its parameter `name`.
+    // A layer's visit calls this for its parameter `name`.
     template <class Param> [[gnu::cold]] void operator()(std::string const& name, Param& p) {
         visitor(prefix + name, p);
     }
 };
-// Visits a member that is a layer: its parameters are called "name." and their own names.
+// Visits a member layer, whose parameter names get the prefix "name.".
 template <class Layer, class Visitor>
 [[gnu::cold]] void visit_as(std::string const& name, Layer& layer, Visitor& visitor) {
     prefixed<Visitor> inner{name + ".", visitor};
     layer.visit(inner);
 }
-// The same within such a visit: one prefix takes in the other.
+// Inside such a visit: concatenates the prefixes.
 template <class Layer, class Visitor>
 [[gnu::cold]] void visit_as(std::string const& name, Layer& layer, prefixed<Visitor>& outer) {
     prefixed<Visitor> inner{outer.prefix + name + ".", outer.visitor};
     layer.visit(inner);
 }
 
-// A parameter whose static shape is forgotten, for code that treats all alike. One visitor collects them, so that a
-// model's visit is compiled for it once, and not for everything that walks the parameters.
+// A parameter with its static shape erased. A single visitor collects these, so that a model's visit is compiled for
+// that visitor only and not for every algorithm on parameters.
 template <class Space = space<>> struct any_parameter {
     using value_type = typename Space::storage;
-    using gradient_type = typename Space::compute;  // the type of an element of its gradient
+    using gradient_type = typename Space::compute;  // element type of the gradient
     using backend = typename Space::backend;
-    template <class T> using flat = view<T, extents<dyn>, backend>;  // its elements in a row
-    // Flat; where matrices are stored in another type, one of both, for with_values.
+    template <class T> using flat = view<T, extents<dyn>, backend>;  // its elements as a vector
+    // Flat values; if matrices have another type, a variant of both types, for with_values.
     using values = std::conditional_t<is_trainable<Space>, flat<value_type>,
                                       std::variant<flat<value_type>, flat<typename Space::weights>>>;
     std::string name;                                             // as `visit` gives it
     std::vector<index_t> shape;                                   // of the parameter
     values value;                                                 // of the parameter
-    flat<gradient_type> grad;                                     // flat; null where the parameter has none
-    role starts;                                                  // how `initialise` fills it
+    flat<gradient_type> grad;                                     // flat; null if the parameter has no gradient
+    role starts;                                                  // initialiser
     bool decays;                                                  // whether weight decay acts on it
     bool is_hidden;                                               // whether it is a matrix between hidden states
-    int* received_gradients;                                      // the parameter's own count
+    int* received_gradients;                                      // the parameter's own counter
     void* owner;                                                  // the parameter itself, for bind
-    void (*bind)(void* owner, void* value, gradient_type* grad);  // gives the parameter its memory
+    void (*bind)(void* owner, void* value, gradient_type* grad);  // assigns the parameter's memory
 
-    // How many elements it has.
+    // The number of elements.
     [[nodiscard]] index_t size() const { return grad.size(); }
 };
 
-// f(values) with the flat view of a parameter's values, in whichever type they are stored.
+// f(values) with a flat view of the parameter's values, in their stored type.
 template <class Space, class F> void with_values(any_parameter<Space> const& p, F const& f) {
     if constexpr (is_trainable<Space>)
         f(p.value);
@@ -127,13 +127,13 @@ struct space_of_model<Model> {
 };
 }  // namespace detail
 
-// Where the numbers of a model live: as its space_type says, float on the cpu where it has none.
+// The space of a model: its space_type, or float on the CPU if it has none.
 template <class Model> using space_of = typename detail::space_of_model<std::remove_const_t<Model>>::type;
 
 namespace detail {
 
-// The visitor that collects them: one type for all models of a space, so that layers they share are visited by the
-// same code.
+// The visitor that collects parameters. One type serves all models of a space, so shared layers compile their visit
+// once.
 template <class Space> struct parameter_list {
     using G = typename Space::compute;
     std::vector<any_parameter<Space>> all;
@@ -183,15 +183,15 @@ template <class Model> std::vector<any_parameter<space_of<Model>>> parameters_of
     return std::move(list.all);
 }
 
-// The same of the autoencoder that a language model holds frozen.
+// All parameters of the frozen autoencoder that a language model holds.
 template <class Model> std::vector<any_parameter<space_of<Model>>> frozen_parameters_of(Model& model) {
     detail::parameter_list<space_of<Model>> list;
     model.visit_autoencoder(list);
     return std::move(list.all);
 }
 
-// Gives every parameter of the model memory for its value and, if gradients is not null, for its gradient; all zero.
-// The arenas own it. Throws errc::memory.
+// Assigns zeroed memory to every parameter's value and, unless gradients is null, to its gradient. The arenas own the
+// memory. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
     static_assert(std::is_same_v<Backend, typename space_of<Model>::backend>,
                   "calm::allocate: expected memory of the model's backend");
@@ -209,7 +209,7 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
 }
 
 namespace detail {
-// Of a matrix (out, in).
+// The bound of role::xavier for a matrix (out, in).
 inline double xavier_bound(std::span<index_t const> shape) {
     require(shape.size() == 2, errc::usage, "calm::initialise: expected a matrix where role::xavier is given, found ",
             shape.size(), " dimensions");
@@ -217,8 +217,8 @@ inline double xavier_bound(std::span<index_t const> shape) {
 }
 }  // namespace detail
 
-// Fills every parameter as its role says, the initialisation of the published code; the draws follow from ctx.seed, and
-// the order of the parameters.
+// Initialises every parameter according to its role, as the published code does. The random values depend on ctx.seed
+// and on the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
     static_assert(is_trainable<space_of<Model>>,
                   "calm::initialise: expected a model whose weights are stored as they are updated; initialise one of "
@@ -242,9 +242,9 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
     }
 }
 
-// The values of one list of parameters become those of another of the same shapes, on the host or on a device: of two
-// models' parameters_of, or of their frozen_parameters_of. They are rounded to nearest, ties to even, where `to` stores
-// weights in bf16. Throws errc::usage where they differ.
+// Copies values between two parameter lists of equal names and shapes, on the host or on a device. Both come from
+// parameters_of or both from frozen_parameters_of. Values are rounded to nearest even if `to` stores bf16 weights.
+// Throws errc::usage if the lists differ.
 template <class To, class From>
 requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
     auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {
@@ -259,7 +259,7 @@ requires(std::is_same_v<typename To::storage, typename From::storage>) void copy
     }
 }
 
-// Adds the matrices among parameters of float to the copies that products in bf16 may take of them.
+// Registers the fp32 matrices among the parameters, so that bf16 products can keep rounded copies of them.
 template <class Space>
 void add_matrices(bf16_copies<typename Space::backend>& copies, std::vector<any_parameter<Space>> const& parameters) {
     if constexpr (std::is_same_v<typename Space::weights, float>)
@@ -267,7 +267,7 @@ void add_matrices(bf16_copies<typename Space::backend>& copies, std::vector<any_
             if (p.shape.size() == 2) copies.add(p.value.data(), p.shape[0], p.shape[1]);
 }
 
-// How many numbers the parameters are. Memory is not needed.
+// The number of elements of all parameters. Works before allocation.
 template <class Model> index_t count_parameters(Model& model) {
     index_t n = 0;
     for (auto const& p : parameters_of(model)) n += p.size();

@@ -1,5 +1,5 @@
 #pragma once
-// The same layer several times, each on what the one before gives.
+// One layer type repeated N times in sequence.
 
 #include <array>
 #include <cstddef>
@@ -10,27 +10,27 @@
 
 namespace calm {
 
-// N >= 1 layers that keep the shape of their rows (R, D), named by their numbers First, First + 1, ... What each takes
-// besides the rows is `more`.
+// N >= 1 layers that map rows (R, D) to rows (R, D), named by number: First, First + 1, ... `more` holds extra
+// arguments, which every layer gets.
 template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
     static_assert(N > 0, "calm::stack: expected at least one layer");
     using space_type = space_of<Layer>;
     using scalar = typename space_type::storage;
-    static constexpr std::size_t depth = N;  // how many layers
+    static constexpr std::size_t depth = N;  // number of layers
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::stack: the layer's outputs must equal its inputs");
 
     std::array<Layer, N> layers;  // in the order of forward
 
-    // Of the products, a row; attention is given to how many positions a row attends.
+    // FLOPs of the products per row; attention takes the mean number of positions attended to.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return static_cast<double>(N) * Layer::flops(attended...);
     }
 
     struct saved {
-        std::array<typename Layer::saved, N> layers;                 // of each
-        decltype(std::declval<typename Layer::saved const&>().y) y;  // (R, D), the last one's
+        std::array<typename Layer::saved, N> layers;                 // one per layer
+        decltype(std::declval<typename Layer::saved const&>().y) y;  // (R, D), output of the last layer
     };
 
     // y (R, D) of x (R, D).
@@ -42,19 +42,18 @@ template <class Layer, std::size_t N, std::size_t First = 0> struct stack {
         return s;
     }
 
-    // Overwrites dx (R, D) with the gradient that dy (R, D) gives x; the parameters' accumulate. Consumes what was
-    // saved.
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. Consumes s.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved const& s, DY const& dy, DX const& dx, More const&... more) {
         if constexpr (N == 1) return layers[0].backward(ctx, s.layers[0], dy, dx, more...);
         arena_scope const scope(ctx.scratch);
         DX const other = ctx.scratch.template take<scalar>(dx.extents());
-        auto const of = [&](std::size_t i) { return i % 2 == 0 ? dx : other; };  // what layer i was given
+        auto const of = [&](std::size_t i) { return i % 2 == 0 ? dx : other; };  // gradient at the input of layer i
         layers[N - 1].backward(ctx, s.layers[N - 1], dy, of(N - 1), more...);
         for (std::size_t i = N - 1; i-- > 0;) layers[i].backward(ctx, s.layers[i], of(i + 1), of(i), more...);
     }
 
-    // The same as forward for rows that follow those in the caches, one a layer.
+    // As forward, for new rows that follow the cached ones; one cache per layer.
     template <class Context, class X, class Caches, class... More>
     auto extend(Context& ctx, X const& x, Caches& caches, More const&... more) const {
         auto y = layers[0].extend(ctx, x, caches[0], more...);

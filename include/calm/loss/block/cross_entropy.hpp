@@ -1,6 +1,6 @@
 #pragma once
-// Passes over the logits of some rows and a chunk of the vocabulary, in portable block form (tensor/kernel.hpp): a
-// block a row.
+// Passes over the logits of some rows and one vocabulary chunk, in portable block form (tensor/kernel.hpp): one block
+// per row.
 
 #include <limits>
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 namespace calm::detail {
 
-// Logits (rows, width) of tokens first .. first + width - 1, whose rows are `stride` apart.
+// Logits (rows, width) of tokens first .. first + width - 1, with row stride `stride`.
 template <class T> struct vocabulary_part {
     T* logits;
     index_t rows;
@@ -20,19 +20,19 @@ template <class T> struct vocabulary_part {
     index_t stride = width;
 };
 
-// Running logsumexp of a row over chunks.
+// Running logsumexp per row over the chunks.
 template <class T> struct running_sum {
     double highest = -std::numeric_limits<double>::infinity();
     T total{};
-    T target{};  // the target's logit
+    T target{};  // logit of the target, or mean over several
     [[nodiscard]] CALM_HD T log_sum() const { return static_cast<T>(highest) + math::log(total); }
 };
 
-// The targets of rows, as many of each: (R, each).
+// Targets of the rows, the same number for each: (R, each).
 struct row_targets {
     token_id const* ids;
     index_t each;
-    // The logits of a row's targets that are in the chunk, over `each`.
+    // Sum of the logits of the row's targets in this chunk, divided by `each`.
     template <class T> CALM_HD T mean(index_t row, vocabulary_part<T> const& z) const {
         T sum{};
         for (index_t m = 0; m < each; ++m)
@@ -42,9 +42,9 @@ struct row_targets {
     }
 };
 
-// The sum of exp(x) of some numbers x, as total * exp(highest): no part of it overflows.
+// The sum of exp(x) over some x, held as total * exp(highest) to avoid overflow.
 template <class T> struct scaled_sum {
-    T highest = -std::numeric_limits<T>::infinity();  // of the numbers that are
+    T highest = -std::numeric_limits<T>::infinity();  // largest x so far
     T total{};
 
     // Adds exp of each lane of x.
@@ -71,13 +71,13 @@ private:
             f(x);
     }
     CALM_HD static scaled_sum added(scaled_sum const& high, scaled_sum const& low) {
-        // Where both are empty, or infinite, the difference is no number.
+        // If both are empty, or both infinite, the difference would be NaN.
         T const share = low.highest == high.highest ? T{1} : math::exp(low.highest - high.highest);
         return {high.highest, high.total + low.total * share};
     }
 };
 
-// sums and loss of a row, with the chunk added, in one pass over it.
+// Adds one chunk to the running sum and loss of its row, in one pass over the logits.
 template <class T> struct add_chunk_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -108,8 +108,8 @@ template <class T> struct add_chunk_kernel {
     }
 };
 
-// slopes = scale * (softmax - the share of the targets that are the token), rows as far apart as those of the logits,
-// whose place they may take.
+// slopes = scale * (softmax - fraction of the row's targets equal to the token). Row strides equal those of the logits,
+// which slopes may overwrite.
 template <class T, class Slope> struct chunk_slopes_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -142,7 +142,7 @@ template <class T, class Slope> struct chunk_slopes_kernel {
     }
 
 private:
-    // Whether target m of a row is one of those before it.
+    // Whether target m repeats an earlier target of its row.
     CALM_HD static bool is_there(token_id const* ids, index_t m) {
         for (index_t before = 0; before < m; ++before)
             if (ids[before] == ids[m]) return true;
@@ -150,7 +150,7 @@ private:
     }
 };
 
-// best and tokens of a row: the largest logit of the chunks so far, and its lowest index.
+// Updates best and tokens: a row's largest logit so far and its lowest index.
 template <class T> struct best_of_chunk_kernel {
     static constexpr int threads = 256;
     struct shared {};

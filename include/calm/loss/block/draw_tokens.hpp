@@ -1,26 +1,26 @@
 #pragma once
-// Running sums of the probabilities of a chunk of the vocabulary, in portable block form: a block a row.
+// Cumulative sums of the probabilities of a vocabulary chunk, in portable block form: one block per row.
 
 #include "calm/loss/block/cross_entropy.hpp"
 #include "calm/tensor/kernel.hpp"
 
 namespace calm::detail {
 
-// What the probabilities of a row's chunk add up to, times exp(highest), the largest logit of the chunk.
+// Per row: sum of exp(logit - highest) over one chunk, where highest is the largest logit of the chunk.
 template <class T> struct chunk_total {
     T highest;
     T total;
 };
 
-// Logits of a row become the running sums of exp(logit - highest). A thread adds neighbouring ones, then all that came
-// before them.
+// Per row: replaces the logits by the cumulative sums of exp(logit - highest). Each thread sums a contiguous range,
+// then adds the total of all earlier ranges.
 template <class T> struct running_sums_kernel {
     static constexpr int threads = 256;
     struct shared {
         T partial[threads];
     };
     chunk_total<T>* totals;
-    index_t stride;  // of totals, from row to row
+    index_t stride;  // between the rows of totals
     vocabulary_part<T> z;
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t row) const {
         T* const logits = z.logits + row * z.stride;
@@ -60,19 +60,19 @@ void run_running_sums(context<Backend> const& ctx, chunk_total<T>* totals, index
     launch(ctx, z.rows, running_sums_kernel<T>{totals, stride, z});
 }
 
-// Where a draw of a row falls: in a chunk of the vocabulary, at `rest` of its running sums.
+// Where a sample falls: the chunk of the vocabulary, and the offset `rest` within its cumulative sums.
 struct drawn_place {
     index_t chunk;
     double rest;
 };
 
-// Draw i of a block of rows is draw i % N of row i / N, for token k of a patch of K.
+// Sample i of a block of rows is sample i % N of row i / N, for token k of K.
 struct draw_numbers {
-    index_t first;  // row of the block
-    index_t N;      // draws per row
+    index_t first;  // first row of the block
+    index_t N;      // samples per row
     index_t K;
     index_t k;
-    // Where the draw stands among all: (R N, K).
+    // Index of the sample in (R N, K).
     [[nodiscard]] CALM_HD index_t place(index_t i) const { return (first * N + i) * K + k; }
 };
 
@@ -97,7 +97,7 @@ template <class T> struct choose_chunk {
     }
 };
 
-// The first token of the chunk whose running sum is above what is left.
+// Picks the first token of the chunk whose cumulative sum exceeds `rest`.
 template <class T> struct choose_token {
     token_id* tokens;
     drawn_place const* places;
@@ -107,7 +107,7 @@ template <class T> struct choose_token {
     CALM_HD void operator()(index_t i) const {
         if (places[i].chunk != chunk) return;
         T const* const sums = z.logits + i / number.N * z.stride;
-        // Rounding may leave as much as the whole: then the last token that has a probability.
+        // Rounding may make `rest` reach the total: then take the last token with nonzero probability.
         auto const last = static_cast<double>(sums[z.width - 1]);
         bool const within = places[i].rest < last;
         index_t low = 0, high = z.width - 1;

@@ -1,7 +1,7 @@
 #pragma once
-// The energy score in portable block form (tensor/kernel.hpp): a block a position, its samples against tiles of the
-// others and of the targets, which are made where they are needed. Value and gradient in one pass, no memory of its
-// own.
+// The energy score in portable block form (tensor/kernel.hpp): one block per position. It compares tiles of samples
+// with tiles of other samples and of targets, which are generated on the fly. Value and gradient take one pass and no
+// workspace.
 
 #include <limits>
 
@@ -12,7 +12,7 @@
 
 namespace calm::detail {
 
-// What every executor is told: score (R), dx (R, N, L) or null, x (R, N, L), mean and log_std (R, L).
+// Arguments for every executor: score (R), dx (R, N, L) or null, x (R, N, L), mean and log_std (R, L).
 template <class T> struct energy_problem {
     T* score;
     T* dx;
@@ -24,10 +24,11 @@ template <class T> struct energy_problem {
     double dscore;
 };
 
-// Noise of target m of position r, from the key, or given as (M, R, L): calls put(l, eps) for elements of group g of
-// first .. first + count. All groups together give each element once.
+// Noise of target m of position r, drawn from the key or given as (M, R, L). Calls put(l, eps) for the elements of
+// group g within first .. first + count - 1; all groups together cover each element once.
 template <class T> struct drawn_noise {
-    // What one Philox block makes. Normals in double, as random.hpp defines them; a pair shares its radius.
+    // The output of one Philox block. Normals are computed in double, as random.hpp defines them; a pair shares its
+    // radius.
     static constexpr int group = 4;
     calm::key key;
     draw_number first_position;
@@ -36,7 +37,7 @@ template <class T> struct drawn_noise {
     CALM_HD void draw(index_t r, index_t m, index_t first, int count, int g, Put const& put) const {
         std::uint64_t const begin =
             drawn_targets{key, first_position}.element(r, M, m, L) + static_cast<std::uint64_t>(first);
-        int const at = group * g - static_cast<int>(begin % group);  // of the block's first element, behind `first`
+        int const at = group * g - static_cast<int>(begin % group);  // start of the block, relative to `first`
         if (at >= count) return;
         T values[group];
         draw_normals<T>{}(philox(key, begin / group + static_cast<std::uint64_t>(g)), values);
@@ -54,8 +55,8 @@ template <class T> struct given_noise {
     }
 };
 
-// What samples are compared with, themselves or the targets: group g of elements first .. first + count of row j, into
-// the same places of `to`.
+// Rows that samples are compared with: other samples, or targets. Loads group g of elements first .. first + count - 1
+// of row j into the same places of `to`.
 template <class T> struct sample_rows {
     static constexpr int group = 1;
     energy_problem<T> p;
@@ -77,11 +78,11 @@ template <class T, class Noise> struct target_rows {
 
 template <class T, class Noise> struct energy_score_kernel {
     static constexpr int threads = 128;
-    static constexpr int blocks_at_once = 8;          // of a multiprocessor: at most 64 registers a thread
-    static constexpr int samples = 8;                 // rows of a tile: a thread has one of the pairs
-    static constexpr int others = threads / samples;  // columns
-    static constexpr int chunk = 128;                 // elements of a row at a time
-    static constexpr int stride = chunk + 1;          // neighbouring rows lie in different banks
+    static constexpr int blocks_at_once = 8;          // per multiprocessor: at most 64 registers per thread
+    static constexpr int samples = 8;                 // rows per tile; each thread has one pair
+    static constexpr int others = threads / samples;  // columns per tile
+    static constexpr int chunk = 128;                 // elements of each row loaded at a time
+    static constexpr int stride = chunk + 1;          // puts neighbouring rows into different banks
     struct shared {
         T x[samples * stride];
         T y[others * stride];
@@ -100,7 +101,7 @@ template <class T, class Noise> struct energy_score_kernel {
         auto const N = static_cast<double>(p.N);
         double const within = 1 / (N * (N - 1));
         double const across = -2 / (N * static_cast<double>(p.M));
-        // A sample stands on both sides of its pairs.
+        // Each sample is on both sides of its pairs, hence the factor 2.
         compare(b, s, r, sample_rows<T>{p}, p.N, within, -2 * p.dscore * within, total);
         compare(b, s, r, target_rows<T, Noise>{p, noise}, p.M, across, -p.dscore * across, total);
         double const score = b.sum(total);
@@ -144,7 +145,7 @@ private:
                 });
                 if (p.dx == nullptr) continue;
                 for (index_t l0 = 0; l0 < p.L; l0 += chunk) {
-                    if (p.L > chunk) load(b, s, r, n0, y, j0, rows, l0);  // otherwise still there
+                    if (p.L > chunk) load(b, s, r, n0, y, j0, rows, l0);  // a single chunk is still loaded
                     b.phase([&](int t) {
                         index_t const count = math::min<index_t>(others, rows - j0);
                         for (int i = t; i < samples * chunk; i += threads) {
@@ -152,7 +153,7 @@ private:
                             int const l = i % chunk;
                             if (n0 + n >= p.N || l0 + l >= p.L) continue;
                             T* const g = p.dx + (r * p.N + n0 + n) * p.L + l0 + l;
-                            // Differences are weighed, not weighed sums subtracted: that would cancel.
+                            // Weights multiply the differences; subtracting weighted sums would cancel.
                             for (int j = 0; j < count; ++j)
                                 *g += s.weight[n * others + j] * (s.x[n * stride + l] - s.y[j * stride + l]);
                         }
@@ -161,11 +162,11 @@ private:
             }
     }
 
-    // Elements l0 .. of samples n0 .. and of rows j0 .. of y; rows that there are not stay as they were.
+    // Loads elements from l0 on of the samples from n0 on and of y's rows from j0 on. Missing rows are left unchanged.
     template <class Block, class Rows>
     CALM_HD void load(Block& b, shared& s, index_t r, index_t n0, Rows const& y, index_t j0, index_t rows,
                       index_t l0) const {
-        // Where a row begins within a group, it has one more.
+        // A row that starts inside a group spans one group more.
         constexpr int groups = chunk / Rows::group + (Rows::group > 1 ? 1 : 0);
         auto const count = static_cast<int>(math::min<index_t>(chunk, p.L - l0));
         b.phase([&](int t) {

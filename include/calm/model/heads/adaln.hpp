@@ -1,8 +1,7 @@
 #pragma once
-// The network of the flow and diffusion heads (AdaLN network in docs/mathematics.md): rows of latents at steps of a
+// The network of the flow and diffusion heads (AdaLN network in docs/mathematics.md). It maps latents at steps of a
 // path of 1000, conditioned on step and hidden state through the shift, scale and gate of every block (Peebles and Xie
-// 2023). Sizes: R positions, N samples a position, C rows of a condition; neighbouring rows share one: N = R N / C of
-// them.
+// 2023). Sizes: R positions, N samples per position, C condition rows; each serves R N / C consecutive samples.
 
 #include <array>
 #include <cmath>
@@ -20,16 +19,16 @@
 
 namespace calm {
 
-inline constexpr index_t path_steps = 1000;  // of a path, as the network counts them
+inline constexpr index_t path_steps = 1000;  // steps per path, as the network counts them
 
-// The step at a time in [0, 1), rounded down. In fp32, as published: the rounding decides.
+// The step at a time in [0, 1), rounded down. It uses fp32 like the published code, because rounding affects the step.
 CALM_HD constexpr std::int32_t path_step(float time) {
     return static_cast<std::int32_t>(time * static_cast<float>(path_steps));
 }
 
 namespace detail {
 
-// steps (n): of times (n), one at a time.
+// steps (n) of times (n); index i handles one element.
 template <class T> struct path_steps_of {
     std::int32_t* steps;
     T const* times;
@@ -41,17 +40,18 @@ template <class T> struct path_steps_of {
     }
 };
 
-inline constexpr index_t frequencies = 128;  // that a step is shown by
+inline constexpr index_t frequencies = 128;  // in the sinusoidal embedding of each step
 
-// Number k of them, 10000^(-k / 128), in fp32 as published. Its last place is 6e-5 of an angle at step 999, so it
-// counts how the exponential rounds: to the nearest, but number 13, which lies 0.47 of a place above it, up.
+// Frequency k, 10000^(-k / 128), in fp32 as published. One ulp changes the angle by 6e-5 at step 999, so the rounding
+// of the exponential matters. It rounds to nearest, except that k = 13 (0.47 ulp above the nearest value) is rounded
+// up.
 CALM_HD inline float frequency(index_t k) {
     float const power = -9.210340371976184F * static_cast<float>(k) / static_cast<float>(frequencies);
     float const nearest = static_cast<float>(std::exp(static_cast<double>(power)));
     return k == 13 ? std::nextafter(nearest, 1.0F) : nearest;
 }
 
-// y (R, 2 * 128): the cosines, then the sines of steps[r] times each frequency.
+// y (R, 2 * 128): cosines, then sines, of steps[r] times each frequency.
 template <class T> struct sinusoids {
     T* y;
     std::int32_t const* steps;
@@ -66,36 +66,37 @@ template <class T> struct sinusoids {
 
 }  // namespace detail
 
-// LN(x) * (1 + scale) + shift, with shift and scale the first two of Parts linear images of a condition, which start at
-// zero. The others are the caller's.
+// LN(x) * (1 + scale) + shift. Shift and scale are the first two of Parts linear maps of the condition, which are
+// initialised to zero. The caller uses the other maps.
 template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static constexpr index_t D = Norm::outputs;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D)
-    using const_rows = matrix_view<T const, D, Backend>;  // (R N, D) or (C, D), read only
+    using const_rows = matrix_view<T const, D, Backend>;  // (R N, D) or (C, D), read-only
 
     Norm norm;                                               // LN
-    linear<D, Parts * D, with_bias::yes, Space> modulation;  // of the condition
+    linear<D, Parts * D, with_bias::yes, Space> modulation;  // maps the condition
 
     adaptive_norm() { modulation.weight.starts = role::output; }
 
-    // Of forward, for backward.
+    // Saved activations of forward.
     struct saved {
         typename Norm::saved norm;  // y: (R N, D)
         rows_view scale;            // (R N, D)
         rows_view y;                // (R N, D)
     };
 
-    // y (R N, D) of x (R N, D) and the condition a (C, D).
+    // y (R N, D) from x (R N, D) and the condition a (C, D).
     saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
         saved const s{norm.forward(ctx, x), part<1>(ctx, a, x.extent(0)), part<0>(ctx, a, x.extent(0))};
         evaluate(ctx, s.y, s.norm.y * (1.0 + s.scale) + s.y);
         return s;
     }
 
-    // Of a condition a row: C = R N. dx (R N, D) is overwritten, da (R N, D) accumulates; dx may be dy.
+    // Requires one condition row per sample: C = R N. Overwrites dx (R N, D), which may alias dy; da (R N, D)
+    // accumulates.
     void backward(context<Backend>& ctx, saved const& s, const_rows const& a, const_rows const& dy, rows_view const& dx,
                   rows_view const& da) {
         part_backward<0>(ctx, a, dy, da);
@@ -104,7 +105,7 @@ template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm
         norm.backward(ctx, s.norm, s.norm.y, dx);
     }
 
-    // Image number Part (count, D) of the condition a (C, D), each of its rows count / C times.
+    // Linear map number Part of the condition a (C, D), with each row repeated count / C times: (count, D).
     template <index_t Part> rows_view part(context<Backend>& ctx, const_rows const& a, index_t count) const {
         auto const y = ctx.saved.template take<T>(extents<dyn, D>(count));
         if (count == a.extent(0)) {
@@ -117,13 +118,13 @@ template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm
         repeat_rows(ctx, y, once);
         return y;
     }
-    // From dy (C, D) of it: da (C, D) accumulates.
+    // Backward of a part for dy (C, D): da (C, D) accumulates.
     template <index_t Part>
     void part_backward(context<Backend>& ctx, const_rows const& a, const_rows const& dy, rows_view const& da) {
         modulation.template backward_part<Part * D, D>(ctx, a, dy, da, into::accumulate);
     }
 
-    // The linear map is named as what follows a SiLU, which is computed once for all of them.
+    // The linear map has index 1 in published names: index 0 is a SiLU, which is computed once for all maps.
     template <class Visitor> void visit(char const* name, Visitor& visitor) {
         visit_as(name, norm, visitor);
         visit_as("adaLN_modulation.1", modulation, visitor);
@@ -144,15 +145,15 @@ template <index_t D, class Space = space<>> struct adaln_block {
     using rows_view = typename norm_type::rows_view;              // (R N, D)
     using const_rows = typename norm_type::const_rows;            // (R N, D) or (C, D)
 
-    norm_type norm;  // with the gate's map
-    mlp_type mlp;    // of the modulated rows
+    norm_type norm;  // also holds the map of the gate
+    mlp_type mlp;    // applied to the modulated rows
 
     adaln_block() {
         mlp.template layer<0>().weight.starts = role::xavier;
         mlp.template layer<2>().weight.starts = role::xavier;
     }
 
-    // Of forward, for backward.
+    // Saved activations of forward.
     struct saved {
         typename norm_type::saved norm;  // y: (R N, D)
         typename mlp_type::saved mlp;    // y: (R N, D)
@@ -160,7 +161,7 @@ template <index_t D, class Space = space<>> struct adaln_block {
         rows_view y;                     // (R N, D)
     };
 
-    // y (R N, D) of x (R N, D) and the condition a (C, D).
+    // y (R N, D) from x (R N, D) and the condition a (C, D).
     saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
         auto const n = norm.forward(ctx, x, a);
         saved const s{n, mlp.forward(ctx, n.y), norm.template part<2>(ctx, a, x.extent(0)),
@@ -169,7 +170,7 @@ template <index_t D, class Space = space<>> struct adaln_block {
         return s;
     }
 
-    // Of a condition a row: C = R N. dx (R N, D) is overwritten, da (R N, D) accumulates.
+    // Requires one condition row per sample: C = R N. Overwrites dx (R N, D); da (R N, D) accumulates.
     void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx, const_rows const& a,
                   rows_view const& da) {
         differentiate(ctx, wrt(s.gate, s.gate) * wrt(s.mlp.y, s.mlp.y), dy);
@@ -185,65 +186,66 @@ template <index_t D, class Space = space<>> struct adaln_block {
     }
 };
 
-// Latents of L numbers at steps of a path, and hidden states of D, to Parts times L numbers. It starts at zero.
+// Maps latents of width L at steps of a path, given hidden states of width D, to Parts outputs of width L. Initially
+// zero.
 template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = space<>> struct adaln_network {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
-    static constexpr index_t sinusoid = 2 * detail::frequencies;  // numbers that a step is shown as
-    // What a sample takes while it trains: of saved and of scratch.
+    static constexpr index_t sinusoid = 2 * detail::frequencies;  // width of the sinusoidal embedding
+    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
     static constexpr index_t numbers_per_sample =
         (10 * static_cast<index_t>(Depth) + 14) * D + sinusoid + (4 + 4 * Parts) * L;
     using latents = matrix_view<T const, L, Backend>;                                         // (R N, L)
     using hidden_view = matrix_view<T const, D, Backend>;                                     // (R, D)
     using step_view = vector_view<std::int32_t const, dyn, Backend>;                          // (R N)
     using outputs = std::array<matrix_view<T, L, Backend>, static_cast<std::size_t>(Parts)>;  // (R N, L) each
-    using block_type = adaln_block<D, Space>;                                                 // one of the blocks
+    using block_type = adaln_block<D, Space>;                                                 // one block
 
-    // The embedding of a step, of its sinusoids.
+    // The step embedding, on top of the sinusoids.
     using time_embed_type =
         chain<named<"mlp", chain<linear<sinusoid, D, with_bias::yes, Space>,
                                  silu_layer<D, Space, result_as::activations>, linear<D, D, with_bias::yes, Space>>>>;
-    // A modulated LayerNorm, then one linear map.
+    // A modulated LayerNorm followed by a linear map.
     struct final_layer_type {
         adaptive_norm<bare_layer_norm<D, Space>, 2, Space> norm;   // shift, scale
-        calm::linear<D, Parts * L, with_bias::yes, Space> linear;  // to the parts, side by side
+        calm::linear<D, Parts * L, with_bias::yes, Space> linear;  // all parts concatenated
         template <class Visitor> void visit(Visitor& visitor) {
             norm.visit("norm_final", visitor);
             visit_as("linear", linear, visitor);
         }
     };
 
-    time_embed_type time_embed;                      // of a step
-    linear<D, D, with_bias::yes, Space> cond_embed;  // (R, D) to (R, D), of a hidden state
+    time_embed_type time_embed;                      // embeds the step
+    linear<D, D, with_bias::yes, Space> cond_embed;  // (R, D) to (R, D), embeds the hidden state
     linear<L, D, with_bias::yes, Space> input_proj;  // (R N, L) to (R N, D)
     stack<block_type, Depth> res_blocks;             // in order
     final_layer_type final_layer;                    // to (R N, Parts L)
 
-    // Without memory until `allocate` gives it some.
+    // Without memory until `allocate`.
     adaln_network() {
         cond_embed.weight.starts = input_proj.weight.starts = role::xavier;
         final_layer.linear.weight.starts = role::output;
     }
 
-    // What `apply` leaves for backward.
+    // Saved activations of apply.
     struct applied {
         typename decltype(input_proj)::saved input;       // y: (R N, D)
         typename stack<block_type, Depth>::saved blocks;  // y: (R N, D)
         typename decltype(final_layer.norm)::saved norm;  // y: (R N, D)
         outputs y;                                        // (R N, L) each
     };
-    // The same of forward.
+    // Saved activations of forward.
     struct saved {
         typename time_embed_type::saved time;            // y: (R N, D)
         typename decltype(cond_embed)::saved hidden;     // y: (R, D)
         typename silu_layer<D, Space>::saved condition;  // y: (R N, D)
-        applied network;                                 // of the condition
+        applied network;                                 // saved by apply
         outputs y;                                       // (R N, L) each
     };
 
-    // Of x (R N, L), each row at its own step (R N), and hidden states (R, D).
+    // Maps x (R N, L), each row at its step (R N), given hidden states (R, D).
     saved forward(context<Backend>& ctx, latents const& x, step_view const& steps, hidden_view const& hidden) const {
         auto const time = embed(ctx, steps);
         auto const h = cond_embed.forward(ctx, hidden);
@@ -255,8 +257,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         return {time, h, condition, network, network.y};
     }
 
-    // From dy, (R N, L) each: dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was
-    // saved.
+    // Backward for dy, (R N, L) each: overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, outputs const& dy, matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);
         auto const& shape = s.condition.y.extents();  // (R N, D)
@@ -275,12 +276,12 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         cond_embed.backward(ctx, s.hidden, dh, dhidden);
     }
 
-    // What samples of hidden states (R, D) have in common at every step, (R, D) in ctx.saved: for `at_step`.
+    // The part of the condition that depends only on hidden states (R, D), for `at_step`. Result (R, D) in ctx.saved.
     hidden_view prepare(context<Backend>& ctx, hidden_view const& hidden) const {
         return cond_embed.forward(ctx, hidden).y;
     }
-    // Of x (R N, L), all at one step, and what `prepare` gave (R, D): the condition is the same for the N samples of a
-    // hidden state, and computed once. In ctx.saved.
+    // Maps x (R N, L), all at one step, given the result of `prepare` (R, D). The N samples of each hidden state share
+    // one condition, computed once. Result in ctx.saved.
     outputs at_step(context<Backend>& ctx, latents const& x, std::int32_t step, hidden_view const& prepared) const {
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(1));
         fill(ctx, steps, step);
@@ -306,7 +307,7 @@ private:
         return time_embed.forward(ctx, shown);
     }
 
-    // Of x (R N, L) under the condition a (C, D).
+    // Maps x (R N, L) under the condition a (C, D).
     applied apply(context<Backend>& ctx, latents const& x, hidden_view const& a) const {
         applied s{input_proj.forward(ctx, x), {}, {}, {}};
         s.blocks = res_blocks.forward(ctx, s.input.y, a);
@@ -315,7 +316,7 @@ private:
         return s;
     }
 
-    // Parts Part and after of the last linear map, forward and backward; dx is overwritten by the first.
+    // Parts from Part on of the final linear map, forward and backward. The first part overwrites dx.
     template <index_t Part> void part_forward(context<Backend>& ctx, hidden_view const& x, outputs& y) const {
         auto& out = y[static_cast<std::size_t>(Part)];
         out = ctx.saved.template take<T>(extents<dyn, L>(x.extent(0)));
@@ -332,7 +333,7 @@ private:
 };
 
 namespace detail {
-// The tensors of an adaln_network.
+// Adds the tensors of an adaln_network.
 inline void add_adaln_tensors(tensor_shapes& to, head_surroundings const& at, index_t parts, index_t depth) {
     to.linear("time_embed.mlp.0", 2 * frequencies, at.D);
     to.linear("time_embed.mlp.2", at.D, at.D);
@@ -350,16 +351,16 @@ inline void add_adaln_tensors(tensor_shapes& to, head_surroundings const& at, in
 }  // namespace detail
 
 namespace flops {
-// Of an adaln_network: what depends on the hidden state alone.
+// FLOPs of an adaln_network that depend only on the hidden state.
 constexpr double adaln_shared(index_t D) {
     return product(1, D, D);
 }
-// The same: one sample at one step.
+// FLOPs per sample and step.
 constexpr double adaln_sample(index_t L, index_t D, index_t parts, index_t depth) {
     return product(1, 2 * detail::frequencies, D) + product(1, D, D) + product(1, L, D) + product(5 * depth + 2, D, D) +
            product(1, D, parts * L);
 }
-// The same in training, a third of forward and backward: neither times nor states get gradients.
+// FLOPs per sample in training: a third of forward plus backward. Times and states get no gradients.
 constexpr double adaln_trained(index_t L, index_t D, index_t parts, index_t depth) {
     return adaln_sample(L, D, parts, depth) - (product(1, 2 * detail::frequencies, D) + product(1, L, D)) / 3;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics.md): a network learns
-// the noise in a target and how uncertain the step before it is, and a sample is noise from which it is taken step by
-// step. Sizes: R positions, N samples a position; samples of one position are neighbours: row r N + n.
+// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics.md). A network predicts
+// the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes it step by
+// step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
 
 #include <cmath>
 #include <span>
@@ -16,8 +16,8 @@
 
 namespace calm {
 
-// The share of a target's variance that is left at a step, by the cosine schedule; 1 before step 0. The last step
-// leaves a thousandth of what it finds, where the cosine would leave nothing.
+// The signal variance remaining at a step (alpha bar) of the cosine schedule; 1 before step 0. The last step keeps a
+// thousandth, where the cosine would leave nothing.
 CALM_HD inline double diffusion_signal(index_t step) {
     constexpr double quarter = 1.5707963267948966;
     auto const cosine = [&](index_t at) {
@@ -28,15 +28,15 @@ CALM_HD inline double diffusion_signal(index_t step) {
     return ratio * ratio * (last ? 0.001 : 1.0);
 }
 
-// One step back along a path, from the signal that is left at it to the signal before it.
+// One reverse step, between the signal at the step and the signal before it.
 struct diffusion_step {
-    double signal;    // left at the step
+    double signal;    // remaining at the step
     double noise;     // 1 - signal
-    double beta;      // what the step adds, of the variance
-    double variance;  // of the state before it, where target and state are known
-    double range;     // log(beta / variance): the network chooses between the two
+    double beta;      // variance that the forward step adds
+    double variance;  // posterior variance of the previous state, given target and state
+    double range;     // log(beta / variance): the network interpolates between the two
 
-    // From `before`, 1 at the first step, to `at`.
+    // From the signal `before` the step (1 at the first step) to the signal `at` it.
     CALM_HD diffusion_step(double before, double at) :
         signal(at), noise(1 - at), beta(1 - at / before), variance(beta * (1 - before) / noise),
         range(std::log(beta / variance)) {}
@@ -44,14 +44,15 @@ struct diffusion_step {
 
 namespace detail {
 
-// What a row of a training step is told about the variance before its step.
+// Variance parameters of one training row at its step.
 template <class T> struct diffusion_row {
-    T range;  // of the log variance
-    T pull;   // how far an error of the noise moves the mean, in standard deviations of the lower variance
-    T bin;    // half a bin of the likelihood in such deviations; 0 but at step 0
+    T range;  // range of the log variance
+    T pull;   // shift of the mean for a noise error of 1, in standard deviations of the lower variance
+    T bin;    // half a bin of the likelihood in those deviations; 0 except at step 0
 };
 
-// rows (n), and what target and noise count in the state, root_signal and root_noise (n): of steps (n).
+// Computes, for steps (n), the rows (n) and the weights of target and noise in the state, root_signal and root_noise
+// (n).
 template <class T> struct diffusion_rows {
     diffusion_row<T>* rows;
     T* root_signal;
@@ -61,7 +62,7 @@ template <class T> struct diffusion_rows {
         index_t const step = steps[i];
         double const before = step > 0 ? diffusion_signal(step - 1) : 1.0;
         diffusion_step const s(before, diffusion_signal(step));
-        // Before step 0 nothing is uncertain: it has the variances of step 1.
+        // The posterior variance at step 0 is zero; step 1's is used instead.
         double const variance = step > 0 ? s.variance : diffusion_step(s.signal, diffusion_signal(1)).variance;
         double const pull = s.beta * std::sqrt(before / (s.noise * s.signal * variance));
         double const bin = step > 0 ? 0.0 : 1.0 / (255.0 * std::sqrt(variance));
@@ -71,24 +72,25 @@ template <class T> struct diffusion_rows {
     }
 };
 
-// A value and its slope.
+// A value and its derivative.
 template <class T> struct sloped {
     T value;
     T slope;
 };
 
-// The variational term of one number, in nats, and its slope by d, the log variance above the lower one; `gap` is the
-// distance of the means in standard deviations of the lower variance.
+// KL term per element, in nats, and its derivative with respect to d, the log variance above the lower one. `gap` is
+// the distance between the means in standard deviations of the lower variance.
 template <class T> CALM_HD sloped<T> step_divergence(T gap, T d) {
     T const rest = (T(1) + gap * gap) * math::exp(-d);
     return {T(0.5) * (d - T(1) + rest), T(0.5) * (T(1) - rest)};
 }
-// The same at step 0: - log of the probability of the target's bin, of half width `bin`, under the normal law in its
-// tanh approximation; bins at the ends of [-1, 1] are open. Probabilities below 1e-12 count as that.
+// Likelihood term at step 0: -log of the probability of the target's bin (half width `bin`), using the tanh
+// approximation of the normal CDF. The end bins of [-1, 1] are open. Probabilities below 1e-12 are clamped, with zero
+// derivative.
 template <class T> CALM_HD sloped<T> bin_likelihood(T gap, T d, T bin, T target) {
     constexpr double root = 0.7978845608028654, cubic = 0.044715;  // the first is sqrt(2 / pi)
     T const narrow = math::exp(T(-0.5) * d);
-    auto const cdf = [&](T u) -> sloped<T> {  // by d, u's own slope being -u / 2
+    auto const cdf = [&](T u) -> sloped<T> {  // derivative by d; du/dd = -u / 2
         T const h = math::tanh(T(root) * (u + T(cubic) * u * u * u));
         return {T(0.5) * (T(1) + h), T(-0.25) * u * (T(1) - h * h) * T(root) * (T(1) + T(3 * cubic) * u * u)};
     };
@@ -102,14 +104,14 @@ template <class T> CALM_HD sloped<T> bin_likelihood(T gap, T d, T bin, T target)
     return {-math::log(p.value), -p.slope / p.value};
 }
 
-// bits (n) = the variational term of every number, v (n) becomes its slope by v. No tree, whose elements are T: this is
-// in double where T is float, for a bin is the difference of two probabilities.
+// bits (n) = the variational term per element; v (n) is replaced by the derivative with respect to v. Computed in
+// double if T is float, because a bin is a difference of two probabilities; expressions would compute in T.
 template <class T> struct variational_bits {
     T* bits;
     T* v;
     diffusion_row<T> const* rows;
-    T const* noise;  // as it was
-    T const* guess;  // as the network has it
+    T const* noise;  // the true noise
+    T const* guess;  // the network's prediction
     T const* targets;
     index_t width;
     CALM_HD void operator()(index_t i) const {
@@ -129,32 +131,32 @@ template <class T> struct variational_bits {
 
 }  // namespace detail
 
-// The steps that a sample is taken through: evenly spaced ones of all, but for those behind `start`; of one step, the
-// start. The network is evaluated once per step. A sample starts from noise alone, so the signal of its first step must
-// be small; but a step from a signal near zero divides by its root and multiplies every error of the network: by 347
-// from the published step 999 to 989, and by 2 from 989 to 979. So the default start is the last step whose signal is
-// at least 1e-4.
+// The steps of sampling: evenly spaced, without those after `start`; a single step is `start` itself. The network runs
+// once per step.
+// Sampling starts from pure noise, so the signal at its first step must be small. A step from near-zero signal
+// multiplies every error of the network: by 347 from the published step 999 to 989, by 2 from 989 to 979. So the
+// default start is the last step with a signal of at least 1e-4.
 struct diffusion_sampling {
-    static constexpr index_t published_start = path_steps - 1;  // the last one
+    static constexpr index_t published_start = path_steps - 1;  // the last step
 
-    index_t steps = 100;  // 1 to 1000, of all
+    index_t steps = 100;  // number of spaced steps, 1 to 1000
     index_t start = 992;  // 0 to 999
 
-    // How many of the steps are taken.
+    // The number of steps taken.
     [[nodiscard]] constexpr index_t count() const {
         index_t n = steps;
         while (n > 1 && spaced(n - 1) > start) --n;
         return n;
     }
-    // Number i of them, as it was trained; i < count().
+    // The training step of sampling step i < count().
     [[nodiscard]] constexpr std::int32_t trained_step(index_t i) const {
         return static_cast<std::int32_t>(steps == 1 ? start : spaced(i));
     }
-    // From the one before it, 0 < i, or from the target.
+    // Reverse step i: to step i - 1, or to the target if i = 0.
     [[nodiscard]] diffusion_step step(index_t i) const {
         return {i > 0 ? diffusion_signal(trained_step(i - 1)) : 1.0, diffusion_signal(trained_step(i))};
     }
-    // Names every number.
+    // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
             number_field{
@@ -169,7 +171,7 @@ struct diffusion_sampling {
     }
 
 private:
-    // Number i of all, evenly spaced from the first to the last, of two that are as near the even one.
+    // Step i of all, evenly spaced from first to last; ties round to even.
     [[nodiscard]] constexpr index_t spaced(index_t i) const {
         double const exact =
             static_cast<double>(i) * (static_cast<double>(path_steps - 1) / static_cast<double>(steps - 1));
@@ -181,30 +183,30 @@ private:
 
 template <model_configuration auto C, class Space> struct diffusion_head;
 
-// The diffusion head: its size, and its names.
+// The diffusion head: its size and names.
 struct diffusion {
     index_t num_mlp_layers = 4;  // blocks
 
     static constexpr std::string_view name = "diffusion";                     // on command lines and in files
     static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
-    static constexpr std::string_view type = "calm::diffusion";               // what C++ calls it
+    static constexpr std::string_view type = "calm::diffusion";               // C++ type name
     using objective = paired_objective;                                       // N
-    using sampling = diffusion_sampling;                                      // steps and where they start
-    // The network.
+    using sampling = diffusion_sampling;                                      // steps and start of sampling
+    // The head's network.
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
-    // Of the products; of a sample that is drawn alone: others of its position share its modulation.
+    // FLOPs of the products. `drawn` is for a single sample; further samples share its modulation.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
                 .trained = flops::adaln_trained(at.L, at.D, 2, num_mlp_layers),
                 .drawn = static_cast<double>(diffusion_sampling{}.count()) * once};
     }
-    // Of the network.
+    // Tensors of the network.
     void tensors(head_surroundings const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 2, num_mlp_layers); });
     }
-    // Names every size.
+    // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
             number_field{
@@ -214,8 +216,8 @@ struct diffusion {
     friend constexpr bool operator==(diffusion const&, diffusion const&) = default;
 };
 
-// N samples of the next latent of each of R hidden states, each from noise in many steps, and the loss of one step of
-// each. The network starts at zero: it guesses no noise, and a variance between the two.
+// Draws N samples of the next latent for each of R hidden states, starting from noise; the loss takes one step per
+// sample. The network is initialised to zero: it predicts zero noise and a variance between the two bounds.
 template <model_configuration auto C, class Space = space<>> struct diffusion_head {
     using space_type = Space;
     using T = typename Space::storage;
@@ -225,20 +227,20 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // What a sample takes while it trains: of saved and of scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 2, depth, Space>::numbers_per_sample + 8 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
     using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;          // of R N samples
+    using noise_type = paired_noise<T, L, Backend>;          // for R N samples
 
-    adaln_network<L, D, 2, depth, Space> net;  // the noise in a state, and where the log variance lies
-    diffusion_sampling sampling;               // how `sample` takes noise away
+    adaln_network<L, D, 2, depth, Space> net;  // predicts noise and log variance
+    diffusion_sampling sampling;               // settings of `sample`
 
-    // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), number i of a key being its
-    // normals i L .. i L + L - 1. What a step adds is that of key_of_step, times `scale`. What it needs of ctx.saved is
-    // given back. Throws as denoise does.
+    // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from each row's places (R);
+    // sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the substream
+    // key_of_step, times `scale`. Restores ctx.saved on return. Throws as denoise does.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
         arena_scope const of_places(ctx.scratch);
@@ -249,9 +251,9 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         });
     }
 
-    // z (R N, L), noise at first, becomes the samples of hidden states (R, D). fill(i, noise (R N, L)) gives what is
-    // added, times `scale`, at step i of sampling.count(), from the last down to 1. Throws errc::usage for a number of
-    // steps or a start that the process does not have.
+    // Turns the noise z (R N, L) into samples for hidden states (R, D), in place. At step i, from sampling.count() - 1
+    // down to 1, fill(i, noise) provides the noise (R N, L) to add, times `scale`. Throws errc::usage if the number of
+    // steps or the start is out of range.
     template <class Fill>
     void denoise(context<Backend>& ctx, latents const& z, hidden_view const& hidden, double scale,
                  Fill const& fill) const {
@@ -268,17 +270,17 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
             auto const step = sampling.step(i);
             double const kept = 1.0 / std::sqrt(1.0 - step.beta);
             evaluate(ctx, z, (z - guess * (step.beta / std::sqrt(step.noise))) * kept);
-            if (i == 0) break;  // the target itself: nothing is added
+            if (i == 0) break;  // z is the sample: no noise is added
             auto const noise = ctx.saved.template take<T>(z.extents());
             fill(i, noise);
-            double const middle = 0.5 * std::log(step.variance) + 0.25 * step.range;  // of the log deviation
+            double const middle = 0.5 * std::log(step.variance) + 0.25 * step.range;  // of the log standard deviation
             evaluate(ctx, z, z + exp(v * (0.25 * step.range) + middle) * noise * scale);
         }
     }
 
-    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
-    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
-    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
+    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
+    // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
@@ -286,8 +288,8 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
-    // The same with given noise. The loss of a sample is the mean over L of (noise - guess)^2 and of the variational
-    // term in bits, whose slope reaches the variance alone.
+    // With given noise. Each sample's loss is the mean over L of (noise - guess)^2 plus the variational term in bits,
+    // whose gradient reaches only the variance.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {

@@ -1,7 +1,7 @@
 #pragma once
-// Drafts of the next patch: a softmax for each of its K tokens, on the hidden state and, where asked for, on the tokens
-// of the patch that come before. Sizes: R positions, N drafts a position, D hidden, W width of a row of the table that
-// logits are made with, V vocabulary.
+// Drafts of the next patch: a softmax for each of its K tokens, conditioned on the hidden state and optionally on the
+// earlier tokens of the patch. Sizes: R positions, N drafts per position, D hidden, W width of the logit table's rows,
+// V vocabulary.
 
 #include <algorithm>
 
@@ -15,8 +15,8 @@ namespace calm {
 
 namespace detail {
 
-// Ids (n, K - 1) of the tokens that come before token k of a patch, the nearest first, V where there is none. Row i is
-// of patch i, or, with k = every, of token i % K of patch i / K.
+// Ids (n, K - 1) of the tokens before token k of each patch, nearest first, or V if there is none. Row i belongs to
+// patch i or, with k = every, to token i % K of patch i / K.
 struct tokens_before {
     static constexpr index_t every = -1;
     token_id* ids;
@@ -31,7 +31,7 @@ struct tokens_before {
     }
 };
 
-// y (n, width) = rows k, K + k, .. of x (R K, width), each n / R times.
+// y (n, width) = rows k, K + k, .. of x (R K, width), each repeated n / R times.
 template <class T> struct take_token {
     T* y;
     T const* x;
@@ -47,31 +47,30 @@ template <class T> struct take_token {
 
 }  // namespace detail
 
-// Rows whose products by the table are the logits: of token k of a patch a + W_o silu(a), a = P_k h + b_k + W_c
-// [e(t_(k-1)),
-// .., e(t_(k-K+1))]; without a look at the tokens before, the first two terms. Width W.
+// Rows of width W whose products with the table are the logits. For token k: a + W_o silu(a), with a = P_k h + b_k +
+// W_c [e(t_(k-1)), .., e(t_(k-K+1))]. Without LooksBack the W_c term is absent.
 template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>> struct draft_network {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
-    static constexpr bool looks_back = LooksBack && K > 1;    // whether a token sees those before it
-    static constexpr index_t reach = looks_back ? K - 1 : 1;  // tokens that a token looks back to, at most
+    static constexpr bool looks_back = LooksBack && K > 1;    // whether tokens see earlier ones
+    static constexpr index_t reach = looks_back ? K - 1 : 1;  // maximum number of earlier tokens seen
     using hidden_view = matrix_view<T const, D, Backend>;     // (R, D)
     using const_rows = matrix_view<T const, W, Backend>;      // (R K, W)
     using token_ids = row_ids<Backend>;                       // flat
 
     linear<D, K * W, with_bias::yes, Space> hidden_embd;      // P: (R, D) to (R, K W)
-    embedding<W, Space> context_table;                        // e: (V + 1, W), the last row of no token
+    embedding<W, Space> context_table;                        // e: (V + 1, W); the last row means "no token"
     linear<reach * W, W, with_bias::no, Space> context_embd;  // W_c
     residual<chain<silu_layer<W, Space>, linear<W, W, with_bias::yes, Space>>> output_embd;  // a + W_o silu(a)
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // For V token ids, without memory until `allocate`.
     explicit draft_network(index_t vocabulary) : context_table(vocabulary + 1) {
         hidden_embd.weight.starts = role::xavier;
     }
 
-    // What the rows of some tokens take of those before.
+    // Saved activations of the context from earlier tokens.
     struct context_rows {
         typename embedding<W, Space>::saved table;                        // y: (n reach, W)
         typename linear<reach * W, W, with_bias::no, Space>::saved embd;  // y: (n, W)
@@ -83,8 +82,8 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         const_rows y;                                                    // (R K, W)
     };
 
-    // Of hidden states (R, D) whose next patches are `tokens` (R K). Throws errc::tokenizer for an id outside the
-    // vocabulary; unless they are known to be good, it waits for a device.
+    // For hidden states (R, D) whose next patches are `tokens` (R K). Throws errc::tokenizer for an id outside the
+    // vocabulary. Waits for the device unless the ids were already validated.
     saved forward(context<Backend>& ctx, hidden_view const& hidden, token_ids const& tokens) const {
         saved s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
         auto const a = reshape(s.hidden.y, extents<dyn, W>(tokens.size()));
@@ -97,7 +96,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         return s;
     }
 
-    // From dy (R K, W): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
+    // Backward for dy (R K, W): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, const_rows const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);
@@ -111,9 +110,8 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         hidden_embd.backward(ctx, s.hidden, reshape(da, s.hidden.y.extents()), dhidden);
     }
 
-    // tokens (R N, K): N drafts of every hidden state (R, D), token after token, where their numbers among uniforms
-    // (R N, K), in [0, 1), fall; logits, by `table` (V, W), are times `sharpness`. What it needs of ctx.saved is given
-    // back.
+    // tokens (R N, K): draws N drafts for every hidden state (R, D), token by token, by inverting the CDF at uniforms
+    // (R N, K), in [0, 1). The logits, by `table` (V, W), are multiplied by `sharpness`. Restores ctx.saved on return.
     void draw(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, hidden_view const& hidden,
               matrix_view<typename Space::weights const, W, Backend> const& table,
               matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
@@ -122,7 +120,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         index_t const N = uniforms.extent(0) / std::max<index_t>(1, hidden.extent(0));
         for (index_t k = 0; k < K; ++k) {
             arena_scope const of_token(ctx.saved);
-            // Nothing is seen before the first token: the drafts of a position share its logits.
+            // The first token has no context, so all drafts of a position share its logits.
             index_t const each = looks_back && k > 0 ? N : 1;
             auto const a = ctx.saved.template take<T>(extents<dyn, W>(hidden.extent(0) * each));
             for_each(ctx, a.size(), detail::take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
@@ -148,7 +146,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
 private:
     [[nodiscard]] index_t vocabulary() const { return context_table.vocabulary() - 1; }  // V
 
-    // Of `count` rows, each for token k of its patch in tokens (., K); in ctx.saved.
+    // Context of `count` rows, each for token k of its patch in tokens (., K). Result in ctx.saved.
     context_rows look_back(context<Backend>& ctx, token_ids const& tokens, index_t count, index_t k) const {
         detail::check_ids(ctx, tokens, vocabulary());
         auto const ids = ctx.saved.template take<token_id>(extents<dyn>(count * reach));

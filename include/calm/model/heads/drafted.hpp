@@ -1,9 +1,9 @@
 #pragma once
 // The drafted head (ours, not the paper's; Drafted head in docs/mathematics.md): softmaxes on the hidden state draw K
-// tokens, and the latent of that draft is part of the energy head's noise. So the choice among tokens is learned by
-// cross-entropy, and the energy score trains what is left: how the tokens of a patch go together. Sizes: R positions, N
-// samples a position, K tokens a patch, S noise size, W width of a row of the table that logits are made with, V
-// vocabulary; samples of one position are neighbours: row r N + n.
+// draft tokens, whose latent is part of the energy head's noise. The choice among tokens is thus learned by
+// cross-entropy. The energy score trains the rest: which tokens of a patch go together.
+// Sizes: R positions, N samples per position, K tokens per patch, S noise size, W width of the logit table's rows, V
+// vocabulary. Sample n of position r is row r N + n.
 
 #include <algorithm>
 #include <span>
@@ -20,12 +20,12 @@ struct drafted_objective {
     index_t samples = 8;      // N, at least 2 and at most limits::samples
     index_t targets = 100;    // M, at least 1 and at most limits::targets
     double beta = 1;          // in (0, 2)
-    double draft_weight = 1;  // what a token's cross-entropy counts beside the energy score
+    double draft_weight = 1;  // weight of each token's cross-entropy relative to the energy score
 
-    // The energy score's part.
+    // The settings of the energy score.
     [[nodiscard]] constexpr energy_objective energy() const { return {samples, targets, beta}; }
 
-    // Names every number.
+    // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         energy_objective::visit_fields(self, visitor);
         visitor(number_field{.key = "draft_weight",
@@ -39,25 +39,25 @@ struct drafted_objective {
 
 template <model_configuration auto C, class Space> struct drafted_head;
 
-// The drafted head: its sizes, and its names.
+// The drafted head: its sizes and names.
 struct drafted {
     index_t num_mlp_layers = 4;  // blocks of the energy network
-    index_t noise_size = 64;     // S, numbers of a sample's noise beside its draft
-    index_t looks_back = 1;      // 1: a drafted token sees those of its patch before it; 0: it does not
-    index_t own_table = 1;       // 1: logits by a table of its own, (V, D); 0: by the frozen autoencoder's, (V, its D)
+    index_t noise_size = 64;     // S, noise elements per sample besides the draft
+    index_t looks_back = 1;      // 1: causal, each draft token sees the earlier ones of its patch; 0: independent
+    index_t own_table = 1;       // 1: a separate logit table (V, D); 0: the frozen autoencoder's (V, its D)
 
     static constexpr std::string_view name = "drafted";                     // on command lines and in files
     static constexpr std::string_view architecture = "DraftedTransformer";  // in files
-    static constexpr std::string_view type = "calm::drafted";               // what C++ calls it
+    static constexpr std::string_view type = "calm::drafted";               // C++ type name
     using objective = drafted_objective;                                    // N, M, beta, weight of the drafts
     static constexpr bool drafts = true;                                    // reads the frozen autoencoder
-    // The network.
+    // The head's network.
     template <model_configuration auto C, class Space> using layer = drafted_head<C, Space>;
 
-    // The head that makes a sample of noise and draft.
+    // The energy head that maps noise and draft to a sample.
     [[nodiscard]] constexpr calm::energy network(index_t L) const { return {num_mlp_layers, noise_size + L}; }
 
-    // Of the products. What is done forward only, drafts and their latents, counts a third in training.
+    // FLOPs of the products. Forward-only parts, drafts and their latents, count as a third in training.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         index_t const W = own_table != 0 ? at.D : at.table_width;
         bool const looks = looks_back != 0 && at.K > 1;
@@ -65,14 +65,14 @@ struct drafted {
         double const embd = flops::product(1, at.D, at.K * W);
         double const token = flops::product(looks ? at.K : 1, W, W) + flops::product(1, W, at.V);
         auto const K = static_cast<double>(at.K);
-        double const together = looks ? 1 : K;  // tokens whose logits the drafts of a position share
+        double const together = looks ? 1 : K;  // tokens whose logits all drafts of one position share
         double const apart = (K - together) * token;
         return {.shared = sample.shared + embd + together * token,
                 .trained = sample.trained + (at.encoding_at_once + apart) / 3,
                 .drawn = sample.drawn + at.encoding + apart,
                 .scored = embd / 3 + (K - together * 2 / 3) * token};
     }
-    // Of the network.
+    // Tensors of the network.
     void tensors(head_surroundings const& at, tensor_shapes& to) const {
         index_t const W = own_table != 0 ? at.D : at.table_width;
         to.linear("draft.hidden_embd", at.D, at.K * W);
@@ -85,7 +85,7 @@ struct drafted {
         to.add("gate", {at.L});
         to.inside("network", [&] { network(at.L).tensors(at, to); });
     }
-    // Names every size.
+    // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         calm::energy::visit_fields(self, visitor);
         visitor(number_field{.key = "looks_back", .what = "drafted tokens see those before", .least = 0, .most = 1},
@@ -97,7 +97,7 @@ struct drafted {
 };
 
 namespace detail {
-// Row i of y (R, A + B) = row i of a (R, A), then row i of b (R, B).
+// Concatenates rows: row i of y (R, A + B) = row i of a (R, A), then row i of b (R, B).
 template <class T> struct put_beside {
     T* y;
     T const* a;
@@ -111,8 +111,9 @@ template <class T> struct put_beside {
 };
 }  // namespace detail
 
-// N samples of the next latent of each of R hidden states: f(h, [u; x_0]) + g x_0, where x_0 is the posterior mean of a
-// drafted patch. f, the energy head, starts at zero and g at one: at first a sample is its draft.
+// Draws N samples of the next latent for each of R hidden states: f(h, [u; x_0]) + g x_0, where x_0 is the posterior
+// mean of a drafted patch. The energy head f is initialised to zero and g to one, so at first each sample equals its
+// draft.
 template <model_configuration auto C, class Space = space<>> struct drafted_head {
     using space_type = Space;
     using T = typename Space::storage;
@@ -122,12 +123,12 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.head.noise_size;                          // numbers of a sample's noise
-    static constexpr bool has_table = C.head.own_table != 0;                 // or it is the autoencoder's
-    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // of a row of the table
-    static constexpr double sharpest = 1e6;                                  // what logits are multiplied by, at most
+    static constexpr index_t S = C.head.noise_size;                          // noise elements per sample
+    static constexpr bool has_table = C.head.own_table != 0;                 // whether the logit table is separate
+    static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // width of the table's rows
+    static constexpr double sharpest = 1e6;                                  // upper limit on the scaling of logits
     using objective = drafted_objective;                                     // N, M, beta, draft weight
-    // What a sample, or a drafted token where they are more, takes while it trains: of saved and of scratch.
+    // Elements of memory per sample, or per draft token if there are more of them, during training (saved and scratch).
     static constexpr index_t numbers_per_sample =
         energy_head<with_head(C, C.head.network(L)), Space>::numbers_per_sample +
         autoencoder<C.autoencoder, Space>::numbers_per_patch + 16 * K * W + 4 * L;
@@ -139,22 +140,22 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     using const_latents = matrix_view<T const, L, Backend>;                    // (R, L) or (R N, L)
     using token_ids = row_ids<Backend>;                                        // flat
 
-    draft_type draft;                 // draws tokens
-    embedding<W, Space> draft_table;  // (V, W); without memory where it is the autoencoder's
+    draft_type draft;                 // draws the draft tokens
+    embedding<W, Space> draft_table;  // (V, W); no memory if the autoencoder's table is used
     param<extents<L>, Space> gate = make_param<extents<L>, Space>(role::gain);  // g
     network_type network;                                                       // f
 
-    // For a vocabulary of V ids, without memory until `allocate` gives it some.
+    // For V token ids, without memory until `allocate`.
     explicit drafted_head(index_t vocabulary) : draft(vocabulary), draft_table(vocabulary) {}
 
-    // Samples with what backward needs of them; views of ctx.saved's memory.
+    // Saved activations, in ctx.saved.
     struct saved {
         typename network_type::saved network;  // y: (R N, L)
         const_latents draft;                   // x_0: (R N, L)
         latents y;                             // (R N, L)
     };
 
-    // Samples of hidden states (R, D) from noise u (R N, S) uniform in [-1/2, 1/2) and latents of drafts (R N, L).
+    // Samples for hidden states (R, D), from noise u (R N, S) uniform in [-1/2, 1/2) and draft latents (R N, L).
     saved forward(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, S, Backend> const& u,
                   const_latents const& x0) const {
         auto const both = ctx.saved.template take<T>(extents<dyn, S + L>(u.extent(0)));
@@ -165,17 +166,17 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         return {s, x0, y};
     }
 
-    // From dy (R N, L): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
+    // Backward for dy (R N, L): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, const_latents const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         differentiate(ctx, accumulate(gate.read(), gate.gradient()) * s.draft, dy);
         network.backward(ctx, s.network, dy, dhidden);
     }
 
-    // z (R N, L): N samples of every hidden state (R, D), with noise at their places (R): number i of a key has its
-    // elements i S .. of the noise u and, in a sequence of its own, i K .. of the drafts. Times `scale`, the root of a
-    // temperature: so is u, and the logits of the drafts are divided by its square, or times `sharpest` where that is
-    // less. What it needs of ctx.saved is given back.
+    // z (R N, L): draws N samples for every hidden state (R, D), with noise from each row's places (R). Sample i of a
+    // key uses elements i S .. for the noise u and, in a separate substream, elements i K .. for its draft.
+    // `scale` is the square root of a temperature: it multiplies u, and its square divides the draft logits, up to the
+    // factor `sharpest`. Restores ctx.saved on return.
     void sample(context<Backend>& ctx, autoencoder_type const& ae, latents const& z, hidden_view const& hidden,
                 std::span<noise_place const> places, double scale = 1) const {
         arena_scope const scope(ctx.saved);
@@ -190,10 +191,10 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
     }
 
-    // total += the losses of R positions, whose next patches are `labels` (R K), with keyed noise: position r draws as
-    // position first + r of the step. A loss is the energy score's, and draft_weight times the cross-entropy of its K
-    // tokens. Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden
-    // asks for none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    // total += the losses of R positions, with keyed noise; position r has index first + r in the step. Each loss is
+    // the energy score's plus draft_weight times the cross-entropy of the K tokens of the next patch, `labels` (R K).
+    // Gradients of scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips
+    // them. Runs in chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                            token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
                            const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
@@ -222,7 +223,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         }
     }
 
-    // The same with given noise u (R N, S), latents of drafts (R N, L) and target draws eps (M, R, L).
+    // With given noise u (R N, S), draft latents (R N, L) and target noise eps (M, R, L).
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                            token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
                            const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
@@ -249,7 +250,7 @@ private:
             return ae.embed_tokens.weight.read();
     }
 
-    // Latents (R N, L) of drafts of hidden states (R, D), in ctx.saved.
+    // Draws drafts for hidden states (R, D) and encodes them: latents (R N, L), in ctx.saved.
     const_latents drafted_latents(context<Backend>& ctx, autoencoder_type const& ae, hidden_view const& hidden,
                                   matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
         auto const z = ctx.saved.template take<T>(extents<dyn, L>(uniforms.extent(0)));
@@ -269,7 +270,7 @@ private:
                         [&](const_latents const& dy) { backward(ctx, s, dy, dhidden); });
     }
 
-    // Adds to dhidden (R, D), unless it is empty.
+    // Adds to dhidden (R, D) unless it is empty.
     void add_loss_of_drafts(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                             hidden_view const& hidden, token_ids const& labels,
                             matrix_view<T, D, Backend> const& dhidden, double weight, double scale) {

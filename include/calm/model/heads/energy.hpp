@@ -1,9 +1,8 @@
 #pragma once
-// CALM's energy head (Energy head, energy score in docs/mathematics.md): one step from hidden state and noise to a
-// sample of the next latent, trained by the energy score. Sizes: R positions, N samples a position, S noise size;
-// samples of one position are neighbours: row r N + n.
-//
-// What depends on the hidden state alone is computed once a position, not N times.
+// CALM's energy head (Energy head, energy score in docs/mathematics.md): a single pass maps hidden state and noise to a
+// sample of the next latent, trained by the energy score. Sizes: R positions, N samples per position, S noise size;
+// sample n of position r is row r N + n.
+// Everything that depends only on the hidden state is computed once per position, not N times.
 
 #include <algorithm>
 #include <span>
@@ -35,35 +34,35 @@ template <index_t D, class Space = space<>> struct energy_block {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D) or (R, D)
-    using const_rows = matrix_view<T const, D, Backend>;  // the same, read only
+    using const_rows = matrix_view<T const, D, Backend>;  // likewise, read-only
 
-    using norm_type = layer_norm_layer<D, Space, result_as::activations>;            // of rows of D
-    using silu_type = silu_layer<D, Space, result_as::activations>;                  // of rows of D
-    using inner_type = linear<D, D, with_bias::yes, Space, result_as::activations>;  // of rows of D
+    using norm_type = layer_norm_layer<D, Space, result_as::activations>;            // on rows of width D
+    using silu_type = silu_layer<D, Space, result_as::activations>;                  // on rows of width D
+    using inner_type = linear<D, D, with_bias::yes, Space, result_as::activations>;  // on rows of width D
     using inner_rows = activations<T, D, Backend>;                                   // (R N, D)
     using part_view = activations<T const, D, Backend>;                              // (R, D)
 
-    norm_type in_ln;                                // LN of x
+    norm_type in_ln;                                // LN(x)
     linear<2 * D, D, with_bias::yes, Space> w0;     // W_0
-    silu_type activation;                           // of what W_0 and W_2 give
+    silu_type activation;                           // after W_0 and after W_2
     inner_type w2;                                  // W_2
     linear<D, 2 * D, with_bias::yes, Space> w4;     // W_4
     linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
-    // Of forward, for backward; views of ctx.saved's memory.
+    // Saved activations, in ctx.saved.
     struct saved {
         typename norm_type::saved norm;                            // y: (R N, D)
-        part_view part;                                            // (R, D), of a position
-        inner_rows a1;                                             // (R N, D) before the first SiLU
+        part_view part;                                            // (R, D), per position
+        inner_rows a1;                                             // (R N, D), before the first SiLU
         typename silu_type::saved s1;                              // y: (R N, D)
         typename inner_type::saved l2;                             // y: (R N, D)
         typename silu_type::saved s2;                              // y: (R N, D)
         inner_rows gate, up;                                       // (R N, D)
-        typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), x added
+        typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), residual included
         rows_view y;                                               // (R N, D), the result
     };
 
-    // y (R N, D) of x (R N, D), the samples, and of the part of a position (R, D), which N samples share.
+    // y (R N, D) from samples x (R N, D) and the conditioning part (R, D), which the N samples of each position share.
     saved forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
         auto const take = [&] { return take_activations<T, D>(ctx, ctx.saved, x.extent(0)); };
         saved s{.norm = in_ln.forward(ctx, x),
@@ -99,7 +98,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         return s;
     }
 
-    // From dy (R N, D): dx (R N, D) is overwritten, dpart (R, D) accumulates. Consumes what was saved.
+    // Overwrites dx (R N, D), given dy (R N, D); dpart (R, D) accumulates. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx,
                   rows_view const& dpart) {
         arena_scope const scope(ctx.scratch);
@@ -111,7 +110,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
         activation.backward(ctx, s.s2, b, b);
         w2.backward(ctx, s.l2, b, a);
-        activation.backward(ctx, s.s1, a, a);                                // of a1
+        activation.backward(ctx, s.s1, a, a);                                // gradient of a1
         auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
         with_numbers([&](auto const& da1) { sum_repeated_rows(ctx, dshared, da1); }, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
@@ -138,7 +137,7 @@ struct energy_objective {
     index_t targets = 100;  // M, at least 1 and at most limits::targets
     double beta = 1;        // in (0, 2)
 
-    // Names every number.
+    // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(number_field{.key = "num_samples",
                              .what = "model samples a position, in the loss",
@@ -163,15 +162,15 @@ struct energy_objective {
     }
 };
 
-// Throws errc::usage where an objective asks for more than limits allow.
+// Throws errc::usage if the objective exceeds the limits.
 inline void require_allowed(energy_objective const& o) {
     require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
             "calm::energy_objective: expected at most ", limits::samples, " samples and ", limits::targets,
             " targets a position, found ", o.samples, " and ", o.targets);
 }
 
-// total += the sum of the losses of R positions, whose samples are y (R N, L), against posteriors (R, L): the energy
-// score, negative. Where it `differentiates`, backward(dy) is given the gradients of scale * sum.
+// total += the losses of R positions: the negative energy scores of samples y (R N, L) against posteriors (R, L). If
+// `differentiates`, calls backward(dy) with the gradient of scale * sum.
 template <class T, index_t L, class Backend, class Targets, class Back>
 void add_energy_loss(context<Backend>& ctx, total_view<Backend> const& total, matrix_view<T, L, Backend> const& y,
                      matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
@@ -190,27 +189,27 @@ void add_energy_loss(context<Backend>& ctx, total_view<Backend> const& total, ma
 
 template <model_configuration auto C, class Space> struct energy_head;
 
-// The energy head: its sizes, and its names.
+// The energy head: its sizes and names.
 struct energy {
     index_t num_mlp_layers = 4;  // blocks
-    index_t noise_size = 64;     // S, numbers of a sample's noise
+    index_t noise_size = 64;     // S, noise elements per sample
 
     static constexpr std::string_view name = "energy";                     // on command lines and in files
     static constexpr std::string_view architecture = "EnergyTransformer";  // in files
-    static constexpr std::string_view type = "calm::energy";               // what C++ calls it
+    static constexpr std::string_view type = "calm::energy";               // C++ type name
     using objective = energy_objective;                                    // N, M and beta
-    // The network.
+    // The head's network.
     template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;
 
-    // Of the products.
+    // FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
-        double const noise = flops::product(1, noise_size, at.D);  // which gets no gradient
+        double const noise = flops::product(1, noise_size, at.D);  // the noise gets no gradient
         double const sample =
             noise + flops::product(5 * num_mlp_layers + 1, at.D, at.D) + flops::product(1, at.D, at.L);
         return {
             .shared = flops::product(1 + num_mlp_layers, at.D, at.D), .trained = sample - noise / 3, .drawn = sample};
     }
-    // Of the network.
+    // Tensors of the network.
     void tensors(head_surroundings const& at, tensor_shapes& to) const {
         to.linear("noise_embd", noise_size, at.D);
         to.linear("hidden_embd", at.D, at.D);
@@ -227,7 +226,7 @@ struct energy {
         to.linear("final_layer.linears.0", at.D, at.D);
         to.linear("final_layer.linears.2", at.D, at.L);
     }
-    // Names every size.
+    // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
             number_field{
@@ -238,8 +237,8 @@ struct energy {
     friend constexpr bool operator==(energy const&, energy const&) = default;
 };
 
-// N samples of the next latent of each of R hidden states, and their energy score against the posterior: one pass, no
-// iteration. The last linear layer starts at zero, so all samples are equal at first.
+// Draws N samples of the next latent for each of R hidden states in one pass, and scores them against the posterior.
+// The last linear layer is initialised to zero, so all samples are equal at first.
 template <model_configuration auto C, class Space = space<>> struct energy_head {
     using space_type = Space;
     using T = typename Space::storage;
@@ -248,16 +247,16 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    static constexpr index_t S = C.head.noise_size;  // numbers of a sample's noise
+    static constexpr index_t S = C.head.noise_size;                                        // noise elements per sample
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // What a sample takes while it trains: of saved and of scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
     static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
     using objective = energy_objective;                                              // N, M and beta
     using hidden_view = matrix_view<T const, D, Backend>;                            // (R, D)
     using noise_view = matrix_view<T const, S, Backend>;                             // (R N, S)
     using latents = matrix_view<T, L, Backend>;                                      // (R N, L)
-    using norm_type = layer_norm_layer<D, Space>;                                    // of rows of D
-    using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // the same
+    using norm_type = layer_norm_layer<D, Space>;                                    // on rows of width D
+    using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // likewise
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
     using final_layer_type =
@@ -267,12 +266,12 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
 
     linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
     linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
-    norm_to_activations norm_hidden;                  // of what hidden_embd gives
-    norm_type norm_noise;                             // of what noise_embd gives
+    norm_to_activations norm_hidden;                  // after hidden_embd
+    norm_type norm_noise;                             // after noise_embd
     stack<energy_block<D, Space>, depth> mlp_blocks;  // in order
-    final_layer_type final_layer;                     // starts at zero samples
+    final_layer_type final_layer;                     // initialised to give zero samples
 
-    // Without memory until `allocate` gives it some.
+    // Without memory until `allocate`.
     energy_head() { final_layer.template child<"linears">().template layer<2>().weight.starts = role::output; }
 
     struct saved {
@@ -285,7 +284,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         latents y;                                                    // (R N, L)
     };
 
-    // Samples of every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
+    // Draws samples for every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
     saved forward(context<Backend>& ctx, hidden_view const& hidden, noise_view const& noise) const {
         auto const n = noise_embd.forward(ctx, noise);
         auto const nn = norm_noise.forward(ctx, n.y);
@@ -296,7 +295,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         return {n, nn, h, hn, blocks, last, last.y};
     }
 
-    // From dy (R N, L): dhidden (R, D) is overwritten, the parameters' gradients accumulate. Consumes what was saved.
+    // Backward for dy (R N, L): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.scratch);
@@ -313,8 +312,8 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);
     }
 
-    // z (R N, L): N samples of every hidden state (R, D), with noise at their places (R), times `scale`: number i of a
-    // key is its elements i S .. i S + S - 1. What it needs of ctx.saved is given back.
+    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
+    // `scale`; sample i of a key uses its elements i S .. i S + S - 1. Restores ctx.saved on return.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
@@ -325,9 +324,9 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         copy(ctx, z, forward(ctx, hidden, noise).y);
     }
 
-    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
-    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
-    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
+    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
+    // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            matrix_view<T const, L, Backend> const& mean,
                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
@@ -347,7 +346,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         }
     }
 
-    // The same with given noise (R N, S) and target draws eps (M, R, L).
+    // With given noise (R N, S) and target noise eps (M, R, L).
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            matrix_view<T const, L, Backend> const& mean,
                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,

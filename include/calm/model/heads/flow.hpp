@@ -1,7 +1,7 @@
 #pragma once
-// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics.md): a network learns the velocity of straight
-// paths from noise to targets, and a sample follows it. Sizes: R positions, N samples a position; samples of one
-// position are neighbours: row r N + n.
+// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics.md): a network learns the velocity along
+// straight paths from noise to targets; sampling integrates it. Sizes: R positions, N samples per position; sample n of
+// position r is row r N + n.
 
 #include <span>
 #include <string_view>
@@ -15,15 +15,14 @@
 
 namespace calm {
 
-// How samples follow their paths: by the velocity where a step begins, Euler's rule, or half a step later, the midpoint
-// rule.
+// How sampling integrates the velocity: by Euler's rule (velocity at the start of each step) or the midpoint rule.
 struct flow_sampling {
-    index_t steps = 10;  // equal ones, 1 to 1000
-    index_t order = 2;   // of the rule: 1 Euler's, 2 the midpoint rule
+    index_t steps = 10;  // equal steps, 1 to 1000
+    index_t order = 2;   // 1: Euler's rule; 2: midpoint rule
 
-    // Of the network.
+    // Number of network evaluations.
     [[nodiscard]] constexpr index_t evaluations() const { return order * steps; }
-    // Names every number.
+    // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
             number_field{
@@ -40,30 +39,30 @@ struct flow_sampling {
 
 template <model_configuration auto C, class Space> struct flow_head;
 
-// The flow head: its size, and its names.
+// The flow head: its size and names.
 struct flow {
     index_t num_mlp_layers = 4;  // blocks
 
     static constexpr std::string_view name = "flow";                     // on command lines and in files
     static constexpr std::string_view architecture = "FlowTransformer";  // in files
-    static constexpr std::string_view type = "calm::flow";               // what C++ calls it
+    static constexpr std::string_view type = "calm::flow";               // C++ type name
     using objective = paired_objective;                                  // N
-    using sampling = flow_sampling;                                      // steps and their rule
-    // The network.
+    using sampling = flow_sampling;                                      // steps and integration rule
+    // The head's network.
     template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;
 
-    // Of the products; of a sample that is drawn alone: others of its position share its modulation.
+    // FLOPs of the products. `drawn` is for a single sample; further samples share its modulation.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 1, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
                 .trained = flops::adaln_trained(at.L, at.D, 1, num_mlp_layers),
                 .drawn = static_cast<double>(flow_sampling{}.evaluations()) * once};
     }
-    // Of the network.
+    // Tensors of the network.
     void tensors(head_surroundings const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 1, num_mlp_layers); });
     }
-    // Names every size.
+    // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
             number_field{
@@ -73,8 +72,8 @@ struct flow {
     friend constexpr bool operator==(flow const&, flow const&) = default;
 };
 
-// N samples of the next latent of each of R hidden states, each at the end of a path that begins in noise, and the loss
-// of their velocities. The network starts at zero: a path stays where it begins at first.
+// Draws N samples of the next latent for each of R hidden states, by following paths that start from noise; the loss
+// compares velocities. The network is initialised to zero, so at first paths do not move.
 template <model_configuration auto C, class Space = space<>> struct flow_head {
     using space_type = Space;
     using T = typename Space::storage;
@@ -84,19 +83,20 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // What a sample takes while it trains: of saved and of scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 1, depth, Space>::numbers_per_sample + 7 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
     using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;          // of R N samples
+    using noise_type = paired_noise<T, L, Backend>;          // for R N samples
 
-    adaln_network<L, D, 1, depth, Space> net;  // the velocity at a step
-    flow_sampling sampling;                    // how `sample` follows paths
+    adaln_network<L, D, 1, depth, Space> net;  // predicts the velocity
+    flow_sampling sampling;                    // settings of `sample`
 
-    // z (R N, L): N samples of every hidden state (R, D), from noise at their places (R), times `scale`: number i of a
-    // key is its normals i L .. i L + L - 1. What it needs of ctx.saved is given back. Throws as follow does.
+    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
+    // `scale`; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return. Throws as follow
+    // does.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
         arena_scope const of_places(ctx.scratch);
@@ -105,8 +105,8 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         follow(ctx, z, hidden);
     }
 
-    // z (R N, L), where paths begin, becomes where they end, under hidden states (R, D). Throws errc::usage for no
-    // steps or another order.
+    // Moves z (R N, L) from the start to the end of its paths, given hidden states (R, D). Throws errc::usage for fewer
+    // than one step or an unknown order.
     void follow(context<Backend>& ctx, latents const& z, hidden_view const& hidden) const {
         require(sampling.steps >= 1, errc::usage, "calm::flow_head: expected at least one step of a path, found ",
                 sampling.steps);
@@ -122,7 +122,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
             evaluate(ctx, to, from + net.at_step(ctx, at, path_step(time), prepared)[0] * span);
         };
         for (index_t i = 0; i < sampling.steps; ++i) {
-            // Times are fp32, as published: their rounding decides the step that the network sees.
+            // Times are fp32 as published, because rounding affects the step that the network sees.
             auto const time = static_cast<float>(static_cast<double>(i) / static_cast<double>(sampling.steps));
             if (sampling.order == 2) {
                 move(middle, z, z, time, 0.5 * dt);
@@ -133,9 +133,9 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         }
     }
 
-    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
-    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
-    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
+    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
+    // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
@@ -143,8 +143,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
-    // The same with given noise. The loss of a sample is the mean over L of |v - (target - start)|^2 at a time of its
-    // path.
+    // With given noise. Each sample's loss is the mean over L of |v - (target - start)|^2 at one time on its path.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {

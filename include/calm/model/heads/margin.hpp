@@ -1,7 +1,7 @@
 #pragma once
-// The margin head (Margin head in docs/mathematics.md), a control: samples lie around one guess a position, as far
-// apart whatever the hidden state says. Sizes: R positions, N samples a position; samples of one position are
-// neighbours: row r N + n.
+// The margin head (Margin head in docs/mathematics.md), a control: each position has one guess, and samples spread
+// around it by a constant that does not depend on the hidden state. Sizes: R positions, N samples per position; sample
+// n of position r is row r N + n.
 
 #include <span>
 #include <string_view>
@@ -18,31 +18,31 @@ namespace calm {
 
 template <model_configuration auto C, class Space> struct margin_head;
 
-// The margin head: it has no sizes of its own; and its names.
+// The margin head: its names. It has no sizes.
 struct margin {
     static constexpr std::string_view name = "margin";                     // on command lines and in files
     static constexpr std::string_view architecture = "MarginTransformer";  // in files
-    static constexpr std::string_view type = "calm::margin";               // what C++ calls it
+    static constexpr std::string_view type = "calm::margin";               // C++ type name
     using objective = paired_objective;                                    // N
-    // The network.
+    // The head's network.
     template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
 
-    // Of the products: the samples of a position have one guess.
+    // FLOPs of the products: all samples of a position share one guess.
     [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
         return {.shared = flops::product(1, at.D, at.D) + flops::product(1, at.D, at.L), .trained = 0, .drawn = 0};
     }
-    // Of the network.
+    // Tensors of the network.
     void tensors(head_surroundings const& at, tensor_shapes& to) const {
         to.linear("linears.0", at.D, at.D);
         to.linear("linears.2", at.D, at.L);
     }
-    // Names every size: none.
+    // Visits no sizes.
     template <class Self, class Visitor> static constexpr void visit_fields(Self&, Visitor&&) {}
     friend constexpr bool operator==(margin const&, margin const&) = default;
 };
 
-// N samples of the next latent of each of R hidden states, normal around a guess, and a loss that wants targets nearer
-// to the guess than samples.
+// Draws N samples of the next latent for each of R hidden states, normal around a guess. The loss asks for targets
+// closer to the guess than samples are.
 template <model_configuration auto C, class Space = space<>> struct margin_head {
     using space_type = Space;
     using T = typename Space::storage;
@@ -51,23 +51,23 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    // What a sample takes while it trains: of saved and of scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
     static constexpr index_t numbers_per_sample = 12 * L + 8 * D;
-    static constexpr double spread = 1;                      // s, of samples around the guess
-    static constexpr double ahead = 1;                       // by which a target should be nearer, in squared distances
-    static constexpr double pull = 0.1;                      // what the mean squared error of the guess counts
+    static constexpr double spread = 1;                      // s, standard deviation of samples around the guess
+    static constexpr double ahead = 1;                       // margin between squared distances of target and sample
+    static constexpr double pull = 0.1;                      // weight of the guess's mean squared error
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
     using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;          // of R N samples
+    using noise_type = paired_noise<T, L, Backend>;          // for R N samples
 
     chain<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
           linear<D, L, with_bias::yes, Space>>
-        linears;  // the guess f
+        linears;  // computes the guess f
 
-    // z (R N, L): N samples of every hidden state (R, D), f + spread * noise at their places (R), times `scale`: number
-    // i of a key is its normals i L .. i L + L - 1. What it needs of ctx.saved is given back.
+    // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from each
+    // row's places (R); sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return.
     void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
@@ -78,9 +78,9 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         evaluate(ctx, z, f + z * (spread * scale));
     }
 
-    // total += the losses of R positions, with keyed noise: position r draws as position first + r of the step.
-    // Gradients of scale * sum: dhidden (R, D) is overwritten, the parameters' accumulate; an empty dhidden asks for
-    // none. Works in chunks of positions that stay in the cache, and gives back what it takes of ctx.saved.
+    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
+    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
+    // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
@@ -88,8 +88,8 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
-    // The same with given noise. The loss of a sample x = f + spread * noise, which is held fixed, and its target y is
-    // max(0, |f - y|^2 - |f - x|^2 + ahead) + pull * the mean over L of (f - y)^2.
+    // With given noise. The loss of a sample x = f + spread * noise, held constant, with target y is max(0, |f - y|^2 -
+    // |f - x|^2 + ahead) + pull * mean over L of (f - y)^2.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
@@ -117,7 +117,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         }
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, maximum(0.0, wrt(apart, apart) + ahead), scale * of_sample);
-            repeat_rows(ctx, elements, apart);  // what every difference of squares counts
+            repeat_rows(ctx, elements, apart);  // weight of every difference of squares
             auto const df = take();
             differentiate(ctx, square(wrt(f, df) - y) - square(accumulate(f, df) - x), nearer);
             differentiate_sum(ctx, square(accumulate(f, df) - y), scale * of_element * pull);

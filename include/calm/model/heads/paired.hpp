@@ -1,6 +1,6 @@
 #pragma once
-// Losses that pair every sample with a target of its own (flow matching, diffusion, margin): what they draw, and how
-// they are trained on it. Sizes: R positions, N samples a position; samples of a position are neighbours, rows r N + n.
+// Losses with one target per sample (flow matching, diffusion, margin): their noise and the training loop. Sizes: R
+// positions, N samples per position; sample n of position r is row r N + n.
 
 #include <algorithm>
 
@@ -16,9 +16,9 @@ namespace calm {
 
 // Run-time settings of such a loss.
 struct paired_objective {
-    index_t samples = 8;  // N, each with its target; at least 1 and at most limits::samples
+    index_t samples = 8;  // N, with one target each; at least 1 and at most limits::samples
 
-    // Names every number.
+    // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(number_field{.key = "num_samples",
                              .what = "samples a position with a target each, in the loss",
@@ -29,22 +29,21 @@ struct paired_objective {
     }
 };
 
-// What the loss draws for N samples of each of R positions.
+// Noise of the loss for N samples at each of R positions.
 template <class T, index_t L, class Backend = cpu> struct paired_noise {
-    matrix_view<T const, L, Backend> targets;  // (R N, L), normal: eps of the targets mean + exp(log_std) eps
-    matrix_view<T const, L, Backend> samples;  // (R N, L), normal: the samples' own noise
-    vector_view<T const, dyn, Backend> times;  // (R N), uniform in [0, 1): how far along its path a sample is; heads
-                                               // without a path have no use for it
+    matrix_view<T const, L, Backend> targets;  // (R N, L), normal: eps in mean + exp(log_std) eps
+    matrix_view<T const, L, Backend> samples;  // (R N, L), normal: noise of the samples
+    vector_view<T const, dyn, Backend> times;  // (R N), uniform in [0, 1): time on the path; not used by all heads
 
     [[nodiscard]] index_t count() const { return targets.extent(0); }  // R N
-    // What an element of R N L counts in the sum of R losses, each the mean of its own: 1 / (N L).
+    // Weight of each of the R N L elements in the sum of R losses, each a mean over N L elements: 1 / (N L).
     [[nodiscard]] double weight(index_t positions) const {
         return static_cast<double>(positions) / static_cast<double>(std::max<index_t>(1, targets.size()));
     }
 };
 
-// That of `positions` positions of N samples, with keyed draws: number `first` of the step and those that follow, in
-// ctx.saved. Targets draw as those of the energy score.
+// Draws the noise of `positions` positions with N samples each, starting at position `first` of the step. Result in
+// ctx.saved. The targets' eps use the same random stream as the energy score.
 template <class T, index_t L, class Backend>
 paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, draw_number first) {
     auto const targets = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
@@ -56,7 +55,7 @@ paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t pos
     return {targets, samples, times};
 }
 
-// The targets (R N, L) = mean + exp(log_std) eps of posteriors (R, L), N of each, in ctx.saved.
+// The targets (R N, L) = mean + exp(log_std) eps, N for each of the posteriors (R, L). Result in ctx.saved.
 template <class T, index_t L, class Backend>
 matrix_view<T, L, Backend> paired_targets(context<Backend>& ctx, matrix_view<T const, L, Backend> const& mean,
                                           matrix_view<T const, L, Backend> const& log_std,
@@ -70,9 +69,9 @@ matrix_view<T, L, Backend> paired_targets(context<Backend>& ctx, matrix_view<T c
     return y;
 }
 
-// total += the losses of R positions with keyed noise, from head.loss_and_gradient with given noise: position r draws
-// as number first + r of the step. Works in chunks of positions that stay in the cache, and gives back what it takes of
-// ctx.saved. Throws errc::usage for a number of samples that is not allowed.
+// total += the losses of R positions, by head.loss_and_gradient with keyed noise; position r has index first + r in the
+// step. Runs in chunks of positions that fit into the cache, and restores ctx.saved on return. Throws errc::usage if
+// the number of samples is out of range.
 template <class Head, class T, index_t L, index_t D, class Backend>
 void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head& head,
                   matrix_view<T const, D, Backend> const& hidden, matrix_view<T const, L, Backend> const& mean,
