@@ -25,7 +25,7 @@ enum class byte_kind : std::uint8_t { sign, letter, digit, space, line_end, beyo
     return kinds[static_cast<std::uint8_t>(c)];
 }
 
-// The length of the first piece of a non-empty text, or 0 if ASCII alone does not decide it: the piece or the next
+// The length of the first piece of a non-empty text. It is 0 if ASCII alone does not decide: the piece or the next
 // character is beyond ASCII, or the piece reaches the end of a text that is `open` (may continue). Follows the
 // alternatives of piece_pattern (pretokenizer.hpp) in order; numbers have at most `digits` digits.
 [[nodiscard]] inline std::size_t ascii_piece(std::string_view text, bool open, std::size_t digits) {

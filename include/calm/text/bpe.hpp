@@ -37,7 +37,7 @@ struct merge_rules {
 // Merges pieces one after another, reusing its buffers. Every single byte must be a token of the table.
 template <class Rules> class bpe_merger {
 public:
-    // The table, and what the rules refer to, must outlive it.
+    // The table and everything that the rules refer to must outlive it.
     bpe_merger(token_table const& table, Rules rules) : table_(table), rules_(rules) {}
 
     // Appends the tokens of a non-empty piece.

@@ -24,7 +24,7 @@ namespace calm {
 
 // Which documents to take from a list of sources.
 struct document_selection {
-    split use = split::train;  // what the documents are for
+    split use = split::train;  // use of the documents
     // Without a holdout, a file is read whole for either use, and `stories` generates separate held-out documents.
     std::optional<holdout> held = std::nullopt;
     // Seed of generated sources.

@@ -116,9 +116,9 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
 
 }  // namespace detail
 
-// The text files that a SPEC names, sorted by the bytes of their paths: a file; all files of known format below a
-// folder; or, if no file has that name, the matches of a shell pattern (* ? [ ]). In a folder, hidden files and links
-// to folders are ignored, and links to files must stay below it.
+// The text files that a SPEC names, sorted by the bytes of their paths. A SPEC is a file, a folder (all files of known
+// format below it) or, if no file has that name, a shell pattern (* ? [ ]). In a folder, hidden files and links to
+// folders are ignored, and links to files must stay below it.
 //
 // Folders of runs and models are skipped: their .json and .jsonl files are not text, and a model would train on its own
 // samples. A file inside one is read if it is named itself.
