@@ -27,8 +27,8 @@ public:
     // An empty corpus.
     explicit corpus(special_tokens specials) : specials_(specials) {}
 
-    // Appends a document: `append` receives the vector of all ids and appends the document's ids to it. Returns their
-    // number.
+    // Appends a document: `append` receives the vector of all ids and appends the document's ids to it. Returns the
+    // number of ids appended.
     template <std::invocable<std::vector<token_id>&> Append> std::size_t add(Append&& append) {
         std::forward<Append>(append)(open());
         return close();
