@@ -54,7 +54,7 @@ inline void say_row(std::string const& name, std::initializer_list<field> fields
     say("row", name, fields);
 }
 
-// Reports the difference of two ways that should agree. Throws errc::non_finite if it exceeds the bound or is NaN.
+// Reports the difference of two results that should agree. Throws errc::non_finite if it exceeds the bound or is NaN.
 inline void agree(std::string const& name, double difference, double bound) {
     say("check", name, {{"difference", difference}, {"bound", bound}});
     calm::require(difference <= bound, calm::errc::non_finite, name, ": expected a difference of at most ", bound,
@@ -134,7 +134,7 @@ template <class F> double seconds_of(device_context const& ctx, F const& f) {
 }
 
 // Times one call of f: the median of repeats of several calls each, after untimed calls. A repeat takes at least a
-// millisecond, all of them a quarter second or little more than three repeats.
+// millisecond. There are 3 to 15 repeats, which take a quarter second unless three take longer.
 template <class F> spread time_of(device_context const& ctx, F const& f) {
     f();
     double const one = seconds_of(ctx, f);

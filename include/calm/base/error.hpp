@@ -48,8 +48,8 @@ namespace detail {
 }  // namespace detail
 
 // An error with a code, a message and, if a file is to blame, its path and the place in it ("line 3", "byte 17").
-// what() is safe to print to a terminal whatever the path and message contain: every line is a printable_line(). Only
-// the lines of `more`, at most 100, follow the message on lines below it.
+// what() is safe to print to a terminal whatever the path and message contain: every line is a printable_line().
+// Further lines come only from `more`, at most 100.
 class error : public std::runtime_error {
 public:
     // An error that no file is to blame for.

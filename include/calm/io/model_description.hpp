@@ -1,12 +1,15 @@
 #pragma once
 // The contents of a config.json as run-time values: the published keys of every kind of model, and our own.
 //
-// `visit(self, key)` of a description calls, for every key, - key(name, member, required), or key(field, member) for a
-// size; - key.only(name, value) for a key with one allowed value; - key.only_if_there(name, value, derived) for a key
-// with one allowed value or null, written only if it was read; - key.either(name, other, member) for a key with two
-// names; - key.rotary_base(name, object, member) for the base of the rotary angles; - key.number(value) for a number of
-// the head; - key.object(name, member, make) for an object that starts as make(). `describes_numbers`: keys of this
-// object may affect computations, so every key must be known.
+// `visit(self, key)` of a description calls, for every key,
+// - key(name, member, required), or key(field, member) for a size;
+// - key.only(name, value) for a key with one allowed value;
+// - key.only_if_there(name, value, derived) for a key with one allowed value or null, written only if it was read;
+// - key.either(name, other, member) for a key with two names;
+// - key.rotary_base(name, object, member) for the base of the rotary angles;
+// - key.number(value) for a number of the head;
+// - key.object(name, member, make) for an object that starts as make().
+// `describes_numbers`: keys of this object may affect computations, so every key must be known.
 
 #include <algorithm>
 #include <cstdint>
@@ -140,16 +143,16 @@ struct model_description {
     any_head head;                       // of a CALM, with its sizes
     field_values objective;              // of the head: the part that a published file has
 
-    std::vector<std::string> architectures;  // the first decides the kind
-    std::string model_type;                  // the head's name, or llama
-    std::int64_t vocab_size = 0;             // V, the number of token ids
-    autoencoder_description autoencoder;     // published sizes of a CALM's autoencoder; the others may be in `calm`
-    llama_sizes llama;                       // of a language model, except rope_theta
-    double rope_theta = 10000.0;             // base of the rotary angles
-    bool use_cache = true;                   // for other programs; kept
-    std::string ae_path;                     // directory of the autoencoder, relative to this one
-    double rms_norm_eps = 1e-6;              // only 1e-6 is supported
-    double initializer_range = 0.02;         // for other programs; kept
+    std::vector<std::string> architectures;       // the first decides the kind
+    std::string model_type;                       // the head's name, or llama
+    std::int64_t vocab_size = 0;                  // V, the number of token ids
+    autoencoder_description autoencoder;          // in a CALM only the published sizes; the others may be in `calm`
+    llama_sizes llama;                            // of a language model, except rope_theta
+    double rope_theta = 10000.0;                  // base of the rotary angles
+    bool use_cache = true;                        // for other programs; kept
+    std::string ae_path;                          // directory of the autoencoder, relative to this one
+    double rms_norm_eps = 1e-6;                   // only 1e-6 is supported
+    double initializer_range = 0.02;              // for other programs; kept
     std::int64_t max_position_embeddings = 2048;  // positions per sequence, as published
     std::optional<std::int64_t> bos_token_id;     // for other programs; kept
     std::optional<std::int64_t> eos_token_id;     // for other programs; kept
