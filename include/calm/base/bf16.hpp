@@ -25,7 +25,7 @@ template <int exponent_bits> constexpr std::uint16_t to_16_bits(double x) {
                                           (fraction == 0 ? 0 : quiet | fraction >> (52 - fraction_bits)));
     }
     int const biased = exponent - 1023 + bias;
-    int const shift = 52 - fraction_bits + (biased < 1 ? 1 - biased : 0);  // the last bit of a subnormal is fixed
+    int const shift = 52 - fraction_bits + (biased < 1 ? 1 - biased : 0);  // subnormals share one exponent
     if (shift > 53) return static_cast<std::uint16_t>(sign);               // below half of the smallest
     std::uint64_t const significand = fraction | (exponent == 0 ? 0 : std::uint64_t{1} << 52);
     std::uint64_t const odd = significand >> shift & 1U;

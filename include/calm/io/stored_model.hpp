@@ -158,7 +158,7 @@ private:
 
 }  // namespace detail
 
-// With its article.
+// The name of a kind with its article: "a CALM".
 inline std::string_view name_of(model_kind kind) {
     constexpr std::array<std::string_view, 3> names{"an autoencoder", "a CALM", "an autoregressive model"};
     return names[static_cast<std::size_t>(kind)];

@@ -40,7 +40,7 @@ struct document_selection {
 
 // Receives a document and returns its number of tokens. A generated source of N tokens ends once N are reached.
 using document_visitor = std::function<std::size_t(std::string_view document)>;
-// Receives documents in parts, `ends` with the last part of each, so that no document is held in memory.
+// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each.
 using document_parts = std::function<std::size_t(std::string_view part, bool ends)>;
 
 // Adapts a visitor of whole documents, which must outlive the result, to parts.
@@ -88,12 +88,12 @@ private:
     }
 
     document_parts const& visitor_;
-    std::size_t spaces_ = 0;  // of the current piece, as are the bytes below
+    std::size_t spaces_ = 0;  // in the current piece; size_ counts its bytes
     std::size_t size_ = 0;
 };
 
-// One source: the files of files_of, `stories:N`, or `markov:N`. The Markov source is one document of N symbols; each
-// split has its own, regardless of the holdout.
+// One source: the files that files_of() finds, `stories:N`, or `markov:N`. The Markov source is one document of N
+// symbols; each split has its own, regardless of the holdout.
 class document_source {
 public:
     // The kind of a SPEC.

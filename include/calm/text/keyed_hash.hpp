@@ -12,7 +12,7 @@
 namespace calm {
 
 // SipHash-1-3 (Aumasson, Bernstein) with a random key per process, so that the author of a file cannot choose strings
-// that collide. Results must not depend on it, only positions in hash tables.
+// that collide. It may affect positions in hash tables, never results.
 class keyed_hash {
 public:
     // With the key of this process.

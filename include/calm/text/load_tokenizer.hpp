@@ -11,8 +11,8 @@
 
 namespace calm {
 
-// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. The lines
-// markov().lines() give markov(). Throws errc::tokenizer with path and the line or key in question.
+// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. The output
+// of markov().lines() gives markov(). Throws errc::tokenizer with path and the line or key in question.
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path) {
     std::size_t const first = bytes.substr(0, limits::tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
     if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));

@@ -20,7 +20,7 @@ namespace calm::detail {
 
 // Pieces in their current state of merging. A merge takes a few look-ups per occurrence, whatever the length of the
 // piece. A token of n bytes has n cells, its id in the first and -n in the last, so both neighbours are found from its
-// ends. Where a merged token began, the cell is `inside`: outdated positions are recognised.
+// ends. Where the right token of a merge began, the cell is `inside`, which marks outdated positions.
 class pair_merging {
 public:
     explicit pair_merging(piece_counts const& pieces) {

@@ -120,7 +120,7 @@ template <class Part> void read_parts(std::string const& path, Part const& part)
 
 }  // namespace detail
 
-// Receives documents in parts that end with whole characters, `ends` with the last part of each.
+// Receives documents in parts that end with whole characters; `ends` is true for the last part of each.
 using part_visitor = std::function<void(std::string_view part, bool ends)>;
 
 // Visits the documents of a file in order. A line of JSON is one part; a .txt is read twice, first to validate it, and

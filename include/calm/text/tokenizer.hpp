@@ -68,8 +68,8 @@ public:
         return train(trainer, size);
     }
 
-    // Parses `base64 rank` lines; the lines markov().lines() give markov(). Throws errc::tokenizer with path and line.
-    // For files of either format see load_tokenizer.hpp.
+    // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Throws errc::tokenizer with path and
+    // line. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path);
 
     // From a vocabulary that was read.
