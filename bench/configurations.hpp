@@ -1,19 +1,20 @@
 #pragma once
-// The configurations that the benchmarks run, those of the programs and of bench/reference/configs.json, with the batch
-// of one step. Of each the autoregressive model of its sizes is timed too.
+// The configurations that the benchmarks run, as in the programs and bench/reference/configs.json, with the batch of
+// one step. Each is also timed as an autoregressive model of equal sizes.
 
 #include "../apps/configs/sizes.hpp"
 #include "calm/model/heads/energy.hpp"
 
 namespace bench {
 
+// The batch of one step.
 struct batch {
-    calm::index_t autoencoder_tokens;  // R K of an autoencoder step
-    calm::index_t sequences;           // B of a language model's step
+    calm::index_t autoencoder_tokens;  // R K in an autoencoder step
+    calm::index_t sequences;           // B in a language model's step
     calm::index_t patches;             // P
     calm::energy_objective objective;
-    calm::index_t ar_sequences;  // B of an autoregressive model's step
-    calm::index_t ar_tokens;     // P of a sequence
+    calm::index_t ar_sequences;  // B in an autoregressive model's step
+    calm::index_t ar_tokens;     // P per sequence
 };
 
 using calm::apps::sizes::calm_m;

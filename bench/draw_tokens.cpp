@@ -1,5 +1,5 @@
-// Tokens drawn from a softmax, 8 of each row, at vocabularies from tiny's to the published one: beside the logits'
-// product alone, the cross-entropy of the same rows with its gradients, and one pass over all logits for every draw.
+// Draws tokens from a softmax, 8 per row, at vocabulary sizes from tiny's to the published one. Compared with the
+// logits' product alone, the cross-entropy of these rows with gradients, and one pass over all logits per draw.
 
 #include <cmath>
 #include <vector>
@@ -50,7 +50,7 @@ void cross_entropy(calm::context<>& ctx, operands& o) {
                         calm::vector_view<calm::token_id const>(o.targets.data(), calm::extents<dyn>(R)), 1.0);
 }
 
-// The sum of all, then a walk to the number: for each draw again.
+// For each draw separately: sums all probabilities, then accumulates them up to the random number.
 void walks(calm::context<>& ctx, operands& o) {
     o.product(ctx);
     index_t const V = o.table.view().extent(0);

@@ -1,5 +1,5 @@
-// silu(g) * u and its gradient: the expression, a packet loop written by hand, and a plain loop over std::exp; in the
-// second-level cache and in memory.
+// silu(g) * u and its gradient, in the L2 cache and in memory: as an expression, as a hand-written packet loop, and as
+// a plain loop over std::exp.
 
 #include <cmath>
 #include <cstring>
@@ -35,7 +35,7 @@ void backward_expression(calm::context<> const& ctx, operands& o) {
     differentiate(ctx, silu(calm::wrt(o.g, o.dg)) * calm::wrt(o.u, o.du), o.y);
 }
 
-// n must be a multiple of the packets: what is timed is their loop.
+// n must be a multiple of the packet width, so that only the packet loop is timed.
 void forward_packets(calm::context<> const& ctx, operands& o) {
     ctx.parallel_ranges(o.y.size(), 16384, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; i += width) {
@@ -75,7 +75,7 @@ void backward_plain(calm::context<> const& ctx, operands& o) {
     });
 }
 
-// `arrays`: how many are read or written, which is what the bytes are counted from.
+// `arrays`: the number of arrays read or written, for counting bytes.
 void add_forms(std::string const& name, int threads, int arrays, form expression, form packets, form plain) {
     struct place {
         char const* name;

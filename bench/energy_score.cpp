@@ -1,6 +1,6 @@
-// The energy score at L = 32 (tiny) and 128 (as published), ns a distance: with and without its gradient, targets drawn
-// inside or given, beside two plain loops. Distances are counted as bench/reference/bench.py counts them: R N (N - 1 +
-// M).
+// The energy score at L = 32 (tiny) and 128 (published), in ns per distance: with and without gradient, with targets
+// drawn inside or given, compared with two plain loops. As in bench/reference/bench.py there are R N (N - 1 + M)
+// distances.
 
 #include <cmath>
 #include <vector>
@@ -52,7 +52,7 @@ void fused(calm::context<>& ctx, operands& o, sizes const& s, targets t, bool gr
                            calm::given_targets<float>{o.eps.view()}, 1.0, s.M);
 }
 
-// score += scale |a - b|, and da += the gradient of slope |a - b|.
+// Returns |a - b|, and adds the gradient of slope |a - b| to da.
 float plain_pair(float* da, float const* a, float const* b, index_t L, float slope) {
     float square = 0;
     for (index_t l = 0; l < L; ++l) square += (a[l] - b[l]) * (a[l] - b[l]);
@@ -62,7 +62,7 @@ float plain_pair(float* da, float const* a, float const* b, index_t L, float slo
     return distance;
 }
 
-// Value and gradient, one pair after the other, targets given.
+// Value and gradient pair by pair, with given targets.
 void plain(calm::context<> const& ctx, operands& o, sizes const& s) {
     float const within = -2 / static_cast<float>(s.N * (s.N - 1));
     float const across = 2 / static_cast<float>(s.N * s.M);

@@ -1,12 +1,13 @@
-// Writing with random weights, patch after patch behind a prompt of 16: milliseconds a patch of a text, by the number
-// of texts at once and of draws a patch. One draw is T = 1, several are the batch rule at T = 1/2 with such a pool.
+// Generation with random weights after a prompt of 16 patches: milliseconds per patch of a text, by the number of texts
+// in parallel and of draws per patch. One draw is T = 1; several are the batch rule at T = 1/2 with a pool of that
+// size.
 //
 //     generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] [--repeats 5] [--json]
 //     generation --bf16 [--config tiny text small] [--threads 2] [--repeats 5] [--json]
 //
-// Beside it what T = 1 costs at least, one text: to read, once a patch, the weights that are multiplied, as fast as
-// this machine reads so many bytes. Numbers of draws are measured in turn. With --bf16 it is one text at T = 1 by
-// weights in bf16, in turn with those in fp32. --json prints one JSON object a line.
+// Also prints a lower bound at T = 1 for one text: the time to read all multiplied weights once per patch at this
+// machine's bandwidth. Numbers of draws are measured alternately. --bf16 measures one text at T = 1 with weights in
+// bf16, alternating with fp32. --json prints one JSON object per line.
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,7 @@
 namespace {
 
 using calm::index_t;
-constexpr index_t most_patches = 32;  // of one repeat
+constexpr index_t most_patches = 32;  // per repeat
 constexpr double repeat_seconds = 0.1;
 
 struct options {
@@ -35,20 +36,20 @@ struct options {
     bool json = false;
 };
 
-// What was measured of a number of draws.
+// Measurements for one number of draws.
 struct measured {
-    bench::spread milliseconds;  // a patch of a text
-    bench::spread times_first;   // the ratio of neighbours in time: to the first number of draws
+    bench::spread milliseconds;  // per patch of a text
+    bench::spread times_first;   // relative to the first number of draws, measured just before
 };
 
-// Of each number of draws, in turn.
+// Measures each number of draws, alternately.
 template <class Model>
 std::vector<measured> measure(calm::context<>& ctx, Model const& model, options const& o, index_t texts) {
     std::vector<std::unique_ptr<bench::writing<Model>>> all;
-    std::vector<index_t> each;  // patches of a repeat
+    std::vector<index_t> each;  // patches per repeat
     for (index_t const draws : o.draws) {
         all.push_back(std::make_unique<bench::writing<Model>>(ctx, model, texts, draws, 2 + o.repeats * most_patches));
-        all.back()->patch();  // caches and arenas
+        all.back()->patch();  // warms up caches and arenas
         double const begin = bench::now();
         all.back()->patch();
         double const patches = repeat_seconds / (bench::now() - begin);
@@ -68,7 +69,8 @@ std::vector<measured> measure(calm::context<>& ctx, Model const& model, options 
     return found;
 }
 
-// Milliseconds a patch of one text at T = 1 with weights in bf16, and the ratio of those in fp32 to them, in turn.
+// Milliseconds per patch of one text at T = 1 with bf16 weights, and the speed-up over fp32 weights, measured
+// alternately.
 template <calm::model_configuration auto C>
 void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
     using narrow = calm::calm_model<C, calm::bf16_weights>;
@@ -126,7 +128,7 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
     }
 }
 
-// False where an option or a value is unknown.
+// Returns false if an option or a value is unknown.
 bool read(options& o, int argc, char** argv) {
     for (int i = 1; i < argc;) {
         std::string_view const option = argv[i++];

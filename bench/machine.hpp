@@ -1,6 +1,5 @@
 #pragma once
-// What the machine can do at most: how fast it reads memory (how fast it multiplies, calm/train/peak.hpp),
-// and what this process holds of it.
+// Machine limits: memory bandwidth (for compute see calm/train/peak.hpp), and the memory held by this process.
 
 #include <sys/mman.h>
 
@@ -21,7 +20,7 @@
 
 namespace bench {
 
-// Seconds of the fastest of some calls of f that together take about `seconds`, at least three.
+// Seconds of the fastest call of f; calls it for about `seconds`, at least three times.
 template <class F> double fastest(double seconds, F const& f) {
     double best = 1e30;
     double const start = now();
@@ -33,13 +32,13 @@ template <class F> double fastest(double seconds, F const& f) {
     return best;
 }
 
-// Bytes a second that the threads of the context together read of so many bytes, again and again: what passes over
-// weights of that size cannot be faster. In large pages where the system has them, by the widest loads.
+// Bytes per second at which the threads of the context together read a buffer of this size repeatedly: an upper bound
+// for passes over weights of that size. Uses large pages if available, and the widest loads.
 inline double measure_bandwidth(calm::context<> const& ctx, std::size_t bytes, double seconds = 0.5) {
     using V = calm::detail::vectors_of<float>::native;
-    constexpr int chains = 8;                           // hide the latency of an addition
-    constexpr std::size_t page = std::size_t{1} << 21;  // a large one
-    constexpr std::size_t part = std::size_t{1} << 18;  // what a thread takes at a time
+    constexpr int chains = 8;                           // to hide the latency of an addition
+    constexpr std::size_t page = std::size_t{1} << 21;  // a large page
+    constexpr std::size_t part = std::size_t{1} << 18;  // per task of a thread
     std::size_t const size = (bytes + page - 1) / page * page;
     struct release {
         void operator()(std::byte* p) const { std::free(p); }
@@ -48,7 +47,7 @@ inline double measure_bandwidth(calm::context<> const& ctx, std::size_t bytes, d
     calm::require(memory != nullptr, calm::errc::memory, "bench: expected ", size, " bytes of free memory");
     ::madvise(memory.get(), size, MADV_HUGEPAGE);
     std::memset(memory.get(), 0, size);
-    std::vector<float> totals(size / part);  // or the compiler would leave the work out
+    std::vector<float> totals(size / part);  // keeps the compiler from removing the reads
     auto const read = [&](calm::index_t number) {
         auto const i = static_cast<std::size_t>(number);
         std::byte const* const from = memory.get() + i * part;
@@ -67,8 +66,8 @@ inline double measure_bandwidth(calm::context<> const& ctx, std::size_t bytes, d
     return static_cast<double>(size) / best;
 }
 
-// What this process holds of memory: bytes now, and the most since it began or since forget_peak. 0 where the system
-// does not say.
+// Memory held by this process, in bytes: now, and the maximum since its start or since forget_peak. 0 if the system
+// does not report it.
 struct held_memory {
     std::size_t now = 0, most = 0;
 };

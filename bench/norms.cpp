@@ -1,5 +1,5 @@
-// RMSNorm and LayerNorm of rows, forward and backward, beside plain loops and trees: what is not a product is bound by
-// memory. Where a tree is as fast there is no kernel.
+// RMSNorm and LayerNorm of rows, forward and backward, compared with plain loops and expression trees: everything but
+// products is bound by memory. If a tree is as fast, there is no kernel.
 
 #include <cmath>
 
@@ -27,7 +27,7 @@ void plain_rms_norm(calm::context<> const& ctx, rows_type& y, rows_type const& x
     });
 }
 
-// Operands and a layer with memory; `arrays` of (rows, width) move in one call of f.
+// Sets up operands and an allocated layer; one call of f moves `arrays` arrays of (rows, width).
 template <class Layer, class F>
 void add_norm(std::string const& name, int threads, index_t rows, int arrays, F const& f) {
     bench::add(name + "/" + std::to_string(rows) + "x" + std::to_string(width), [=](benchmark::State& state) {
@@ -60,7 +60,7 @@ template <class Layer> void add_layer(std::string const& name, int threads, inde
                     });
 }
 
-// LayerNorm's trees: forward, and backward as derived by itself and as derived by hand.
+// LayerNorm as expression trees: forward, and backward derived automatically and by hand.
 void add_layer_norm_trees(int threads, index_t rows) {
     using layer_norm = calm::layer_norm_layer<width>;
     add_norm<layer_norm>("layer_norm/forward/tree", threads, rows, 2,
@@ -94,7 +94,7 @@ void add_layer_norm_trees(int threads, index_t rows) {
                          });
 }
 
-// RMSNorm's backward, likewise; its forward is a tree.
+// RMSNorm's backward as trees; its forward is a tree already.
 void add_rms_norm_trees(int threads, index_t rows) {
     using rms_norm = calm::rms_norm_layer<width>;
     add_norm<rms_norm>("rms_norm/backward/tree", threads, rows, 3,
@@ -113,7 +113,7 @@ void add_rms_norm_trees(int threads, index_t rows) {
                        });
 }
 
-// a (width) = a / 2 + x; y is its RMSNorm with the gain w.
+// a (width) = a / 2 + x; y is the RMSNorm of a with gain w.
 void add_and_norm(float* y, float* a, float const* x, float const* w) {
     using packet = calm::packet<float>;
     constexpr index_t lanes = calm::lanes<packet>;
@@ -130,8 +130,8 @@ void add_and_norm(float* y, float* a, float const* x, float const* w) {
         calm::store(y + i, packet(calm::load<packet>(a + i) * scale * calm::load<packet>(w + i)));
 }
 
-// What a norm would gain if it also added the residual before it, or modulated its rows behind it: two passes, as the
-// models make, beside one loop by hand, which leaves out a write or a read of every row.
+// The gain from fusing a norm with the residual addition before it, or with the modulation after it. Compares two
+// passes, as in the models, with one hand-written loop, which saves a write or a read of every row.
 void add_fused(int threads, index_t rows) {
     using rms = calm::rms_norm_layer<width>;
     add_norm<rms>("residual_and_rms_norm/passes", threads, rows, 4,

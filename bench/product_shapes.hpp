@@ -1,12 +1,12 @@
 #pragma once
-// The products of a step: ten shapes of a configuration.
+// The matrix products of a step: ten shapes of a configuration.
 
 #include "configurations.hpp"
 
 namespace bench {
 
-// Calls f(what, rows, in, out): `rows` of `in` features to `out`. So many rows of the autoencoder meet the vocabulary
-// at once.
+// Calls f(what, rows, in, out): `rows` rows of `in` features to `out` features. `with_vocabulary` rows of the
+// autoencoder are multiplied by the vocabulary table at once.
 template <class F>
 void for_product_shapes(calm::configuration<> const& c, batch const& b, calm::index_t with_vocabulary, F const& f) {
     auto const& a = c.autoencoder;

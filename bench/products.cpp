@@ -1,5 +1,5 @@
-// Matrix products at the shapes of a step: forward (x W^T), gradient of the input (dy W) and of the weights (dy^T x),
-// and forward by serial Eigen.
+// Matrix products at the shapes of a step: forward (x W^T), input gradient (dy W) and weight gradient (dy^T x), and
+// forward by serial Eigen.
 
 #include "calm/eigen.hpp"
 #include "calm/tensor/fill.hpp"
@@ -37,7 +37,7 @@ void multiply(calm::context<>& ctx, form f, matrix& x, matrix& w, matrix& y) {
     }
 }
 
-// `rows` of `in` features to `out`.
+// `rows` rows of `in` features to `out` features.
 void add_product(int threads, double peak, std::string const& name, index_t rows, index_t in, index_t out) {
     for (auto const& [f, how] : forms)
         bench::add(name + "/" + std::to_string(rows) + "x" + std::to_string(out) + "x" + std::to_string(in) + "/" + how,

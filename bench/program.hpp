@@ -1,6 +1,6 @@
 #pragma once
-// A benchmark program: Google Benchmark's options and --threads N (default 2). Times are those of a wall clock, because
-// the threads of one call work together.
+// A benchmark program: Google Benchmark's options and --threads N (default 2). Times are wall-clock times, because the
+// threads of one call work together.
 
 #include <benchmark/benchmark.h>
 
@@ -16,7 +16,7 @@ namespace bench {
 
 // Mean seconds of f() over the iterations of `state`.
 template <class F> double measure(benchmark::State& state, F const& f) {
-    f();  // caches and arenas
+    f();  // warms up caches and arenas
     double total = 0;
     for (auto _ : state) {
         double const begin = now();
@@ -31,18 +31,18 @@ template <class F> double measure(benchmark::State& state, F const& f) {
 
 inline void report_flops(benchmark::State& state, double flops, double seconds, double peak) {
     state.counters["GFLOP/s"] = flops / seconds / 1e9;
-    state.counters["%peak"] = 100 * calm::share_of_peak(flops, seconds, peak);  // NaN where the peak was none
+    state.counters["%peak"] = 100 * calm::share_of_peak(flops, seconds, peak);  // NaN if the peak is unknown
 }
 inline void report_bytes(benchmark::State& state, double bytes, double seconds) {
     state.counters["GB/s"] = bytes / seconds / 1e9;
 }
 
-// Registers a benchmark timed by measure(): f(state).
+// Registers a benchmark f(state) that is timed by measure().
 template <class F> void add(std::string const& name, F const& f) {
     benchmark::RegisterBenchmark(name.c_str(), f)->UseManualTime()->Unit(benchmark::kMicrosecond);
 }
 
-// Runs what `declare(threads)` adds.
+// Runs the benchmarks that `declare(threads)` adds.
 template <class F> int run(int argc, char** argv, F const& declare) {
     int threads = 2;
     int kept = 1;

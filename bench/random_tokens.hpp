@@ -1,5 +1,5 @@
 #pragma once
-// Tokens as good as any to be timed with.
+// Random tokens as input for timings.
 
 #include <cstdint>
 #include <vector>

@@ -1,14 +1,14 @@
-// Training steps as bench/reference/bench.py times them: forward, backward, clipping and AdamW on one batch of random
-// tokens, noise drawn inside, the median of the repeats after two warm-up runs.
+// Training steps as timed by bench/reference/bench.py: forward, backward, clipping and AdamW on one batch of random
+// tokens, noise drawn inside; the median of the repeats after two warm-up runs.
 //
 //     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]
 //     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--muon] [--bf16] [--json]
 //
-// B, P and N are those of a step of the language model, in the place of the configuration's. With --muon matrices
-// between hidden states take steps of Muon in the place of AdamW's, with --bf16 products are in bf16. --json prints one
-// JSON object a line in the shape of bench.py, with the fastest and the slowest repeat, GFLOP/s, the share of the
-// machine's peak, and the bytes of the step added: as a rehearsal plans them, and as much as the process grew. The
-// latter is exact where a process does one work.
+// B, P and N replace the configuration's values in a step of the language model. --muon uses Muon instead of AdamW for
+// matrices between hidden states, --bf16 computes products in bf16. --json prints one JSON object per line in the
+// format of bench.py. It adds the fastest and slowest repeat, GFLOP/s, the share of the machine's peak, and the memory
+// of the step: as planned by a dry run, and as the growth of the process. The growth is exact only if the process runs
+// a single kind of work.
 
 #include <cmath>
 #include <cstdio>
@@ -37,7 +37,7 @@ struct options {
     std::vector<std::string> work{"autoencoder_step", "calm_step", "ar_step"};
     int threads = 2;
     int repeats = 20;
-    index_t sequences = 0;  // 0: the configuration's; so the other two
+    index_t sequences = 0;  // 0: from the configuration, as the next two
     index_t patches = 0;
     index_t samples = 0;
     bool muon = false;
@@ -45,7 +45,7 @@ struct options {
     bool json = false;
 };
 
-// What was measured of a step.
+// Measurements of a step.
 struct measured {
     bench::spread seconds;
     std::size_t planned = 0;  // bytes
@@ -86,13 +86,13 @@ calm::context<> context_for(options const& o, std::uint64_t seed = 1) {
     return ctx;
 }
 
-// The memory of a model that is trained, and what the process held before it.
+// The memory of a model in training, and of the process before it was built.
 struct memory_of_step {
     calm::arena<> values{"values"};
     calm::arena<> gradients{"gradients"};
     std::size_t before = (bench::forget_peak(), bench::memory_held().now);
 
-    // As the plan of a training counts it, after a rehearsal.
+    // As counted by a training plan, after a dry run.
     [[nodiscard]] std::size_t planned(calm::context<> const& ctx, calm::arena<> const& moments) const {
         return values.used() + gradients.used() + moments.used() + ctx.saved.peak() + ctx.scratch.peak();
     }
@@ -102,7 +102,7 @@ struct memory_of_step {
     }
 };
 
-// A step, repeated; what it does to the weights stays, as in training.
+// Repeats a step; its updates of the weights persist, as in training.
 template <class Model, class Losses>
 measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& memory, options const& o,
                      Losses const& loss_and_gradient) {
@@ -168,7 +168,7 @@ void calm_step(options const& o, char const* name, bench::batch const& b, double
     report(o, name, "calm_step", m, count, flops, peak);
 }
 
-// The model of C's backbone on tokens.
+// The autoregressive model with C's backbone sizes.
 template <calm::model_configuration auto C>
 void ar_step(options const& o, char const* name, bench::batch const& b, double peak) {
     memory_of_step memory;
@@ -197,7 +197,7 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
     if (contains(o.work, "ar_step")) ar_step<C>(o, name, b, peak);
 }
 
-// What options may name.
+// Valid option values.
 constexpr std::string_view all_configurations[] = {"tiny", "text", "small", "tiny-k1", "tiny-k2", "tiny-k8"};
 constexpr std::string_view all_work[] = {"autoencoder_step", "calm_step", "ar_step"};
 
@@ -220,10 +220,10 @@ bool read_number(options& o, std::string_view option, int value) {
         o.samples = value;
     else
         return false;
-    return value >= (option == "--patches" || option == "--samples" ? 2 : 1);  // a patch to predict, a pair
+    return value >= (option == "--patches" || option == "--samples" ? 2 : 1);  // a patch to predict, a pair of samples
 }
 
-// False where an option or a value is unknown.
+// Returns false if an option or a value is unknown.
 bool read(options& o, int argc, char** argv) {
     for (int i = 1; i < argc;) {
         std::string_view const option = argv[i++];

@@ -1,5 +1,5 @@
 #pragma once
-// Times, and what they come to.
+// Timing and statistics of timings.
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@ inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Of times, or of anything else that was measured several times, at least once.
+// Statistics of a quantity that was measured at least once.
 struct spread {
     double median, lowest, highest;
 };

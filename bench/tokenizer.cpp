@@ -1,11 +1,11 @@
-// Text: how fast it becomes tokens, and how fast documents are read. MB/s of generated stories, or of --data.
+// Speed of tokenising text and of reading documents, in MB/s, on generated stories or --data.
 //
 //     tokenizer [--vocabulary 512 4096] [--data FILE] [--megabytes 8] [--repeats 5] [--keep DIR] [--json]
 //
-// A vocabulary is learned from the same text, of as many tokens as that yields, at most so many. A cold cache of pieces
-// is a new one for every document, a warm one that of all documents before. Reading is of the same documents, from a
-// .jsonl and from a .txt. --keep leaves the vocabularies (tokenizer-V.model), their pattern (pattern.txt) and
-// the documents (documents.jsonl) in a folder: what another tokenizer needs to do the same.
+// Trains vocabularies on the text itself, each of at most the given size. A cold piece cache is new for every document,
+// a warm one is shared by all documents. Reads the documents from a .jsonl and from a .txt. --keep stores the
+// vocabularies (tokenizer-V.model), their pattern (pattern.txt) and the documents (documents.jsonl) in a folder, to
+// repeat the test with another tokenizer.
 
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::size_t bytes_of(documents const& all) {
     return bytes;
 }
 
-// At most so many bytes, and the document with which they are reached.
+// Generated stories up to the wanted bytes, including the story that reaches them, or all documents of --data.
 documents documents_of(options const& o) {
     auto const wanted = static_cast<std::size_t>(o.megabytes) * 1000000;
     documents all;
@@ -78,7 +78,7 @@ std::string json_line(std::string_view text) {
     return line + "\"}\n";
 }
 
-// f(), repeated; it returns a number, so that its work is not left out.
+// Repeats f(). It returns a number, so that the compiler cannot remove its work.
 template <class F> void report(options const& o, char const* what, int vocabulary, std::size_t bytes, F const& f) {
     std::vector<double> speeds;
     std::size_t volatile used = f();
@@ -130,7 +130,7 @@ void encode(options const& o, documents const& all, calm::tokenizer const& words
     });
 }
 
-// Of the files in the folder.
+// Reads the documents from files that it writes to the folder.
 void read_files(options const& o, documents const& all, fs::path const& folder) {
     std::string text, lines;
     for (auto const& one : all) {
@@ -148,7 +148,7 @@ void read_files(options const& o, documents const& all, fs::path const& folder) 
     }
 }
 
-// False where an option or a value is unknown.
+// Returns false if an option or a value is unknown.
 bool read(options& o, int argc, char** argv) {
     for (int i = 1; i < argc;) {
         std::string_view const option = argv[i++];

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that are written with random weights, patch after patch behind a prompt.
+// Generates texts with random weights, patch by patch after a prompt.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace bench {
 
 using calm::index_t;
 
-// Bytes of the weights that a patch multiplies: all but the encoder's and the backbone's embeddings, of which it takes
-// rows.
+// Bytes of the weights that one patch multiplies: all except the embeddings of the encoder and the backbone, of which
+// only rows are read.
 template <class Model> std::size_t bytes_of_a_patch(Model& model) {
     std::size_t bytes = 0;
     auto const add = [&](auto const& parameters, auto const& is_read) {
@@ -29,12 +29,12 @@ template <class Model> std::size_t bytes_of_a_patch(Model& model) {
     add(calm::parameters_of(model),
         [](std::string const& name) { return name.find("embed_tokens") == std::string::npos; });
     add(calm::parameters_of(model.ae_model), [](std::string const& name) {
-        return name.starts_with("decoder.") || name.find("embed_tokens") != std::string::npos;  // the vocabulary's
+        return name.starts_with("decoder.") || name.find("embed_tokens") != std::string::npos;  // of the vocabulary
     });
     return bytes;
 }
 
-// Texts that go on together.
+// Texts that are generated in parallel.
 template <class Model, class Backend = calm::cpu> class writing {
 public:
     writing(calm::context<Backend>& ctx, Model const& model, index_t texts, index_t draws, index_t patches,
@@ -54,7 +54,7 @@ public:
         }
     }
 
-    // A patch more of every text.
+    // Generates one more patch of every text.
     void patch() {
         places_.clear();
         for (index_t const row : rows_)
@@ -65,7 +65,7 @@ public:
         ++written_;
     }
 
-    // Of every text, the patch that was written last: (texts, K).
+    // The last patch of every text: (texts, K).
     [[nodiscard]] std::vector<calm::token_id> const& last() const { return tokens_; }
 
 private:
@@ -80,7 +80,7 @@ private:
     index_t written_ = 0;
 };
 
-// What training begins as zero draws the same patch again and again: random numbers instead.
+// Weights that training initialises to zero would give the same patch every time; fills them with random numbers.
 template <class Model, class Backend> void fill_zeros(calm::context<Backend> const& ctx, Model& model) {
     std::uint32_t number = 0;
     std::vector<float> room;

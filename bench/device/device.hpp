@@ -1,8 +1,8 @@
 #pragma once
-// What the programs of this folder share. Each measures a device, which nvcc takes a GPU for and any other compiler the
-// emulated one, at sizes of its own: its times say nothing, but all else is tried by them. A program compares with
-// other kernels, or with the host, before it times, and ends where they differ. It prints one JSON object a line: a row
-// of a table, or what a comparison found.
+// Shared code of the programs in this folder. Each measures a device: a GPU if compiled by nvcc, otherwise the emulated
+// device. The emulated device has smaller sizes; its times mean nothing, but everything else is tested. Before timing,
+// a program compares results with other kernels or with the host, and fails if they differ. It prints one JSON object
+// per line: a table row or the result of a comparison.
 
 #include <algorithm>
 #include <cmath>
@@ -25,19 +25,19 @@ using device = calm::test::device_backend;
 using device_context = calm::context<device>;
 inline constexpr bool is_emulated = std::is_same_v<device, calm::emulated>;
 
-// A size on a GPU, and on the emulated device.
+// A size for the GPU, and one for the emulated device.
 constexpr index_t sized(index_t on_gpu, index_t emulated) {
     return is_emulated ? emulated : on_gpu;
 }
 
-// A context that multiplies in bf16 where it is asked for.
+// A context that multiplies in bf16 on request.
 inline device_context context_of(bool in_bf16) {
     device_context ctx(1);
     if (in_bf16) multiply_in_bf16(ctx);
     return ctx;
 }
 
-// ---- what is said
+// ---- output
 
 struct field {
     char const* name;
@@ -54,13 +54,13 @@ inline void say_row(std::string const& name, std::initializer_list<field> fields
     say("row", name, fields);
 }
 
-// Says how far apart two ways are that should agree. Throws errc::non_finite where it is more than the bound, or none.
+// Reports the difference of two results that should agree. Throws errc::non_finite if it exceeds the bound or is NaN.
 inline void agree(std::string const& name, double difference, double bound) {
     say("check", name, {{"difference", difference}, {"bound", bound}});
     calm::require(difference <= bound, calm::errc::non_finite, name, ": expected a difference of at most ", bound,
                   " to what it is compared with, found ", difference, "; nothing of it was timed");
 }
-// |x - want| / |want| of floats on the device, by Euclid's norm.
+// |x - want| / |want| of floats on the device, in the Euclidean norm.
 template <class E1, class E2>
 double difference_of(device_context& ctx, calm::view<float, E1, device> const& x,
                      calm::view<float, E2, device> const& want) {
@@ -70,8 +70,9 @@ double difference_of(device_context& ctx, calm::view<float, E1, device> const& x
     double const apart = sum([&] { return (x - want) * (x - want); });
     return std::sqrt(apart / sum([&] { return want * want; }));
 }
-// What f(ctx) returns on the device, twice the same bits, the emulated one's blocks and threads in another order,
-// beside the block kernels on the host: |got - want| at most bound * max(1, |want|). Throws as above.
+// Compares f(ctx) on the device with the block kernels on the host: |got - want| at most bound * max(1, |want|). It
+// also runs twice on the device and must give identical bits; the emulated device permutes blocks and threads. Throws
+// as above.
 template <class F> void agree_with_host(std::string const& name, double bound, F const& f) {
     device_context there(1);
     calm::context<calm::blocks> here(1);
@@ -90,8 +91,8 @@ template <class F> void agree_with_host(std::string const& name, double bound, F
     agree(name, most, bound);
 }
 
-// Says that a context left nothing to the block kernels that a library of the device was to compute. To be asked once
-// all is timed: such work is slow, not wrong.
+// Requires that no operation fell back to the block kernels instead of a device library. Call after all timing: such
+// operations are slow, not wrong.
 inline void left_nothing(std::string const& name, index_t products_and_attentions) {
     agree(name + ", products and attentions left to the block kernels", static_cast<double>(products_and_attentions),
           0);
@@ -100,9 +101,9 @@ inline index_t left_by(device_context const& ctx) {
     return ctx.unsupported_products() + ctx.unsupported_attentions();
 }
 
-// ---- times
+// ---- timing
 
-// Seconds of the device from the beginning to the end of what f asks for.
+// Device seconds from beginning to end of the work that f enqueues.
 template <class F> double seconds_of(device_context const& ctx, F const& f) {
 #ifdef __CUDACC__
     struct event {
@@ -132,8 +133,8 @@ template <class F> double seconds_of(device_context const& ctx, F const& f) {
 #endif
 }
 
-// Of one call of f: the median of repeats of some calls each, after calls that nobody times. A repeat takes a
-// millisecond or more, all of them a quarter of a second or little more than three.
+// Times one call of f: the median of repeats of several calls each, after untimed calls. A repeat takes at least a
+// millisecond. There are 3 to 15 repeats, which take a quarter second unless three take longer.
 template <class F> spread time_of(device_context const& ctx, F const& f) {
     f();
     double const one = seconds_of(ctx, f);
@@ -150,7 +151,7 @@ template <class F> spread time_of(device_context const& ctx, F const& f) {
     return spread_of(times);
 }
 
-// The exit status of a program: 77 where no GPU is.
+// Returns the exit status of a program: 77 if there is no GPU.
 template <class F> int run(F const& f) {
     return calm::test::on_device(f);
 }

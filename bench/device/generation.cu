@@ -1,12 +1,12 @@
-// Writing with random weights: milliseconds a patch of all texts together, of one text and of 64, at T = 1 and at T =
-// 1/2 by the batch rule with a pool of 200 draws, as bench/reference/bench.py has, behind a prompt of 16 patches; of
-// one text also behind one of 2,000.
+// Generation with random weights after a prompt of 16 patches: milliseconds per patch of all texts together, for one
+// text and for 64. T = 1, and T = 1/2 by the batch rule with a pool of 200 draws, as in bench/reference/bench.py. One
+// text is also timed after a prompt of 2,000 patches.
 //
 //     generation [profile] tiny|calm-m
 //
-// Behind the word profile the kernels of a patch at T = 1 are timed one by one.
+// After the word `profile`, also times each kernel of a patch at T = 1.
 //
-// What tiny writes is first compared with what it writes by the block kernels on the host, token by token.
+// First compares tiny's output, token by token, with its output by the block kernels on the host.
 
 #include "../configurations.hpp"
 #include "../writing.hpp"
@@ -26,7 +26,7 @@ template <calm::model_configuration auto C, class Space> struct writer {
             initialise(ctx, lm.model);
             fill_zeros(ctx, lm.model);
         } else {
-            writer<C, calm::space<typename Space::backend>> full(ctx);  // whose weights are rounded
+            writer<C, calm::space<typename Space::backend>> full(ctx);  // its weights are rounded to bf16
             copy_parameters(ctx, parameters_of(lm.model), parameters_of(full.lm.model));
             copy_parameters(ctx, parameters_of(lm.model.ae_model), parameters_of(full.lm.model.ae_model));
             ctx.wait();
@@ -50,18 +50,18 @@ void compare_with_host() {
                         });
 }
 
-index_t left = 0;  // to the block kernels
+index_t left = 0;  // operations that fell back to the block kernels
 bool profile = false;
 
 template <class Model>
 void time_texts(device_context& ctx, Model& model, std::string const& name, index_t texts, index_t draws,
                 index_t prompt = 16) {
-    constexpr index_t most_patches = 3200;  // more than time_of asks for, twice
+    constexpr index_t most_patches = 3200;  // enough for two calls of time_of
     writing<Model, device> all(ctx, model, texts, draws, most_patches, prompt);
     ctx.uses_graphs = false;
     auto const by_kernels = time_of(ctx, [&] { all.patch(); });
     ctx.uses_graphs = true;
-    for (int i = 0; i < 3; ++i) all.patch();  // until they are recorded
+    for (int i = 0; i < 3; ++i) all.patch();  // until graphs are captured
     auto const seconds = time_of(ctx, [&] { all.patch(); });
     say_row(name, {{"ms", seconds.median * 1e3},
                    {"fastest", seconds.lowest * 1e3},
@@ -72,7 +72,7 @@ void time_texts(device_context& ctx, Model& model, std::string const& name, inde
     if (profile && draws == 1) say_profile(ctx, name, [&] { all.patch(); });
 }
 
-// At T = 1, and in some configurations at T = 1/2.
+// At T = 1 and, with `at_half`, at T = 1/2.
 template <calm::model_configuration auto C, class Space> void time_writing(std::string const& name, bool at_half) {
     device_context ctx(1);
     writer<C, Space> w(ctx);

@@ -1,5 +1,5 @@
-// What is not a product: attention, the energy score, norms and AdamW, at the shapes of calm-m. Each is compared with
-// the host in small before it is timed.
+// Kernels other than products (attention, the energy score, norms and AdamW) at the shapes of calm-m. Each is compared
+// with the host at a small size before it is timed.
 
 #include <array>
 
@@ -26,7 +26,7 @@ void append(std::vector<float>& all, std::vector<float> const& more) {
 double number(index_t n) {
     return static_cast<double>(n);
 }
-// (rows, columns) of random numbers in ctx.saved.
+// A (rows, columns) matrix of random numbers in ctx.saved.
 template <class B> rows_of<B> drawn(calm::context<B>& ctx, index_t rows, index_t columns, std::uint64_t seed) {
     rows_of<B> const x = ctx.saved.template take<float>(shape(rows, columns));
     fill_normal(ctx, x, calm::key{seed});
@@ -48,13 +48,13 @@ template <class B> struct attention {
 
     void forward() const { causal_attention(ctx, y, lse, q, k, v, positions, head_size); }
     void backward() const { causal_attention_back(ctx, dq, dk, dv, dy, y, lse, q, k, v, positions, head_size); }
-    // Of what the mask leaves: two products of each position with each of those before it and itself.
+    // Only unmasked work: two products of each position with itself and every earlier one.
     [[nodiscard]] double flops() const {
         return 2 * number(sequences * heads * head_size * positions * (positions + 1));
     }
 };
 
-// What it computes of sequences of a length, and its gradients: y, dq, dk, dv.
+// Outputs and gradients for sequences of a given length: y, dq, dk, dv.
 template <class B> std::array<std::vector<float>, 4> attended(calm::context<B>& ctx, index_t positions) {
     calm::arena_scope const scope(ctx.saved);
     attention<B> const small{2, positions, 2, 64, ctx};
@@ -128,7 +128,7 @@ void time_energy(device_context& ctx) {
     say_row("energy score with gradient", {{"ms", seconds * 1e3}, {"ps_a_distance", seconds / x.distances() * 1e12}});
 }
 
-// ---- norms of rows of 1024
+// ---- norms of rows with 1024 elements
 
 template <template <calm::index_t, class> class Layer, class B> struct norm {
     static constexpr index_t D = 1024;
@@ -174,7 +174,7 @@ void time_norm(device_context& ctx, std::string const& name, index_t count) {
     say_time("backward", 3, time_of(ctx, [&] { n.layer.backward(ctx, s, dy, dx); }).median);
 }
 
-// ---- AdamW of one matrix
+// ---- AdamW on one matrix
 
 template <index_t D, class B> struct update {
     using layer_type = calm::linear<D, D, calm::with_bias::no, calm::space<B>>;
@@ -204,7 +204,7 @@ void time_update(device_context& ctx) {
     constexpr index_t D = sized(8192, 64);
     update<D, device> x(ctx);
     double const seconds = time_of(ctx, [&] { x.run(); }).median;
-    // Gradients are read for the norm; then they, the weights and both moments are read and written.
+    // The norm reads the gradients. The update reads and writes gradients, weights and both moment estimates.
     say_row("AdamW with its norm, 67 M parameters",
             {{"ms", seconds * 1e3}, {"gb_per_s", 36 * number(D * D) / seconds / 1e9}});
 }

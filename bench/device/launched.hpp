@@ -1,12 +1,11 @@
 #pragma once
-// How many kernels a device was asked for. On a GPU those of the library, and what it asks of cuBLASLt and of cuDNN,
-// each as one.
+// Counts kernel launches. On a GPU: the library's own kernels, and each call of cuBLASLt or cuDNN as one.
 
 #include "device.hpp"
 
 namespace bench {
 
-// What f asks for.
+// The number of launches by f.
 template <class F> index_t launches_of([[maybe_unused]] device_context& ctx, F const& f) {
 #ifdef __CUDACC__
     index_t launched = 0;

@@ -1,14 +1,14 @@
 #pragma once
-// How fast cuBLASLt computes a product in each way that its heuristic lists; elsewhere there are none.
+// Times every algorithm that cuBLASLt's heuristic lists for a product; without cuBLASLt there are none.
 
 #include "device.hpp"
 
 namespace bench {
 
-// Seconds; NaN of none.
+// Seconds; NaN if there is no algorithm.
 struct lt_times {
-    double first = NAN;   // of the way that the heuristic puts first
-    double best = first;  // of the fastest
+    double first = NAN;   // of the heuristic's first algorithm
+    double best = first;  // of the fastest algorithm
     int ways = 0;
 };
 
@@ -26,7 +26,7 @@ public:
     lt_ways(lt_ways const&) = delete;
     lt_ways& operator=(lt_ways const&) = delete;
 
-    // p.c is what the fastest makes of it. With `in_bf16` p.a and p.b are the addresses of numbers in bf16.
+    // Leaves the fastest algorithm's result in p.c. With `in_bf16`, p.a and p.b point to bf16 values.
     lt_times measure(calm::detail::product<float> const& p, bool in_bf16) {
         auto d = calm::detail::describe(p);
         if (in_bf16) {
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    // False where it is not supported.
+    // Returns false if the algorithm is not supported.
     bool multiply(calm::detail::lt_description& d, cublasLtMatmulAlgo_t const& way,
                   calm::detail::product<float> const& p) {
         float const one = 1, zero = 0;

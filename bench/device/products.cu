@@ -1,12 +1,12 @@
-// What a device can do at most, and products at the shapes of a step.
+// Upper limits of a device, and products at the shapes of a step.
 //
 //     products ceilings    # copies, launches, square products in fp32 and bf16
 //     products shapes [calm-m|text|small|tiny]    # forward, gradient of the input and of the weights
-//     products few         # few rows by tables, as writing multiplies: the library's kernel beside cuBLASLt
+//     products few         # few rows times a weight table, as in generation: the library's kernel and cuBLASLt
 //
-// A shape in fp32 is what the library computes, which takes the way that cuBLASLt's heuristic puts first, beside the
-// fastest of some that it lists; in bf16 the library's beside those of factors that are in bf16 already.
-// Each is compared with the library's block kernel, which does not know of cuBLASLt.
+// In fp32 a shape is computed by the library, which uses the first algorithm of cuBLASLt's heuristic, and compared with
+// the fastest of several listed algorithms. In bf16 the comparison has factors that are bf16 already. Each result is
+// checked against the library's block kernel, which does not use cuBLASLt.
 
 #include "../product_shapes.hpp"
 #include "calm/base/bf16.hpp"
@@ -21,7 +21,7 @@ using namespace bench;
 using flat = calm::extents<calm::dyn>;
 using product = calm::detail::product<float>;
 
-constexpr double fp32_bound = 3e-5, bf16_bound = 1e-2;  // TF32 would be off by 3e-4
+constexpr double fp32_bound = 3e-5, bf16_bound = 1e-2;  // TF32 would differ by 3e-4
 
 struct round_kernel {
     calm::bf16* to;
@@ -29,7 +29,7 @@ struct round_kernel {
     CALM_HD void operator()(index_t i) const { to[i] = calm::bf16(from[i]); }
 };
 
-// The factors a, b and the result of a product on the device, in fp32 and in bf16.
+// The factors a and b and the result of a product on the device, in fp32 and in bf16.
 class operands {
 public:
     // m, n, k; whether the factors are stored transposed.
@@ -74,17 +74,17 @@ private:
     narrow narrow_a_, narrow_b_;
 
 public:
-    product fp32, bf16;  // of `bf16` a and b are addresses of numbers in bf16
+    product fp32, bf16;  // a and b of `bf16` point to bf16 values
 };
 
-// What multiplies by the library, and by cuBLASLt alone.
+// The contexts of the library's products, and cuBLASLt alone.
 struct multiplying {
     device_context ctx = context_of(false);
     device_context bf16 = context_of(true);
     lt_ways ways{ctx};
 };
 
-// Seconds of the library's way.
+// Seconds of the library's product.
 double time_library(multiplying& by, std::string const& name, operands& x, bool in_bf16) {
     auto const multiply = [&] { calm::detail::gemm(in_bf16 ? by.bf16 : by.ctx, x.fp32); };
     multiply();
@@ -174,8 +174,9 @@ void shapes(multiplying& by, std::string_view name) {
     of("tiny", tiny, tiny_batch);
 }
 
-// Microseconds a product of few rows by a table, one table after another of more than a cache holds, and the bytes of
-// tables a second: by the library's kernel, by cuBLASLt's first way, and by the kernel where the table is in bf16.
+// Microseconds per product of few rows with a weight table, cycling through more tables than the cache holds, and the
+// table bytes read per second. Compares the library's kernel, cuBLASLt's first algorithm, and the kernel with tables in
+// bf16.
 void few(multiplying& by) {
     auto& ctx = by.ctx;
     struct table {

@@ -1,7 +1,7 @@
 #pragma once
-// What the kernels of a piece of work take on a GPU, each kind by itself: an event before each. One object a kind, the
-// longest first: its name, how often, blocks (of a product, the result's elements) and, of a product, k. On the
-// emulated device nothing is said.
+// Times the kernels of some work on a GPU by an event before each. Prints one object per kind of kernel, longest first:
+// name, count, blocks (for a product: elements of the result) and, for a product, k. Prints nothing on the emulated
+// device.
 
 #include <cstdint>
 #include <map>

@@ -1,12 +1,12 @@
-// Training steps: forward, backward, clipping and AdamW on one batch of random tokens that is brought to the device,
-// noise drawn inside, as bench/reference/bench.py times them.
+// Training steps as timed by bench/reference/bench.py: forward, backward, clipping and AdamW on one batch of random
+// tokens that is copied to the device; noise drawn inside.
 //
 //     steps [bf16] [profile] tiny|text|calm-m ...
 //
-// Steps of tiny are first compared with those of the block kernels on the host; those of each configuration must be
-// finite. They are timed by graphs, and by each kernel as it comes, whose launches are counted. The first loss
-// in bf16 is compared with that in fp32, of what comes behind the word bf16 no step is made in fp32. Behind the word
-// profile the kernels of a step are timed one by one. Language models are trained in bf16 with Muon, too.
+// First compares steps of tiny with the block kernels on the host; steps of every configuration must be finite. Steps
+// are timed with graphs and with individual kernel launches, which are counted. The first bf16 loss is compared with
+// fp32. After the word `bf16` there are no fp32 steps. After the word `profile` each kernel of a step is timed.
+// Language models are also trained in bf16 with Muon.
 
 #include "../configurations.hpp"
 #include "../random_tokens.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 using namespace bench;
 
-// The language model with a batch; a step's work beside the update.
+// A language model with a batch; the work of a step except the update.
 template <calm::model_configuration auto C, class Backend> struct language_work {
     calm::resident<calm::calm_model<C, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
     batch b;
@@ -33,11 +33,11 @@ template <calm::model_configuration auto C, class Backend> struct language_work 
         initialise(ctx, lm.model.ae_model);
         initialise(ctx, lm.model);
     }
-    // In ctx.saved.
+    // Allocates in ctx.saved.
     auto prepare(calm::context<Backend>& ctx) { return lm.model.prepare(ctx, tokens, b.patches); }
     static auto new_losses(calm::context<Backend>& ctx) { return new_total(ctx); }
     static calm::total_view<Backend> loss_of(calm::total_view<Backend> const& losses) { return losses; }
-    // Gradients are added.
+    // Accumulates gradients.
     void loss_and_gradient(calm::context<Backend>& ctx, auto const& losses, auto const& prepared) {
         lm.model.loss_and_gradient(ctx, losses, prepared, b.objective);
     }
@@ -47,7 +47,7 @@ template <calm::model_configuration auto C, class Backend> struct language_work 
     }
 };
 
-// The same of the autoencoder.
+// The work of a step of the autoencoder, except the update.
 template <calm::model_configuration auto C, class Backend> struct autoencoder_work {
     calm::resident<calm::autoencoder<C.autoencoder, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
     std::vector<calm::token_id> tokens;
@@ -73,7 +73,7 @@ template <calm::model_configuration auto C, class Backend> struct autoencoder_wo
     }
 };
 
-// A work and its optimizer.
+// A model's work and its optimizer.
 template <class Work, class Backend> struct training {
     calm::context<Backend>& ctx;
     Work work;
@@ -85,7 +85,7 @@ template <class Work, class Backend> struct training {
         ctx(by), work(by, b), optimizer(work.lm.model, {.muon = muon}) {
         add_matrices(copies, parameters_of(work.lm.model));
     }
-    // Nothing waits on a device.
+    // Does not wait for the device.
     void step() {
         calm::arena_scope const saved(ctx.saved);
         calm::arena_scope const scratch(ctx.scratch);
@@ -98,14 +98,14 @@ template <class Work, class Backend> struct training {
         optimizer.step(ctx, 3e-4, work.loss_of(losses));
         ++ctx.step;
     }
-    // The loss of a step, and the norm of its gradients.
+    // Runs a step and returns its loss and the norm of its gradients.
     calm::step_outcome told() {
         step();
         return optimizer.last_outcome(ctx);
     }
 };
 
-// Losses, norms and parameters of two steps of tiny.
+// Losses and gradient norms of two steps of tiny.
 template <template <calm::model_configuration auto, class> class Work>
 void compare_with_host(char const* name, double muon = 0) {
     agree_with_host(name, 5e-3, [muon]<class B>(calm::context<B>& ctx) {
@@ -125,7 +125,7 @@ struct timing_options {
     bool in_fp32 = true;
     bool profile = false;
 };
-index_t left = 0;  // to the block kernels
+index_t left = 0;  // operations that fell back to the block kernels
 
 template <template <calm::model_configuration auto, class> class Work, calm::model_configuration auto C>
 double time_steps(std::string const& name, batch const& b, bool in_bf16, timing_options const& o, double muon = 0) {
@@ -136,9 +136,9 @@ double time_steps(std::string const& name, batch const& b, bool in_bf16, timing_
     auto const launches = static_cast<double>(launches_of(ctx, [&] { t.step(); }));
     auto const by_kernels = time_of(ctx, [&] { t.step(); });
     ctx.uses_graphs = true;
-    for (int i = 0; i < 3; ++i) t.step();  // until they are recorded
+    for (int i = 0; i < 3; ++i) t.step();  // until graphs are captured
     auto const seconds = time_of(ctx, [&] { t.step(); });
-    double const after = t.told().loss;  // or it says that a step was not finite
+    double const after = t.told().loss;  // throws if a step was not finite
     auto const tokens = static_cast<double>(t.work.tokens.size());
     say_row(name, {{"ms", seconds.median * 1e3},
                    {"fastest", seconds.lowest * 1e3},

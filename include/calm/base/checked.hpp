@@ -1,5 +1,5 @@
 #pragma once
-// Sizes that come from outside, options and files, are added and multiplied here: what cannot be counted is told.
+// Overflow-checked addition and multiplication of sizes that come from options and files.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace calm {
 
-// a + b, or nothing where 64 bits cannot hold it.
+// a + b, or nullopt on 64-bit overflow.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
     if (b > std::numeric_limits<std::uint64_t>::max() - a) return std::nullopt;
     return a + b;
 }
-// a * b, or nothing where 64 bits cannot hold it.
+// a * b, or nullopt on 64-bit overflow.
 constexpr std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
     if (a != 0 && b > std::numeric_limits<std::uint64_t>::max() / a) return std::nullopt;
     return a * b;
 }
 
-// Bytes of elements of `unit` bytes in an array of these sizes, or nothing where a size is negative or the array is
-// larger than any memory: so the number of its elements can be counted, and its bytes rounded up.
+// Bytes of an array of these sizes with elements of `unit` bytes. Returns nullopt if a size is negative or the result
+// exceeds PTRDIFF_MAX / 2; the margin lets callers count elements and round bytes up safely.
 constexpr std::optional<std::size_t> bytes_of_sizes(std::span<std::int64_t const> sizes, std::size_t unit) {
     constexpr std::uint64_t most = std::numeric_limits<std::ptrdiff_t>::max() / 2;
     std::uint64_t bytes = unit;
@@ -37,8 +37,8 @@ constexpr std::optional<std::size_t> bytes_of_sizes(std::span<std::int64_t const
     return static_cast<std::size_t>(bytes);
 }
 
-// The product of sizes: how many there are of `what`, each of `unit` bytes. Throws errc::memory for more than any
-// memory holds, and for a negative size.
+// The product of `sizes`: the number of `what`, each of `unit` bytes. Throws errc::memory if a size is negative or the
+// bytes exceed the address space.
 inline std::int64_t checked_count(std::string_view what, std::initializer_list<std::int64_t> sizes,
                                   std::size_t unit = 1) {
     auto const bytes = bytes_of_sizes({sizes.begin(), sizes.size()}, unit);

@@ -1,5 +1,5 @@
 #pragma once
-// Errors are sentences: what was expected, what was found, what to do. The library prints nothing.
+// An error message names the expected state, the state found, and the remedy. The library prints nothing.
 
 #include <concepts>
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace calm {
 
-// What went wrong. Programs exit with the number of the code.
+// The category of an error, also the exit status of a program.
 enum class errc : int {
-    usage = 2,        // a call, an option or a shape that cannot be
-    config = 3,       // a configuration that cannot be, or does not fit
+    usage = 2,        // invalid call, option or shape
+    config = 3,       // invalid or mismatching configuration
     data = 4,         // text or corpora
     model_file = 5,   // weights, config.json
     tokenizer = 6,    // tokenizer files, ids out of range
-    memory = 7,       // not enough of it
-    non_finite = 8,   // NaN or infinity where a number was needed
+    memory = 7,       // out of memory
+    non_finite = 8,   // unexpected NaN or infinity
     distributed = 9,  // collectives
     storage = 10,     // reading, writing, renaming
-    device = 11,      // a GPU that is missing or fails, a processor without the instructions
+    device = 11,      // a missing or failing GPU, a CPU without required instructions
 };
 
 namespace detail {
@@ -47,15 +47,15 @@ namespace detail {
 
 }  // namespace detail
 
-// An error with a code, a sentence and, where a file is to blame, its path and the place in it ("line 3", "byte 17").
-// what() may go to a terminal whatever the path and the parts of the sentence hold: every line is a printable_line().
-// Only `more`, what stands below the sentence, begins new ones, at most 100.
+// An error with a code, a message and, if a file is to blame, its path and the place in it ("line 3", "byte 17").
+// what() is safe to print to a terminal whatever the path and message contain: every line is a printable_line().
+// Further lines come only from `more`, at most 100.
 class error : public std::runtime_error {
 public:
-    // Where no file is to blame.
+    // An error that no file is to blame for.
     error(errc code, std::string const& sentence, std::span<std::string const> more = {}) :
         std::runtime_error(detail::shown_lines(sentence, more)), code_(code) {}
-    // what() is "path, place: sentence"; a place may be empty.
+    // what() is "path, place: message"; `place` may be empty.
     error(errc code, std::string path, std::string place, std::string const& sentence,
           std::span<std::string const> more = {}) :
         std::runtime_error(detail::shown_place(path, place) + detail::shown_lines(sentence, more)),
@@ -63,9 +63,9 @@ public:
         place_(std::move(place)) {}
 
     [[nodiscard]] errc code() const noexcept { return code_; }  // also the exit status of a program
-    // As it is, not for a terminal; empty where no file is to blame.
+    // Unescaped, not for a terminal; empty if no file is to blame.
     [[nodiscard]] std::string const& path() const noexcept { return path_; }
-    // The place in the file, as it is, perhaps empty.
+    // The place in the file, unescaped; may be empty.
     [[nodiscard]] std::string const& place() const noexcept { return place_; }
     // what() without path and place.
     [[nodiscard]] char const* reason() const noexcept { return what() + reason_at_; }
@@ -79,8 +79,8 @@ private:
 
 namespace detail {
 
-// A piece of a sentence: a number, or words or what to_string() takes, to which it refers. Two registers, as every
-// check holds some, and nothing is built until the sentence is.
+// A part of a message: a number, or a reference to text or to a value that to_string() takes. It fits two registers,
+// because every check holds some; the text is built only when the check fails.
 class sentence_part {
     union content {
         void const* address;
@@ -132,7 +132,7 @@ private:
     throw error(code, joined(parts));
 }
 
-// Apart from the code that asks, and compiled for size: what builds a sentence is longer than what runs.
+// Out of line and compiled for size: the code that builds a message is longer than the code that runs.
 template <class Sentence> [[noreturn, gnu::cold, gnu::noinline]] void throw_error(errc code, Sentence const& sentence) {
     if constexpr (std::is_invocable_v<Sentence const&>)
         throw error(code, sentence());
@@ -141,19 +141,19 @@ template <class Sentence> [[noreturn, gnu::cold, gnu::noinline]] void throw_erro
 }
 }  // namespace detail
 
-// The parts (words, numbers, and what to_string() takes) as one text: what a chain of + gives, in a fraction of its
-// code.
+// Joins the parts (text, numbers, values that to_string() takes) into one text. Generates a fraction of the code of a
+// sequence of +.
 template <class... Parts> std::string sentence(Parts const&... parts) {
     return detail::joined({detail::sentence_part(parts)...});
 }
 
-// Throws error(code, sentence) unless the condition holds. The sentence is words, or parts as sentence() takes them, or
-// a callable that returns it, where a part has to be computed: it is built only when it is needed.
+// Throws error(code, sentence) unless the condition holds. The message is text, parts as sentence() takes them, or a
+// callable that returns it if a part must be computed. It is built only on failure.
 inline void require(bool condition, errc code, char const* sentence) {
     if (!condition) [[unlikely]]
         detail::throw_error(code, sentence);
 }
-// The same with a callable that returns the sentence.
+// Overload for a callable that returns the message.
 template <class Sentence>
 requires std::is_invocable_r_v<std::string, Sentence>
 void require(bool condition, errc code, Sentence&& sentence) {
@@ -161,7 +161,7 @@ void require(bool condition, errc code, Sentence&& sentence) {
         detail::throw_error(code, sentence);
 }
 
-// The same with parts.
+// Overload for the parts of the message.
 template <class... Parts>
 requires(sizeof...(Parts) > 1) void require(bool condition, errc code, Parts const&... parts) {
     if (!condition) [[unlikely]]

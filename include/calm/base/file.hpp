@@ -1,9 +1,9 @@
 #pragma once
-// Files as the library meets them: mapped to be read, written beside and renamed to be replaced.
+// Files: mapped for reading, replaced atomically through a temporary file and a rename.
 //
-// What is read is a regular file; a pipe or a device is refused by name. A path that somebody gives may be a link; of
-// what is found in a folder only links that stay in it are followed (`leads_outside`). What is written takes the place
-// of a link and never goes through it.
+// Only regular files are read; a pipe or a device is refused by name. A path given by the user may be a link. Links
+// found in a folder are followed only if they stay inside it (`leads_outside`). A write replaces a link and never
+// follows it.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,14 +40,14 @@ namespace detail {
     throw error(code, path, "", doing + ": " + why);
 }
 
-// A name that can only be a file of the directory it is looked for in.
+// True if the name can only be a file directly in the directory in which it is looked up.
 inline bool is_plain_file_name(std::string_view name) {
     return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
            std::none_of(name.begin(), name.end(),
                         [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
 }
 
-// An open descriptor, closed at the end of its scope.
+// An owned file descriptor, closed on destruction.
 class descriptor {
 public:
     explicit descriptor(int fd) noexcept : fd_(fd) {}
@@ -65,7 +65,7 @@ private:
     int fd_;
 };
 
-// Throws `code` unless these are facts of a regular file: "expected a file, found a pipe".
+// Throws `code` unless `facts` describe a regular file: "expected a file, found a pipe".
 inline void require_regular(struct stat const& facts, std::string const& path, errc code) {
     if (S_ISREG(facts.st_mode)) return;
     char const* const found = S_ISDIR(facts.st_mode)    ? "a folder"
@@ -82,8 +82,8 @@ inline struct stat facts_of(descriptor const& file, std::string const& path, err
     return facts;
 }
 
-// Opens a regular file, never a pipe or device: without O_NONBLOCK the opening of a pipe that nobody writes never ends.
-// One that is made has the permissions of `mode`, as far as the process grants them.
+// Opens a regular file, never a pipe or device. Without O_NONBLOCK, opening a pipe that has no writer would block
+// forever. A created file gets the permissions `mode`, limited by the umask.
 inline descriptor open_regular(std::string const& path, int flags, errc code, char const* doing, mode_t mode = 0666) {
     descriptor file(
         uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode); }));
@@ -93,7 +93,7 @@ inline descriptor open_regular(std::string const& path, int flags, errc code, ch
     require_regular(facts_of(file, path, code), path, code);
     return file;
 }
-// Throws `code` where there is none, or it cannot be read.
+// Throws `code` if the file does not exist or cannot be read.
 inline descriptor open_for_reading(std::string const& path, errc code = errc::storage) {
     return open_regular(path, O_RDONLY, code, "cannot be opened");
 }
@@ -108,14 +108,14 @@ inline void write_all(descriptor const& file, std::string const& path, std::span
     }
 }
 
-// What was written to a file so far, by whomever, is on the disk. Throws errc::storage.
+// Flushes everything written to a file so far, by any process, to the disk. Throws errc::storage.
 inline void flush(descriptor const& file, std::string const& path) {
     if (uninterrupted([&] { return ::fsync(file.get()); }) != 0)
         fail_with_errno(errc::storage, path, "cannot be flushed to the disk");
 }
 
-// What was made, renamed or removed in a directory ("" is the present one) lasts once it is flushed. Throws
-// errc::storage; that a file system has no such thing, or the directory may be written and not read, is no error.
+// Flushes a directory ("": the current one), which makes creations, renames and removals in it durable. Throws
+// errc::storage. It is no error if the file system has no such operation or the directory is writable but not readable.
 inline void flush_directory(std::string const& name) {
     std::string const path = name.empty() ? "." : name;
     descriptor const directory(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
@@ -124,13 +124,13 @@ inline void flush_directory(std::string const& name) {
     if (opened ? errno != EINVAL && errno != ENOTSUP && errno != EROFS : errno != EACCES)
         fail_with_errno(errc::storage, path, "the directory cannot be flushed to the disk");
 }
-// The same of the directory that a path stands in.
+// Flushes the directory that contains `path`.
 inline void flush_directory_of(std::string const& path) {
     auto const slash = path.find_last_of('/');
     flush_directory(slash == std::string::npos ? "" : path.substr(0, slash + 1));
 }
 
-// Whether what stands at a path lies, its links followed, outside of a folder. What leads nowhere does not.
+// Whether a path, after following links, is outside of a folder. False for a dangling link.
 inline bool leads_outside(std::string const& folder, std::string const& path) {
     auto const real = [](std::string const& of) {
         std::unique_ptr<char, decltype(&std::free)> const found(::realpath(of.c_str(), nullptr), &std::free);
@@ -147,34 +147,33 @@ inline void rename_path(std::string const& from, std::string const& to) {
 
 }  // namespace detail
 
-// Whether something stands at a path, a link that leads nowhere too.
+// Whether something exists at a path, including a dangling link.
 inline bool is_there(std::string const& path) {
     struct stat facts {};
     return ::lstat(path.c_str(), &facts) == 0;
 }
 
-// What was written to a file so far, by whomever, is on the disk. Throws errc::storage.
+// Flushes everything written to a file so far, by any process, to the disk. Throws errc::storage.
 inline void flush_file(std::string const& path) {
     detail::flush(detail::open_for_reading(path), path);
 }
 
-// Moves a file that is complete to its place, in one step, and to the disk: what stood there is replaced. Throws
-// errc::storage.
+// Moves a complete file to its final path atomically and durably, replacing any existing file. Throws errc::storage.
 inline void put_in_place(std::string const& from, std::string const& to) {
     flush_file(from);
     detail::rename_path(from, to);
     detail::flush_directory_of(to);
 }
 
-// The bytes of a whole file, mapped for reading: pages come when they are touched. Move-only; the bytes live as long
-// as the object. A file shortened by someone else while it is mapped ends the process, as with every mapping.
+// A whole file, memory-mapped for reading: pages load on first access. Move-only; owns the bytes. If someone else
+// shortens the file while it is mapped, accessing it ends the process, as with every mapping.
 class mapped_file {
 public:
-    // Maps a regular file. Throws the code given where it cannot be opened, or is a folder or a device.
+    // Maps a regular file. Throws `code` if it cannot be opened, or is a folder or a device.
     static mapped_file open(std::string const& path, errc code = errc::storage) {
         return of(detail::open_for_reading(path, code), path, code);
     }
-    // The same of a regular file that is open for reading, and may be closed then; `path` is what errors call it.
+    // Maps a regular file that is open for reading; the caller may close it afterwards. Errors name it `path`.
     static mapped_file of(detail::descriptor const& file, std::string const& path, errc code = errc::storage) {
         auto const facts = detail::facts_of(file, path, code);
         auto const size = static_cast<std::size_t>(facts.st_size);
@@ -184,9 +183,9 @@ public:
         return {path, facts, static_cast<std::byte const*>(at), size};
     }
 
-    // The bytes go over; what is moved from has none.
+    // Takes over the bytes; the source is left empty.
     mapped_file(mapped_file&& from) noexcept { swap(from); }
-    // The two change files.
+    // Swaps the two files.
     mapped_file& operator=(mapped_file&& from) noexcept {
         swap(from);
         return *this;
@@ -196,11 +195,11 @@ public:
     }
 
     [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
-    // As it was when it was opened: owner, permissions, times.
+    // File status when it was opened: owner, permissions, times.
     [[nodiscard]] struct stat const& facts() const noexcept { return facts_; }
     // The whole file, from its first byte.
     [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return {data_, size_}; }
-    // The same, without a check of its encoding.
+    // The whole file as text, without checking its encoding.
     [[nodiscard]] std::string_view text() const noexcept { return {reinterpret_cast<char const*>(data_), size_}; }
 
 private:
@@ -219,28 +218,28 @@ private:
     std::size_t size_ = 0;
 };
 
-// What happens to what stands where something is to be written.
+// What to do if the target of a write exists.
 enum class if_exists { refuse, replace };
 
-// Throws errc::storage where something stands at the path.
+// Throws errc::storage if something exists at the path.
 inline void refuse_existing(std::string const& path) {
     if (is_there(path))
         throw error(errc::storage, path, "",
                     "expected a path where nothing stands yet; choose another one, or remove what is there");
 }
 
-// A file being replaced: the bytes go to `path.partial` beside it, commit() flushes them to the disk and renames, so
-// a reader meets the old file or the whole new one. Without a commit the part is removed. One writer a path at a time.
+// Replaces a file atomically: bytes go to `path.partial`, commit() flushes and renames it, so a reader sees either the
+// old file or the complete new one. Without a commit the partial file is removed. Only one writer per path at a time.
 class replaced_file {
 public:
-    // Throws errc::storage where the part cannot be created, or what stands there may not be replaced: a folder, a
-    // device, or with if_exists::refuse anything.
+    // Throws errc::storage if the partial file cannot be created or the target may not be replaced: it is a folder or a
+    // device, or it exists and `existing` is if_exists::refuse.
     explicit replaced_file(std::string path, if_exists existing = if_exists::replace) :
         path_(std::move(path)), partial_(path_ + ".partial"), existing_(existing), fd_(-1) {
         if (existing == if_exists::refuse) refuse_existing(path_);
         struct stat there {};
         if (::stat(path_.c_str(), &there) == 0) detail::require_regular(there, path_, errc::storage);
-        // What an interrupted writer left is removed and not written to: it may be a link, or a pipe.
+        // A leftover of an interrupted writer is removed, not written to: it may be a link or a pipe.
         ::unlink(partial_.c_str());
         fd_ = detail::open_regular(partial_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, errc::storage,
                                    "cannot be created");
@@ -253,11 +252,11 @@ public:
 
     // Appends bytes. Throws errc::storage with the system's reason (a full disk, ...).
     void write(std::span<std::byte const> bytes) { detail::write_all(fd_, partial_, bytes); }
-    // Appends a text. Throws as above.
+    // Appends text. Throws as above.
     void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-    // Makes the new file the file. Throws errc::storage; then the old file still stands, or, where only the directory
-    // could not be flushed, the whole new one.
+    // Renames the partial file to the target. Throws errc::storage; the old file then remains, or the complete new one
+    // if only flushing the directory failed.
     void commit() {
         detail::flush(fd_, partial_);
         if (existing_ == if_exists::refuse) refuse_existing(path_);
@@ -275,7 +274,7 @@ private:
     bool committed_ = false;
 };
 
-// A whole file of a text, replaced. Throws errc::storage.
+// Replaces a file by `text`, atomically. Throws errc::storage.
 inline void replace_file(std::string const& path, std::string_view text) {
     replaced_file file(path);
     file.write(text);

@@ -1,8 +1,8 @@
 #pragma once
-// CALM_HD marks what runs on the host and, compiled by nvcc, on the device.
+// CALM_HD marks functions for the host and, when nvcc compiles them, for the device.
 
 #ifdef __CUDACC__
-// Before a function: for host and device; nothing without nvcc.
+// Written before a function; empty without nvcc.
 #define CALM_HD __host__ __device__
 #else
 #define CALM_HD

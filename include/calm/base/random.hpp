@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers are a function of key and position: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011). Results do not
-// depend on threads, launch shape or ranks, and noise is never stored. One source for host and device.
+// Counter-based random numbers: a function of key and position, by Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011).
+// Results do not depend on threads, launch shape or ranks, and noise is never stored. Host and device share this code.
 
 #include <bit>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace calm {
 
-// Who draws. The numbers are part of every result: they are never renumbered, new streams come last.
+// The purpose of a random stream. The numbers affect every result: never renumber them, append new streams.
 enum class stream : std::uint32_t {
     initialise = 0,       // parameters
     token_mask = 1,       // autoencoder: input tokens replaced by id 0
@@ -29,30 +29,30 @@ enum class stream : std::uint32_t {
     markov_chain = 14,    // weights of the markov source
     markov_text = 15,     // its symbols
     positions = 16,       // which positions an evaluation scores
-    head_time = 17,       // how far along its path a sample of the generative head is trained
-    rounding = 18,        // of weights that are copied in bf16
+    head_time = 17,       // time (flow, diffusion) at which the head is trained on a sample
+    rounding = 18,        // stochastic rounding of weights to bf16
 };
 
-// A key names a sequence of 2^64 blocks of four 32-bit words: seed, stream, and the step of the run it belongs to.
+// A key (seed, stream, step) names a sequence of 2^64 blocks of four 32-bit words.
 struct key {
     std::uint64_t seed = 0;                          // of the run
-    calm::stream stream = calm::stream::initialise;  // who draws
-    std::uint32_t step = 0;                          // of the run; where text is generated, the number of the prompt
-    // Where a device's kernels read the step instead, so that they can be run again in another one; null: nowhere.
+    calm::stream stream = calm::stream::initialise;  // purpose of the draws
+    std::uint32_t step = 0;                          // training step; in generation, the index of the prompt
+    // If not null, device kernels read the step here, so that a captured graph can be replayed for another step.
     std::uint32_t const* live_step = nullptr;
-    // The key of a sequence of its own, whose seed is this block of the sequence of the key without it; 0: that itself.
+    // If not 0, the key of a substream: its seed is block `seed_block` of the sequence of the key without it.
     std::uint64_t seed_block = 0;
 
-    // The key as kernels see it, which read what lies in the device's memory: plain numbers.
+    // The key with plain values, read by kernels: the step comes from `live_step` if it is set.
     [[nodiscard]] CALM_HD constexpr key now() const { return of_step(live_step != nullptr ? *live_step : step); }
-    // The key for the host to draw with, which cannot read a device's memory: plain numbers.
+    // The key with plain values, for the host, which cannot read `live_step` in device memory.
     [[nodiscard]] CALM_HD constexpr key by_value() const { return of_step(step); }
 
 private:
     [[nodiscard]] CALM_HD constexpr key of_step(std::uint32_t number) const;
 };
 
-// Four words of 32 bits: a counter, or what the generator makes of it.
+// Four 32-bit words: a Philox counter, or the generator's output.
 struct philox_block {
     std::uint32_t v[4];  // in the published order
     friend constexpr bool operator==(philox_block const&, philox_block const&) = default;
@@ -72,7 +72,7 @@ CALM_HD constexpr philox_block philox(philox_block counter, std::uint32_t k0, st
 }
 
 namespace detail {
-// Four words at a position of the stream of a key of plain numbers.
+// The block at `position` in the stream of a key with plain values.
 CALM_HD constexpr philox_block philox_of_numbers(key const& k, std::uint64_t position) {
     return philox({{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), k.step,
                     static_cast<std::uint32_t>(k.stream)}},
@@ -89,7 +89,7 @@ CALM_HD constexpr key key::of_step(std::uint32_t number) const {
     return plain;
 }
 
-// Four words at a position of a keyed stream.
+// The block of four words at `position` in a keyed stream.
 CALM_HD constexpr philox_block philox(key k, std::uint64_t position) {
     return detail::philox_of_numbers(k.now(), position);
 }
@@ -104,7 +104,7 @@ CALM_HD constexpr float uniform(key k, std::uint64_t i) {
     return uniform_from(philox(k, i / 4).v[i % 4]);
 }
 
-// An integer in [0, n), n > 0, from 32 bits: multiply-shift, biased by less than n / 2^32.
+// An integer in [0, n), n > 0, from 32 random bits: multiply-shift, biased by less than n / 2^32.
 CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {
     return static_cast<std::uint32_t>((std::uint64_t{word} * n) >> 32);
 }
@@ -114,7 +114,7 @@ CALM_HD constexpr std::uint32_t below(std::uint32_t word, std::uint32_t n) {
 struct box_muller {
     double radius;  // sqrt(-2 log u1)
     double angle;   // 2 pi u2
-    // Of two uniform words.
+    // From two uniform words.
     CALM_HD box_muller(std::uint32_t w0, std::uint32_t w1) :
         radius(std::sqrt(-2.0 * std::log((static_cast<double>(w0) + 1.0) * 0x1p-32))),
         angle(6.283185307179586 * (static_cast<double>(w1) * 0x1p-32)) {}
@@ -129,10 +129,10 @@ template <class T = float> CALM_HD T normal(key k, std::uint64_t i) {
     return static_cast<T>(two.radius * (i % 2 == 0 ? std::cos(two.angle) : std::sin(two.angle)));
 }
 
-// A sequential reader of one keyed stream, for code that draws as it goes (text generators, shuffles, choices).
+// A sequential reader of one keyed stream, for code that draws as it proceeds (text generators, shuffles, choices).
 class random_sequence {
 public:
-    // Begins with the first word of a block of the key.
+    // Starts at the first word of block `block` of the key.
     constexpr explicit random_sequence(key k, std::uint64_t block = 0) : key_(k), block_(block) {}
 
     // The next word.

@@ -1,8 +1,8 @@
 #pragma once
-// simdjson's DOM, the same for all who read JSON.
+// The one include of simdjson's DOM parser.
 
-// Its parser chooses the instructions when the program runs, in the library. Without these lines its header also holds
-// another parser, which is not used here, for three sets of instructions, and takes half a second longer to compile.
+// simdjson's library selects the instruction set at run time. Without these lines the header also defines an unused
+// parser for three instruction sets and takes half a second longer to compile.
 #ifndef SIMDJSON_IMPLEMENTATION_ICELAKE
 #define SIMDJSON_IMPLEMENTATION_ICELAKE 0
 #endif
@@ -20,7 +20,7 @@
 
 namespace calm::detail {
 
-// Parses a text, which it copies. An empty text need not have an address, but simdjson wants one.
+// Parses a text, which is copied. simdjson needs a non-null pointer even for an empty text.
 inline auto parse_json(simdjson::dom::parser& parser, std::string_view text) {
     return parser.parse(text.empty() ? "" : text.data(), text.size());
 }

@@ -11,9 +11,10 @@ using token_id = std::int32_t;
 
 namespace calm::limits {
 
-// Tokens of a vocabulary, specials among them: each is a row of a model's tables. Published ones have up to 300,000.
+// Maximum vocabulary size including special tokens; each token is a row of a model's tables. Published vocabularies
+// have up to 300,000 tokens.
 inline constexpr std::int64_t vocabulary = std::int64_t{1} << 20;
-// Bytes of a tokenizer's file: published ones have at most 35 MB.
+// Maximum bytes of a tokenizer file; published ones have at most 35 MB.
 inline constexpr std::uint64_t tokenizer_file = std::uint64_t{64} << 20;
 
 }  // namespace calm::limits

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 as it is met in the wild: where a character ends, and what is no character at all.
+// UTF-8 validation: where a character ends, and which bytes are not a character.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace calm {
 
-// What the first bytes of a text are.
+// The kind of the first bytes of a text.
 enum class utf8_kind {
     character,  // one complete, valid character (no surrogates, none above U+10FFFF, shortest form)
     prefix,     // the text ends inside a character that could still become valid
-    invalid,    // the first byte starts no character
+    invalid,    // the first byte does not start a valid character
 };
 
-// The kind of the first bytes of a text that is not empty, and how many bytes it concerns (1 when invalid).
+// The kind of the first bytes of a non-empty text, and their number.
 struct utf8_head {
-    utf8_kind kind;    // what they are
-    std::size_t size;  // bytes: of the character, to the end of the text, or 1
+    utf8_kind kind;    // of these bytes
+    std::size_t size;  // in bytes: of the character, up to the end of the text (prefix), or 1 (invalid)
 };
 
-// Looks at the first character of `text`, which is not empty.
+// Classifies the first character of `text`, which must not be empty.
 [[nodiscard]] inline utf8_head first_character(std::string_view text) {
     auto const byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
     std::uint8_t const lead = byte(0);
@@ -54,7 +54,7 @@ struct utf8_head {
     return at;
 }
 
-// The length in bytes of the run that `text` begins with and that belongs to no valid character.
+// The length in bytes of the leading run of `text` that contains no complete valid character.
 [[nodiscard]] inline std::size_t invalid_prefix(std::string_view text) {
     std::size_t at = 0;
     while (at < text.size() && first_character(text.substr(at)).kind != utf8_kind::character) ++at;

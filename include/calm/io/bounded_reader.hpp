@@ -1,5 +1,5 @@
 #pragma once
-// Reading bytes that nobody vouches for: every size is checked against what is there before it is used.
+// Bounds-checked reading of untrusted bytes: every size is compared with the remaining bytes before it is used.
 
 #include <bit>
 #include <concepts>
@@ -16,11 +16,11 @@
 
 namespace calm {
 
-// Walks over the bytes of one file. A read past the end throws the code given, naming the file, the byte, what was
-// expected there and how much was found. The bytes are not owned.
+// Walks over the bytes of one file. A read past the end throws the given code and names the file, the byte, the
+// expected content and the bytes left. The bytes are not owned.
 class bounded_reader {
 public:
-    // At byte 0 of a file that errors call `path`; `code` is what they throw.
+    // Starts at byte 0. Errors have the code `code` and name the file `path`.
     bounded_reader(std::span<std::byte const> bytes, std::string path, errc code = errc::model_file) :
         bytes_(bytes), path_(std::move(path)), code_(code) {}
 
@@ -28,7 +28,7 @@ public:
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }  // of the next byte, from 0
     // Bytes from the position to the end.
     [[nodiscard]] std::uint64_t remaining() const noexcept { return size() - position_; }
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // what errors call the file
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // name of the file in errors
 
     // Moves to a byte of the file, 0 <= position <= size().
     void seek(std::uint64_t position, std::string_view what) {
@@ -36,7 +36,7 @@ public:
         position_ = position;
     }
 
-    // The next n bytes, which are passed over.
+    // Returns the next n bytes and moves past them.
     std::span<std::byte const> take(std::uint64_t n, std::string_view what) {
         if (n > remaining())
             fail("expected " + std::string(what) + " of " + bytes_in(n) + ", found " + bytes_in(remaining()) +
@@ -46,13 +46,13 @@ public:
         return from;
     }
 
-    // The next n bytes as text, without a check of its encoding.
+    // The next n bytes as text, without checking the encoding.
     std::string_view text(std::uint64_t n, std::string_view what) {
         auto const from = take(n, what);
         return {reinterpret_cast<char const*>(from.data()), from.size()};
     }
 
-    // The next unsigned integer, stored with the low byte first.
+    // The next little-endian unsigned integer.
     template <std::unsigned_integral T> T little(std::string_view what) {
         auto const from = take(sizeof(T), what);
         T value = 0;
@@ -61,9 +61,9 @@ public:
         return value;
     }
 
-    // Throws an error of this file, at the present byte.
+    // Throws an error of this file, at the current byte.
     [[noreturn]] void fail(std::string const& sentence) const { fail(position_, sentence); }
-    // The same at the byte named.
+    // Throws an error of this file, at the given byte.
     [[noreturn]] void fail(std::uint64_t byte, std::string const& sentence) const {
         throw error(code_, path_, "byte " + std::to_string(byte), sentence);
     }

@@ -1,6 +1,5 @@
 #pragma once
-// config.json of the published layouts and of ours, read into a description, and written back with every key that it
-// came with.
+// config.json of the published layouts and of ours: read into a description, and written back with all its keys.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,8 +26,8 @@ namespace calm {
 
 namespace detail {
 
-// Reads the keys of one JSON object as a description visits them; keep_rest() keeps the others, or refuses them. What
-// is wrong is added to `problems` with its key, "calm/data/mode" for a nested one, and the member stays as it is.
+// Reads the keys of one JSON object as a description visits them; keep_rest() keeps the others or refuses them. An
+// invalid value is added to `problems` with its key, "calm/data/mode" if nested, and the member is not changed.
 class config_reader {
 public:
     config_reader(simdjson::dom::object object, std::string prefix, json_extras& extras, problem_list& problems) :
@@ -69,19 +68,19 @@ public:
         if (!read_object(*found, *value, key)) fail(key, "expected an object, found " + text(*found));
     }
 
-    // A key of which one value is computed here, and any other would be computed wrongly.
+    // A key for which this library computes one value only; any other value would be computed wrongly.
     template <class T> void only(std::string_view key, T value, bool required = false) {
         auto const found = take(key, required, nlohmann::ordered_json(value).dump());
         if (found) require_equal(key, *found, value);
     }
-    // The same of a key that most files do not have; null says as little. It is kept with those that are not known. A
-    // value that is `derived` from other keys is compared where those are right.
+    // A key that most files omit; null counts as omitted. Its value is kept with the unknown keys. A value `derived`
+    // from other keys is checked only if those are valid.
     template <class T> void only_if_there(std::string_view key, T value, bool derived = false) {
         auto const found = keep(key);
         if (found && !(derived && !problems_.empty())) require_equal(key, *found, value);
     }
 
-    // A key that some files have under another name, or under both with one value. null says as little as no key.
+    // A key that some files have under another name, or under both with one value. null counts as omitted.
     template <class T> void either(std::string_view key, std::string_view other, T& value) {
         for (auto const& name : {key, other})
             if (auto const found = keys_.find(name); found != keys_.end() && found->second.is_null())
@@ -98,8 +97,8 @@ public:
         (*this)(other, value);
     }
 
-    // The base of the rotary angles, under a key of its own or in the object that transformers 5 writes; that may ask
-    // for no other angles.
+    // The base of the rotary angles, under its own key or in the object that transformers 5 writes. That object may
+    // request no other kind of rotary angles.
     void rotary_base(std::string_view key, std::string_view object, double& base) {
         bool is_stated = keys_.contains(key);
         (*this)(key, base);
@@ -128,8 +127,8 @@ public:
         }
     }
 
-    // Keeps the keys that were not asked for. Where `describes_numbers`, one that is not known to be harmless is
-    // refused, unless it is null.
+    // Keeps the keys that were not visited. If `describes_numbers`, keys that are not known to be harmless are refused,
+    // unless they are null.
     void keep_rest(bool describes_numbers) {
         for (auto const& [key, value] : keys_) {
             if (describes_numbers && !is_harmless(key) && !value.is_null()) refuse(key, value);
@@ -150,7 +149,7 @@ private:
         return value;
     }
 
-    // The value of a key that is written again as it stands; nothing for null, or where there is no such key.
+    // The value of a key that is written back unchanged; nullopt if it is null or missing.
     std::optional<simdjson::dom::element> keep(std::string_view key) {
         auto const found = keys_.find(key);
         if (found == keys_.end()) return std::nullopt;
@@ -251,8 +250,8 @@ private:
     std::map<std::string, simdjson::dom::element, std::less<>> keys_;
 };
 
-// Builds the JSON of a description: the keys it visits, then those it did not know. A key that the file did not have
-// is left out as long as it has the value of `plain`.
+// Builds the JSON of a description: the keys it visits, then the unknown ones. A key that the file omitted is omitted
+// again as long as it has the value of `plain`.
 template <class T> nlohmann::ordered_json json_of(T const& described, T const& plain);
 
 class config_writer {
@@ -280,7 +279,7 @@ public:
         json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
     }
     template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
-    template <class T> void only_if_there(std::string_view, T, bool = false) {}  // what was read is among the extras
+    template <class T> void only_if_there(std::string_view, T, bool = false) {}  // the value read is among the extras
     template <class T> void either(std::string_view key, std::string_view, T const& value) { (*this)(key, value); }
     void rotary_base(std::string_view key, std::string_view, double base) { (*this)(key, base); }
 
@@ -305,7 +304,7 @@ template <class T> nlohmann::ordered_json json_of(T const& described, T const& p
     return json;
 }
 
-// The kind of model follows from the architecture's name, else from model_type.
+// The kind of model follows from the name of the architecture, otherwise from model_type.
 inline model_description empty_description(simdjson::dom::object object, std::string const& path) {
     std::string_view name;
     std::string_view type;
@@ -325,9 +324,9 @@ inline model_description empty_description(simdjson::dom::object object, std::st
 
 }  // namespace detail
 
-// Reads the text of a config.json; `path` is what errors call it. Throws errc::model_file, naming the path and every
-// key that is wrong: a size is missing, a value has another type, a key stands twice, a value asks for what is not
-// computed here, or a key is neither known nor known to be harmless.
+// Parses the text of a config.json; errors name it `path`. Throws errc::model_file with the path and every wrong key.
+// Wrong are a missing size, a value of another type, a duplicate key, a value that this library does not compute, and
+// an unknown key that may not be harmless.
 inline model_description parse_config_json(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
     auto const object = detail::json_object(parser, text, json_limit::config, path);
@@ -342,13 +341,13 @@ inline model_description parse_config_json(std::string_view text, std::string co
     return description;
 }
 
-// Reads a config.json. Throws as parse_config_json does, and errc::model_file where the file cannot be read.
+// Reads a config.json. Throws as parse_config_json, and errc::model_file if the file cannot be read.
 inline model_description read_config_json(std::string const& path) {
     return parse_config_json(mapped_file::open(path, errc::model_file).text(), path);
 }
 
-// The text of a config.json: published keys, our object "calm" where there is one, and the keys that were not known.
-// Throws errc::usage where a text is not UTF-8, or the whole is longer than what is read again.
+// The text of a config.json: published keys, our object "calm" if there is one, and the unknown keys. Throws
+// errc::usage if a string is not UTF-8, or if the text is too long to be read again.
 inline std::string config_json_text(model_description const& description) {
     auto plain = model_description::of(description.kind, description.head.facts == nullptr ? default_head::name
                                                                                            : description.head.name());
@@ -362,7 +361,7 @@ inline std::string config_json_text(model_description const& description) {
     }
 }
 
-// Writes a config.json beside the path, flushes and renames. Throws errc::storage.
+// Writes a config.json atomically. Throws errc::storage.
 inline void write_config_json(std::string const& path, model_description const& description) {
     replace_file(path, config_json_text(description));
 }

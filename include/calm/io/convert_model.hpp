@@ -1,5 +1,5 @@
 #pragma once
-// A stored model written anew: from any published layout to safetensors, in another precision, in one file or several.
+// Converts a stored model: from any published layout to safetensors, in another precision, in one file or several.
 
 #include <array>
 #include <cstdint>
@@ -25,15 +25,15 @@
 
 namespace calm {
 
-// How convert_model writes what it read.
+// How convert_model writes a model.
 struct conversion {
-    std::optional<stored_type> as;  // of floating-point tensors; none: as stored
-    std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // of tensors in one file
+    std::optional<stored_type> as;  // type of floating-point tensors; nullopt: as stored
+    std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // maximum bytes of tensors per file
 };
 
 namespace detail {
 
-// The tensors of a table without second names, under names that begin with `prefix`.
+// Appends the tensors of a table except aliases, with `prefix` before their names.
 inline void collect_tensors(tensor_table const& from, std::span<tied_name const> ties, std::string const& prefix,
                             std::vector<stored_tensor>& to) {
     for (auto const& tensor : from.tensors()) {
@@ -43,10 +43,10 @@ inline void collect_tensors(tensor_table const& from, std::span<tied_name const>
     }
 }
 
-// The largest file of counts that is copied: 2^27 pairs, more than the text of any run here has.
+// Maximum bytes of a file of counts that is copied: 2^27 pairs, more than the text of any run here has.
 inline constexpr std::uint64_t largest_counts = std::uint64_t{1} << 31;
 
-// Of the files beside weights and config.json, those that belong to a model and not to the run that made it.
+// Whether a file other than weights and config.json belongs to the model, not to the run that made it.
 inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) {
     constexpr std::array<std::string_view, 5> begins{"tokenizer", "vocab", "merges", "special_tokens", "added_tokens"};
     for (auto const begin : begins)
@@ -54,7 +54,7 @@ inline bool belongs_to_model(std::string_view name, std::string_view tokenizer) 
     return name == tokenizer || name == "generation_config.json" || name == bigram_file;
 }
 
-// The type that all floating-point tensors have.
+// The type common to all floating-point tensors, or nullopt.
 inline std::optional<stored_type> common_type(std::span<stored_tensor const> tensors) {
     std::optional<stored_type> type;
     for (auto const& tensor : tensors) {
@@ -67,18 +67,17 @@ inline std::optional<stored_type> common_type(std::span<stored_tensor const> ten
 
 }  // namespace detail
 
-// The tensors in a model's own directory, each once: without second names.
+// The tensors in the directory of a model, without aliases.
 inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
     std::vector<stored_tensor> tensors;
     detail::collect_tensors(*model.weights, detail::tied_names_of(model.description), "", tensors);
     return tensors;
 }
 
-// Writes a model into a directory, which must not be there yet: every tensor once, as safetensors, its values rounded
-// to nearest where the type changes; config.json with the type; tokenizer and counts as they are. A CALM gets the
-// autoencoder that `ae_path` names. Memory is that of one block of a tensor. Throws errc::model_file where a file
-// beside the weights is larger than any that is read, errc::non_finite where a value is too large for the type,
-// errc::storage where writing fails.
+// Writes a model to a new directory: every tensor once, as safetensors, rounded to nearest if the type changes;
+// config.json with that type; tokenizer and counts unchanged. A CALM includes the autoencoder of `ae_path`. Needs
+// memory for one block of a tensor. Throws errc::model_file if another file is larger than the library reads,
+// errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory exists.
 inline void convert_model(stored_model const& model, std::string const& to, conversion const& c = {}) {
     auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)
@@ -107,7 +106,7 @@ inline void convert_model(stored_model const& model, std::string const& to, conv
     write_weights(target, tensors, metadata, c.as, c.shard_bytes);
     target.commit();
 }
-// The same of the model in a directory. Throws as read_model_description does, too.
+// Converts the model in a directory. Throws also as read_model_description.
 inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
     convert_model(read_model_description(from), to, c);
 }

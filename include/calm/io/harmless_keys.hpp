@@ -1,13 +1,13 @@
 #pragma once
-// Keys of a config.json that other programs write and that change nothing of what a model computes.
+// Keys of a config.json that other programs write and that do not affect a model's computations.
 
 #include <string>
 #include <string_view>
 
 namespace calm::detail {
 
-// Of models that transformers saves: descriptions, options of training and of generation, and what other architectures
-// alone have. A Llama has no sliding window, whatever its file says. Each stands between spaces.
+// From models saved by transformers: descriptions, options of training and generation, and keys of other architectures.
+// A Llama has no sliding window, whatever its file says. Each key is between spaces.
 inline constexpr std::string_view harmless_keys =
     " add_cross_attention auto_map bad_words_ids begin_suppress_tokens cache_implementation "
     "chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample "
@@ -20,7 +20,7 @@ inline constexpr std::string_view harmless_keys =
     "tokenizer_class top_k top_p torchscript transformers.js_config transformers_version trust_remote_code "
     "typical_p unsloth_fixed unsloth_version use_bfloat16 use_return_dict use_sliding_window ";
 
-// Whether a key of config.json is one of them, or begins with '_' as other programs' own notes do.
+// Whether a key of config.json is harmless: listed above, or beginning with '_' like private notes of other programs.
 inline bool is_harmless(std::string_view key) {
     if (key.starts_with('_')) return true;
     return key.find(' ') == std::string_view::npos &&

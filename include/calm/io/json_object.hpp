@@ -1,5 +1,5 @@
 #pragma once
-// The JSON objects that stand in and beside files of weights, each as large as its kind can need to be.
+// The JSON objects in and next to weight files, with a size limit for each kind.
 
 #include <cstddef>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace calm {
 
-// The most bytes of every kind. To be held, JSON takes up to 30 times its own bytes, whoever wrote it.
+// Maximum bytes of each kind. Parsed JSON takes up to 30 times its size in memory.
 namespace json_limit {
 inline constexpr std::size_t config = 1'000'000;               // config.json; published ones have 1 to 5 kB
-inline constexpr std::size_t safetensors_header = 10'000'000;  // 100 bytes a tensor; CALM-XL has some hundred tensors
-inline constexpr std::size_t index = 10'000'000;               // the same for *.index.json
-inline constexpr std::size_t state = 1'000'000;                // state.json: 2 kB and the paths of the run's text
+inline constexpr std::size_t safetensors_header = 10'000'000;  // 100 bytes per tensor; CALM-XL has some hundred tensors
+inline constexpr std::size_t index = 10'000'000;               // as above, for *.index.json
+inline constexpr std::size_t state = 1'000'000;                // state.json: 2 kB plus the paths of the run's text
 }  // namespace json_limit
 
 namespace detail {
 
-// The object that a text of at most `most` bytes is, a byte order mark aside; it lives as long as the parser. Throws
-// errc::model_file, naming the path and the place.
+// Parses a text of at most `most` bytes, without a byte order mark, as a JSON object that lives as long as the parser.
+// Throws errc::model_file with the path and the place.
 inline simdjson::dom::object json_object(simdjson::dom::parser& parser, std::string_view text, std::size_t most,
                                          std::string const& path, std::string const& place = "") {
     if (text.size() > most)
@@ -35,7 +35,7 @@ inline simdjson::dom::object json_object(simdjson::dom::parser& parser, std::str
     return object;
 }
 
-// What is written can be read again. Throws errc::usage for a text of more than `most` bytes.
+// Ensures that a written text can be read again. Throws errc::usage if it has more than `most` bytes.
 inline void require_readable(std::string_view text, std::size_t most, std::string_view file) {
     require(text.size() <= most, errc::usage, file, ": expected at most ", most, " bytes to write, found ", text.size(),
             ": they could not be read again; are names or lists too long?");

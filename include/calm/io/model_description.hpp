@@ -1,11 +1,15 @@
 #pragma once
-// What a config.json says, as run-time values: the published keys of every kind of model, and ours. `visit(self, key)`
-// of a description calls key(name, member, required) or, for a size, key(field, member) for every key, key.only(name,
-// value) for what must have one value, key.only_if_there(name, value, derived) for what may have one value or null and
-// is written only where it was read, key.either(name, other, member) for a key of two names, key.rotary_base(name,
-// object, member) for the base of the rotary angles, key.number(value) for a number of the head, and key.object(name,
-// member, make) for an object that begins as make(). `describes_numbers` says that keys of an object may change what is
-// computed: then every one has to be known.
+// The contents of a config.json as run-time values: the published keys of every kind of model, and our own.
+//
+// `visit(self, key)` of a description calls, for every key,
+// - key(name, member, required), or key(field, member) for a size;
+// - key.only(name, value) for a key with one allowed value;
+// - key.only_if_there(name, value, derived) for a key with one allowed value or null, written only if it was read;
+// - key.either(name, other, member) for a key with two names;
+// - key.rotary_base(name, object, member) for the base of the rotary angles;
+// - key.number(value) for a number of the head;
+// - key.object(name, member, make) for an object that starts as make().
+// `describes_numbers`: keys of this object may affect computations, so every key must be known.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,33 +27,33 @@
 
 namespace calm {
 
-// What an object of the file held besides the keys known here, as JSON text, and which known keys it did not have.
-// All are kept, so that reading and writing changes no value.
+// The unknown keys of an object, as JSON text, and the known keys that it omitted. All are kept, so a round trip
+// changes no value.
 struct json_extras {
     std::map<std::string, std::string> others;     // JSON text by its key
-    std::set<std::string> omitted;                 // known keys that were not there
-    std::map<std::string, std::string> stated_by;  // known keys, and the key of the file that stands for each
+    std::set<std::string> omitted;                 // known keys that were missing
+    std::map<std::string, std::string> stated_by;  // known keys, and the key that the file used instead
 };
 
-// The autoencoder's sizes and loss. In its own config.json these are keys of the file; in a CALM's they stand in our
-// object "calm", because the published file does not have them.
+// The autoencoder's sizes and loss. In an autoencoder's config.json they are top-level keys. A CALM has them in our
+// object "calm", because the published file lacks them.
 struct autoencoder_description {
-    autoencoder_configuration sizes;  // published ones stand in the file, the others here; vocab_size does not count
-    double ae_dropout = 0.15;         // of input tokens and of the latent, in [0, 1)
-    double kl_clamp = 0.5;            // nats a dimension
-    double kl_weight = 1e-3;          // of the divergence in the loss
+    autoencoder_configuration sizes;  // the file has the published ones, this object the others; vocab_size is unused
+    double ae_dropout = 0.15;         // for input tokens and the latent, in [0, 1)
+    double kl_clamp = 0.5;            // nats per dimension
+    double kl_weight = 1e-3;          // of the KL divergence in the loss
     json_extras extras;               // of this object
-    // Every key has to be known.
+    // Every key must be known.
     static constexpr bool describes_numbers = true;
 
-    // Names every key.
+    // Visits every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         visit_sizes(self, key, false);
         key("ae_dropout", self.ae_dropout);
         key("kl_clamp", self.kl_clamp);
         key("kl_weight", self.kl_weight);
     }
-    // The sizes that are published, or the others.
+    // Visits the published sizes, or the others.
     template <class Self, class Key> static void visit_sizes(Self& self, Key&& key, bool published) {
         autoencoder_configuration::visit_fields(self.sizes, [&](number_field const& field, auto& size) {
             if (field.published == published) key(field, size);
@@ -57,18 +61,18 @@ struct autoencoder_description {
     }
 };
 
-// What a model was trained on (docs/programs.md).
+// The data that a model was trained on (docs/programs.md).
 struct data_description {
-    std::string mode = "padded";       // padded or published: how documents become patches
+    std::string mode = "padded";       // padded or published: how documents are packed into patches
     std::int64_t block_tokens = 2048;  // length of a block
     std::uint64_t data_seed = 0;       // of generated sources
     std::string holdout;               // "m:r", or empty
-    std::vector<std::string> sources;  // as the command line named them
+    std::vector<std::string> sources;  // as given on the command line
     json_extras extras;                // of this object
-    // It may have more keys.
+    // Unknown keys are allowed.
     static constexpr bool describes_numbers = false;
 
-    // Names every key.
+    // Visits every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("mode", self.mode, true);
         key("block_tokens", self.block_tokens, true);
@@ -78,16 +82,16 @@ struct data_description {
     }
 };
 
-// Which tokenizer a model's ids belong to.
+// The tokenizer that a model's ids belong to.
 struct tokenizer_description {
-    std::string file = "tokenizer.model";  // name beside the config.json
+    std::string file = "tokenizer.model";  // name of the file next to config.json
     std::string pattern;                   // of a piece (pretokenizer.hpp); empty for symbols
     std::string fingerprint;               // tokenizer::fingerprint, hexadecimal
     json_extras extras;                    // of this object
-    // It may have more keys.
+    // Unknown keys are allowed.
     static constexpr bool describes_numbers = false;
 
-    // Names every key.
+    // Visits every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("file", self.file, true);
         key("pattern", self.pattern);
@@ -97,18 +101,18 @@ struct tokenizer_description {
 
 // Our object "calm" inside a published config.json.
 struct calm_description {
-    std::string configuration;                           // its name, for messages; the sizes count
-    std::optional<autoencoder_description> autoencoder;  // of a CALM, whose published file does not have it
-    double posterior_std = 0;              // of the autoencoder's training text, mean over elements; 0: not known
-    field_values of_head;                  // its numbers that the published file does not have
+    std::string configuration;                           // its name, for messages; only the sizes matter
+    std::optional<autoencoder_description> autoencoder;  // of a CALM, whose published file lacks it
+    double posterior_std = 0;              // of the autoencoder on its training text, mean over elements; 0: unknown
+    field_values of_head;                  // numbers of the head that the published file lacks
     std::string input = "tokens";          // of the backbone: tokens, latents or both
-    std::optional<data_description> data;  // none where it is not known
-    std::optional<tokenizer_description> tokenizer;  // none where the model has no text
+    std::optional<data_description> data;  // nullopt if unknown
+    std::optional<tokenizer_description> tokenizer;  // nullopt if the model has no text
     json_extras extras;                              // of this object
-    // Every key has to be known.
+    // Every key must be known.
     static constexpr bool describes_numbers = true;
 
-    // Of a model with that head, to be filled in.
+    // For a model with that head, to be filled in.
     static calm_description of(any_head const& head) {
         calm_description one;
         if (head.facts == nullptr) return one;
@@ -117,7 +121,7 @@ struct calm_description {
         return one;
     }
 
-    // Names every key.
+    // Visits every key.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key.only("format", 1, true);
         key("configuration", self.configuration);
@@ -130,40 +134,40 @@ struct calm_description {
     }
 };
 
-// What a model directory holds.
+// The kind of model in a directory.
 enum class model_kind { autoencoder, calm, autoregressive };
 
-// A config.json. Which members count follows from the kind: visit() names them, under their keys in the file.
+// A config.json. The kind decides which members are used: visit() names them, with their keys in the file.
 struct model_description {
-    model_kind kind = model_kind::calm;  // decides which members count
+    model_kind kind = model_kind::calm;  // decides which members are used
     any_head head;                       // of a CALM, with its sizes
-    field_values objective;              // of the head: what of it a published file has
+    field_values objective;              // of the head: the part that a published file has
 
     std::vector<std::string> architectures;       // the first decides the kind
     std::string model_type;                       // the head's name, or llama
-    std::int64_t vocab_size = 0;                  // V, the number of ids
-    autoencoder_description autoencoder;          // of a CALM, its published sizes: the others may stand in `calm`
-    llama_sizes llama;                            // of a language model, but for rope_theta
+    std::int64_t vocab_size = 0;                  // V, the number of token ids
+    autoencoder_description autoencoder;          // in a CALM only the published sizes; the others may be in `calm`
+    llama_sizes llama;                            // of a language model, except rope_theta
     double rope_theta = 10000.0;                  // base of the rotary angles
-    bool use_cache = true;                        // of other programs; kept
+    bool use_cache = true;                        // for other programs; kept
     std::string ae_path;                          // directory of the autoencoder, relative to this one
-    double rms_norm_eps = 1e-6;                   // 1e-6 is what is computed here
-    double initializer_range = 0.02;              // of other programs; kept
-    std::int64_t max_position_embeddings = 2048;  // positions of a sequence, as published
-    std::optional<std::int64_t> bos_token_id;     // of other programs; kept
-    std::optional<std::int64_t> eos_token_id;     // of other programs; kept
-    std::optional<std::int64_t> pad_token_id;     // of other programs; kept
-    bool tie_word_embeddings = false;             // of an autoregressive model; of other kinds kept
+    double rms_norm_eps = 1e-6;                   // only 1e-6 is supported
+    double initializer_range = 0.02;              // for other programs; kept
+    std::int64_t max_position_embeddings = 2048;  // positions per sequence, as published
+    std::optional<std::int64_t> bos_token_id;     // for other programs; kept
+    std::optional<std::int64_t> eos_token_id;     // for other programs; kept
+    std::optional<std::int64_t> pad_token_id;     // for other programs; kept
+    bool tie_word_embeddings = false;             // of an autoregressive model; otherwise only kept
     std::string torch_dtype = "float32";          // type of the stored weights
-    std::optional<calm_description> calm;         // our object, none in a published file
+    std::optional<calm_description> calm;         // our object; nullopt in a published file
     json_extras extras;                           // of the file
-    // Every key has to be known.
+    // Every key must be known.
     static constexpr bool describes_numbers = true;
 
     // A description to be filled in and written. Throws errc::config for an unknown head.
     static model_description of(model_kind kind, std::string_view head = default_head::name);
 
-    // Names every key of the kind.
+    // Visits every key of the kind.
     template <class Self, class Key> static void visit(Self& self, Key&& key) {
         key("architectures", self.architectures);
         if (self.kind != model_kind::autoencoder) key("model_type", self.model_type);
@@ -222,8 +226,8 @@ inline model_description model_description::of(model_kind kind, std::string_view
     return one;
 }
 
-// The objective of a CALM's head that a description states, for training on or measuring a loss; what it does not state
-// is the head's default.
+// The loss configuration of a CALM's head as described, for training or evaluation; unstated values are the head's
+// defaults.
 inline any_objective head_objective_of(model_description const& d) {
     auto all = d.objective;
     if (d.calm) all.insert(all.end(), d.calm->of_head.begin(), d.calm->of_head.end());

@@ -1,5 +1,5 @@
 #pragma once
-// Models to and from their directories: config.json, model.safetensors, and what lies beside them.
+// Reads and writes model directories: config.json, model.safetensors and the files next to them.
 
 #include <map>
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace calm {
 
-// Throws errc::config, naming every size that differs, unless a model of that configuration and vocabulary can be read.
+// Throws errc::config with every differing size unless a model of this configuration and vocabulary can load `stored`.
 template <class Configuration>
 void require_match(Configuration const& compiled, index_t vocabulary, stored_model const& stored) {
     auto lines = differences(compiled, stored);
@@ -34,7 +34,7 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
 
 namespace detail {
 
-// What the file of a whole CALM holds.
+// All parameters in the file of a complete CALM, including the frozen ones.
 template <class Model> auto whole_parameters(Model& model) {
     auto all = parameters_of(model);
     for (auto& p : frozen_parameters_of(model)) all.push_back(std::move(p));
@@ -43,8 +43,8 @@ template <class Model> auto whole_parameters(Model& model) {
 
 }  // namespace detail
 
-// Reads the weights of a stored autoencoder to where the model lives, on any executor; it has memory (calm::allocate)
-// and the vocabulary of the file. Throws errc::config naming every size that differs, and errc::model_file.
+// Loads the weights of a stored autoencoder into a model on any device. The model must have memory (calm::allocate) and
+// the vocabulary of the file. Throws errc::config with every differing size, and errc::model_file.
 template <autoencoder_configuration C, class Space>
 void load_autoencoder(context<typename Space::backend> const& ctx, stored_model const& from,
                       autoencoder<C, Space>& model) {
@@ -52,7 +52,7 @@ void load_autoencoder(context<typename Space::backend> const& ctx, stored_model 
     load_weights(ctx, *from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
-// The same for a whole CALM, its autoencoder included.
+// Loads a whole CALM including its autoencoder. Throws as load_autoencoder.
 template <model_configuration auto C, class Space>
 void load_calm(context<typename Space::backend> const& ctx, stored_model const& from, calm_model<C, Space>& model) {
     require_match(C, model.vocabulary(), from);
@@ -64,8 +64,8 @@ void load_calm(context<typename Space::backend> const& ctx, stored_model const& 
     }
 }
 
-// The same for an autoregressive model. Where it is tied, the files may hold its one table under both names;
-// errc::model_file too where the two differ.
+// Loads an autoregressive model. If it is tied, the files may hold its one table under both names. Throws as
+// load_autoencoder, and errc::model_file if the two tables differ.
 template <autoregressive_configuration C, class Space>
 void load_autoregressive(context<typename Space::backend> const& ctx, stored_model const& from,
                          autoregressive_model<C, Space>& model) {
@@ -73,24 +73,23 @@ void load_autoregressive(context<typename Space::backend> const& ctx, stored_mod
     load_weights(ctx, *from.weights, detail::tied_names_of(from.description), parameters_of(model));
 }
 
-// The same of models of the host, which need no context.
+// Overloads for models on the host, without a context.
 template <autoencoder_configuration C, class T>
 void load_autoencoder(stored_model const& from, autoencoder<C, space<cpu, T>>& model) {
     load_autoencoder(context<>(0, 1), from, model);
 }
-// Of a CALM.
+// Loads a CALM on the host.
 template <model_configuration auto C, class T>
 void load_calm(stored_model const& from, calm_model<C, space<cpu, T>>& model) {
     load_calm(context<>(0, 1), from, model);
 }
-// Of an autoregressive model.
+// Loads an autoregressive model on the host.
 template <autoregressive_configuration C, class T>
 void load_autoregressive(stored_model const& from, autoregressive_model<C, space<cpu, T>>& model) {
     load_autoregressive(context<>(0, 1), from, model);
 }
 
-// The autoencoder's objective that a description states, for training on or measuring a loss; the published one where
-// it states none.
+// The loss configuration of the autoencoder as described, for training or evaluation; the published one by default.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
     auto const ae = described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
@@ -98,7 +97,7 @@ inline autoencoder_objective autoencoder_objective_of(model_description const& d
 
 namespace detail {
 
-// Writes what the description of an autoencoder or a CALM says of its autoencoder: sizes into d, the rest into `own`.
+// Describes the autoencoder of an autoencoder or CALM: sizes into `d`, the rest into `own`.
 inline void describe(model_description& d, autoencoder_description& own, autoencoder_configuration const& c,
                      index_t vocabulary, autoencoder_objective const& o) {
     d.vocab_size = vocabulary;
@@ -110,7 +109,7 @@ inline void describe(model_description& d, autoencoder_description& own, autoenc
 
 }  // namespace detail
 
-// The config.json of a model to be saved; `ours` is our object in it: configuration's name, data, tokenizer.
+// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer.
 template <autoencoder_configuration C>
 model_description describe_autoencoder(index_t vocabulary, autoencoder_objective const& o, calm_description ours) {
     auto d = model_description::of(model_kind::autoencoder);
@@ -118,7 +117,7 @@ model_description describe_autoencoder(index_t vocabulary, autoencoder_objective
     d.calm = std::move(ours);
     return d;
 }
-// The same of a CALM, of whose autoencoder our object gets sizes and loss. Its head is known from then on (add_head).
+// Describes a CALM; our object receives sizes and loss of its autoencoder. Registers its head (add_head).
 template <model_configuration auto C>
 model_description describe_calm(index_t vocabulary, typename decltype(C.head)::objective const& o,
                                 autoencoder_objective const& ae, calm_description ours) {
@@ -138,7 +137,7 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     return d;
 }
 
-// The same of an autoregressive model. Ids of other programs (bos_token_id and its like) are the caller's to set.
+// Describes an autoregressive model. The caller sets the ids for other programs (bos_token_id etc.).
 template <autoregressive_configuration C>
 model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
     auto d = model_description::of(model_kind::autoregressive);
@@ -151,7 +150,7 @@ model_description describe_autoregressive(index_t vocabulary, calm_description o
     return d;
 }
 
-// The files of a directory besides its configuration and weights: names and bytes, e.g. "tokenizer.model".
+// The files of a directory besides configuration and weights: names and bytes, e.g. "tokenizer.model".
 using model_files = std::map<std::string, std::string>;
 
 namespace detail {
@@ -177,9 +176,9 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
 
 }  // namespace detail
 
-// Writes a model directory as a whole: config.json, model.safetensors and the files beside them, from any executor. A
-// directory that exists is refused with errc::storage, or with if_exists::replace replaced: what else it held stays,
-// and a reader meets the old one or the new one. Throws errc::config where the description is not the model's, and
+// Writes a model directory atomically: config.json, model.safetensors and the additional files, from any device. An
+// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, and a
+// reader sees either the old or the new one. Throws errc::config if the description does not match the model, and
 // errc::storage.
 template <autoencoder_configuration C, class Space>
 void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
@@ -188,12 +187,12 @@ void save_autoencoder(context<typename Space::backend> const& ctx, std::string c
     detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
-// The same for a CALM; its autoencoder goes into the same file, as ae_model.*.
+// Saves a CALM; its autoencoder is in the same file, as ae_model.*.
 template <model_configuration auto C, class Space>
 void save_calm(context<typename Space::backend> const& ctx, std::string const& directory, calm_model<C, Space>& model,
                model_description const& description, model_files const& beside = {},
                if_exists existing = if_exists::refuse) {
-    // A published config.json is silent about the autoencoder.
+    // A published config.json does not describe the autoencoder.
     auto expected = C;
     if (!description.calm || !description.calm->autoencoder)
         expected.autoencoder = detail::with_published(detail::described_sizes(description).autoencoder, C.autoencoder);
@@ -201,7 +200,7 @@ void save_calm(context<typename Space::backend> const& ctx, std::string const& d
                        detail::whole_parameters(model));
 }
 
-// The same for an autoregressive model; one that is tied is written without lm_head.weight.
+// Saves an autoregressive model; a tied one is written without lm_head.weight.
 template <autoregressive_configuration C, class Space>
 void save_autoregressive(context<typename Space::backend> const& ctx, std::string const& directory,
                          autoregressive_model<C, Space>& model, model_description const& description,
@@ -209,20 +208,20 @@ void save_autoregressive(context<typename Space::backend> const& ctx, std::strin
     detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
 }
 
-// The same of models of the host, which need no context.
+// Overloads for models on the host, without a context.
 template <autoencoder_configuration C, class T>
 void save_autoencoder(std::string const& directory, autoencoder<C, space<cpu, T>>& model,
                       model_description const& description, model_files const& beside = {},
                       if_exists existing = if_exists::refuse) {
     save_autoencoder(context<>(0, 1), directory, model, description, beside, existing);
 }
-// Of a CALM.
+// Saves a CALM on the host.
 template <model_configuration auto C, class T>
 void save_calm(std::string const& directory, calm_model<C, space<cpu, T>>& model, model_description const& description,
                model_files const& beside = {}, if_exists existing = if_exists::refuse) {
     save_calm(context<>(0, 1), directory, model, description, beside, existing);
 }
-// Of an autoregressive model.
+// Saves an autoregressive model on the host.
 template <autoregressive_configuration C, class T>
 void save_autoregressive(std::string const& directory, autoregressive_model<C, space<cpu, T>>& model,
                          model_description const& description, model_files const& beside = {},

@@ -1,5 +1,5 @@
 #pragma once
-// Which numbers a config.json may have besides sizes of models: one table for all of its objects.
+// The ranges of numbers in a config.json other than model sizes: one table for all of its objects.
 
 #include <array>
 #include <string_view>
@@ -20,13 +20,13 @@ inline constexpr std::array number_ranges{
     number_field{"ae_dropout", "", 0, 0.99},
     number_field{"kl_clamp", "", 0, limits::weight},
     number_field{"kl_weight", "", 0, limits::weight},
-    number_field{"posterior_std", "", 0, 1e39},  // as training found it, in float
+    number_field{"posterior_std", "", 0, 1e39},  // as float, measured in training
     number_field{"rope_theta", "", 1, 1e12},
     number_field{"rms_norm_eps", "", 0, 1},
     number_field{"initializer_range", "", 0, 1000},
 };
 
-// The range of a key that has a number. Throws errc::usage for a key that the table lacks.
+// The range of a numeric key. Throws errc::usage for a key that the table lacks.
 inline number_field const& range_of(std::string_view key) {
     for (auto const& range : number_ranges)
         if (range.key == key) return range;

@@ -1,6 +1,6 @@
 #pragma once
-// The pickle inside pytorch_model.bin, read by a machine that knows dictionaries of tensors and nothing else: no name
-// of the file is ever looked up or called. What it does not know is refused by its name.
+// Reads the pickle inside pytorch_model.bin with a machine that supports dictionaries of tensors and nothing else. No
+// name in the file is ever looked up or called; anything unknown is refused by name.
 
 #include <algorithm>
 #include <array>
@@ -23,31 +23,30 @@
 
 namespace calm {
 
-// A tensor as a pickle describes it: a window on a storage, counted in elements. Nothing is checked against the
-// storage.
+// A tensor as a pickle describes it: a view into a storage, counted in elements. Not yet checked against the storage.
 struct pickled_tensor {
     std::string name;                     // its key in the dictionary
     stored_type type = stored_type::f32;  // of an element
-    std::string storage;                  // its key
+    std::string storage;                  // key of the storage
     std::uint64_t storage_elements = 0;   // elements of the storage
-    std::uint64_t offset = 0;             // of its first element in the storage
-    std::vector<index_t> shape;           // sizes
-    std::vector<index_t> strides;         // between neighbours of each dimension
+    std::uint64_t offset = 0;             // of the first element in the storage
+    std::vector<index_t> shape;           // size of each dimension
+    std::vector<index_t> strides;         // distance of neighbours in each dimension
 };
 
 namespace detail {
 
 class pickle_machine {
 public:
-    // `path` names the file and the entry in errors.
+    // Errors name the file and the entry `path`.
     pickle_machine(std::span<std::byte const> bytes, std::string const& path) : reader_(bytes, path) {
         if (bytes.size() > longest)
             reader_.fail(0, "expected a pickle of at most " + std::to_string(longest) + " bytes, found " +
                                 std::to_string(bytes.size()));
     }
 
-    // The tensors of the dictionary that the pickle holds. Throws errc::model_file, naming the byte and the opcode or
-    // the name that it does not know.
+    // The tensors of the dictionary in the pickle. Throws errc::model_file with the byte and the unknown opcode or
+    // name.
     std::vector<pickled_tensor> run() {
         while (step()) {
         }
@@ -57,17 +56,17 @@ public:
     }
 
 private:
-    using place = std::uint32_t;  // of an object
+    using place = std::uint32_t;  // index of an object
     enum class kind { mark, none, boolean, integer, real, text, tuple, list, dictionary, global, storage, tensor };
-    // The name of an object's kind, for sentences.
+    // The name of an object's kind, for messages.
     static std::string_view name_of(kind k) {
         constexpr std::array<std::string_view, 12> names{"a mark",       "None",          "a truth value", "an integer",
                                                          "a number",     "a text",        "a tuple",       "a list",
                                                          "a dictionary", "a global name", "a storage",     "a tensor"};
         return names[static_cast<std::size_t>(k)];
     }
-    // An integer and a storage's elements are in `number`; a text and a storage's key in `text`; the parts of a tuple
-    // or a list, and a dictionary's keys and values in turn, in `parts`; of a tensor its place in tensors_.
+    // `number` holds an integer, a storage's element count, or a tensor's index in tensors_. `text` holds a text or a
+    // storage's key. `parts` holds the elements of a tuple or list, or the alternating keys and values of a dictionary.
     struct object {
         kind is;
         std::int64_t number = 0;
@@ -78,7 +77,7 @@ private:
     static constexpr std::uint64_t longest = std::uint64_t{8} << 20;   // bytes; a tensor takes about 200
     static constexpr std::size_t most_objects = std::size_t{1} << 17;  // a tensor takes about 20
 
-    // One instruction; false at the end.
+    // Executes one instruction; false at the end.
     bool step() {
         at_ = reader_.position();
         auto const code = reader_.little<std::uint8_t>("an opcode");
@@ -90,7 +89,7 @@ private:
         return true;
     }
 
-    // ---- the opcodes by kind: each carries out its own and says whether it was one
+    // ---- opcodes by kind: each function executes its own opcodes and returns whether this was one
 
     bool frames(char opcode) {
         if (opcode == '\x80') {
@@ -177,7 +176,7 @@ private:
             return false;
         }
     }
-    // To names of torch: globals, storages, calls.
+    // References to torch: globals, storages, calls.
     bool refers(char opcode) {
         switch (opcode) {
         case 'c': {
@@ -194,7 +193,7 @@ private:
             auto const arguments = pop();
             return call(pop(), arguments);
         }
-        case 'b':  // the state of an OrderedDict: its attributes, of which weights need none
+        case 'b':  // the attributes of an OrderedDict, which weights do not need
             expect(pop(), kind::dictionary, "a state");
             expect(top(), kind::dictionary, "an object with a state");
             return true;
@@ -304,7 +303,7 @@ private:
         if (!type.text.ends_with("Storage")) fail("expected a type of storage, found " + in_quotes(type.text));
         auto const elements = expect(parts[4], kind::integer, "a number of elements").number;
         if (elements < 0) fail("expected at least 0 elements, found " + std::to_string(elements));
-        // Every tensor keeps a copy of its storage's key, and many tensors may share one.
+        // Every tensor copies the key of its storage, and many tensors may share a storage.
         constexpr std::size_t longest_key = 64;
         auto const key = text(parts[2]);
         if (key.size() > longest_key)
@@ -313,7 +312,7 @@ private:
         return push({kind::storage, elements, key, {}, type.type});
     }
 
-    // A call that is known is carried out here.
+    // Executes a known call.
     bool call(place function, place arguments) {
         auto const name = expect(function, kind::global, "a function").text;
         auto const parts = expect(arguments, kind::tuple, "arguments").parts;
@@ -380,7 +379,7 @@ private:
     }
 
     bounded_reader reader_;
-    std::uint64_t at_ = 0;  // of the present instruction
+    std::uint64_t at_ = 0;  // of the current instruction
     std::vector<place> stack_;
     std::vector<object> objects_;
     std::map<std::uint32_t, place> memo_;
@@ -389,8 +388,8 @@ private:
 
 }  // namespace detail
 
-// Reads a pickle of protocol 2 to 5 that holds a dictionary of tensors. `path` is what errors call it. Throws
-// errc::model_file, naming the byte and the opcode, GLOBAL or value that does not belong there; nothing is executed.
+// Reads a pickle of protocol 2 to 5 that holds a dictionary of tensors; errors name it `path`. Throws errc::model_file
+// with the byte and the unexpected opcode, GLOBAL or value. Nothing is executed.
 inline std::vector<pickled_tensor> read_pickled_tensors(std::span<std::byte const> bytes, std::string const& path) {
     return detail::pickle_machine(bytes, path).run();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The names of Python that a pickle of weights may refer to. They are compared and never looked up.
+// The Python names that a pickle of weights may refer to. They are compared, never looked up.
 
 #include <array>
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace calm::detail {
 
-// A known name, "module name".
+// An allowed name, "module name".
 struct pickle_global {
     std::string_view name;
-    stored_type type = stored_type::f32;  // of the elements, where it names a storage
+    stored_type type = stored_type::f32;  // of the elements, if it names a storage
 };
 
 inline constexpr std::string_view ordered_dictionary = "collections OrderedDict";
@@ -33,7 +33,7 @@ inline constexpr std::array<pickle_global, 13> pickle_globals{{{ordered_dictiona
                                                                {"torch ByteStorage", stored_type::u8},
                                                                {"torch BoolStorage", stored_type::boolean}}};
 
-// Nothing for a name that dictionaries of tensors do not need.
+// nullopt for a name that dictionaries of tensors do not need.
 constexpr std::optional<pickle_global> find_pickle_global(std::string_view name) {
     for (auto const& one : pickle_globals)
         if (one.name == name) return one;

@@ -1,5 +1,5 @@
 #pragma once
-// The names of a pickle's opcodes, for sentences about those that are refused.
+// The names of pickle opcodes, for messages about refused ones.
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Several wrong things of one file, reported together.
+// Collects several problems of one file, to report them together.
 
 #include <cstddef>
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace calm {
 
-// Collects sentences. However many a file deserves, the first twenty are kept and the others counted.
+// Collects problems. The first twenty are kept, further ones only counted.
 class problem_list {
 public:
-    // One more problem: a sentence, and the place in the file where it is known.
+    // Adds a problem: a message and, if known, the place in the file.
     void add(std::string sentence, std::string place = "") {
         if (++count_ <= most) kept_.push_back({std::move(place), std::move(sentence)});
     }
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }  // whether none was added
-    // Throws errc::model_file with all of them, if there are any.
+    // Throws errc::model_file with all problems, if there are any.
     void throw_if_any(std::string const& path) const {
         if (count_ == 0) return;
         if (count_ == 1) throw error(errc::model_file, path, kept_.front().place, kept_.front().sentence);

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors in pytorch_model.bin: a zip archive of a pickle and of the storages that its tensors are windows on.
+// Tensors in pytorch_model.bin: a zip archive with a pickle and the storages that its tensors are views of.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ public:
     std::vector<stored_tensor> tensors;
 
 private:
-    // The form before version 1.6 of PyTorch is a pickle without an archive.
+    // The format before PyTorch 1.6 is a pickle without an archive.
     std::span<std::byte const> checked(std::span<std::byte const> bytes) const {
         if (!bytes.empty() && bytes[0] == std::byte{0x80})
             throw error(errc::model_file, path_, "byte 0",
@@ -56,7 +56,7 @@ private:
         throw error(errc::model_file, path_, "tensor " + in_quotes(tensor.name), sentence);
     }
 
-    // All entries lie in one folder, the one of data.pkl.
+    // All entries are in one folder, together with data.pkl.
     [[nodiscard]] std::string folder() const {
         constexpr std::string_view pickle = "/data.pkl";
         for (auto const& entry : zip_.entries()) {
@@ -69,7 +69,7 @@ private:
                         " of the archive; it is not of torch.save");
     }
 
-    // The small entries that say how the archive was written.
+    // Checks the small entries that describe how the archive was written.
     void check_facts() const {
         if (auto const* const order = zip_.find(folder_ + "byteorder"); order != nullptr && text(*order) != "little")
             fail(*order, "expected 'little', found " + in_quotes(text(*order)));
@@ -108,7 +108,7 @@ private:
                                        static_cast<std::size_t>(*bytes))};
     }
 
-    // Row after row, so that its elements can stay where they are; the stride of a size of 1 means nothing.
+    // Requires row-major order, so that elements can stay in place; the stride of a dimension of size 1 is ignored.
     void require_contiguous(pickled_tensor const& described, std::uint64_t count) const {
         std::uint64_t stride = 1;
         for (std::size_t i = described.shape.size(); i-- > 0 && count > 0;) {
@@ -138,12 +138,13 @@ private:
 
 }  // namespace detail
 
-// An open pytorch_model.bin of torch.save since version 1.6: its tensors in the order of its dictionary. No code of it
-// runs: zip_archive.hpp and pickle.hpp say what is accepted. The bytes stay in the file until they are read; tensors
-// that share a storage share bytes. Move-only; tensors live as long as it does.
+// An open pytorch_model.bin, as written by torch.save since version 1.6: its tensors in the order of its dictionary. No
+// code in it is executed; zip_archive.hpp and pickle.hpp define the accepted format. The bytes stay in the file until
+// they are read; tensors that share a storage share bytes. Move-only; tensors are valid as long as it lives.
 class pytorch_file : public tensor_table {
 public:
-    // Reads the file once for its checksums. Throws errc::model_file, naming the path, the place and what is refused.
+    // Reads the file once to verify checksums. Throws errc::model_file with the path, the place and the refused
+    // content.
     static pytorch_file open(std::string const& path) {
         auto file = mapped_file::open(path, errc::model_file);
         detail::pytorch_archive archive(file.bytes(), path);

@@ -1,5 +1,5 @@
 #pragma once
-// A directory being written beside its place, and renamed into it as a whole.
+// Writes a directory under a temporary name and renames it to its path as a whole.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// Makes a directory and those above it that are missing; each lasts in the one above it. Throws errc::storage.
+// Creates a directory and its missing parents, each flushed in its parent directory. Throws errc::storage.
 inline void make_directories(std::filesystem::path const& path) {
     namespace fs = std::filesystem;
     if (path.empty() || path == path.root_path()) return;
@@ -27,13 +27,13 @@ inline void make_directories(std::filesystem::path const& path) {
         fs::create_directory(path, failed);
         if (failed) throw error(errc::storage, path.string(), "", "the directory cannot be made: " + failed.message());
     }
-    // Also where it was there: whoever made it may have died before this.
+    // Even if it exists: its creator may have died before flushing.
     if (path != "." && path.filename() != "..") detail::flush_directory(path.parent_path());
 }
 
 namespace detail {
 
-// Flushes all regular files and directories of a tree, which may be one file. Throws errc::storage.
+// Flushes all regular files and directories of a tree, which may be a single file. Throws errc::storage.
 inline void flush_tree(std::filesystem::path const& path) {
     namespace fs = std::filesystem;
     std::error_code failed;
@@ -51,8 +51,8 @@ inline void flush_tree(std::filesystem::path const& path) {
     flush(path, type);
 }
 
-// Renames a directory to its place; one that stands there is exchanged with it in one step, and then removed. Throws
-// errc::storage; what stood there then still stands, or, where only the directory above could not be flushed, the new.
+// Renames a directory to its path; an existing directory is exchanged atomically and then removed. Throws
+// errc::storage. The old directory then remains, or, if only flushing the parent directory failed, the new one.
 inline void put_directory(std::string const& from, std::string const& to) {
     if (!is_there(to)) {
         rename_path(from, to);
@@ -68,7 +68,7 @@ inline void put_directory(std::string const& from, std::string const& to) {
     if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
         fail_with_errno(errc::storage, to, "cannot be replaced by " + from);
 #endif
-    // Where the file system cannot exchange: for a moment only the old one's new name is there.
+    // Without exchange in the file system: for a moment only the old directory exists, under its new name.
     auto const previous = to + ".previous";
     std::filesystem::remove_all(previous, ignored);
     rename_path(to, previous);
@@ -84,12 +84,12 @@ inline void put_directory(std::string const& from, std::string const& to) {
 
 }  // namespace detail
 
-// The files go to `path.partial`; commit() puts the directory in its place. One that stood there is exchanged in one
-// step, so it is valid until then; files of it that were not written anew are kept (as the same files: a log open for
-// appending goes on). Without a commit the part is removed. One writer a path at a time.
+// Files go to `path.partial`; commit() renames the directory to its path. An existing directory is exchanged atomically
+// and stays valid until then; its files that were not rewritten are kept as the same files, so a log open for appending
+// continues. Without a commit the partial directory is removed. Only one writer per path at a time.
 class replaced_directory {
 public:
-    // Throws errc::storage where the path is taken and may not be replaced, or the part cannot be created.
+    // Throws errc::storage if the path exists and may not be replaced, or the partial directory cannot be created.
     explicit replaced_directory(std::string const& path, if_exists existing = if_exists::refuse) :
         path_(without_slash(path)), partial_(path_ + ".partial"), existing_(existing) {
         if (existing == if_exists::refuse)
@@ -108,16 +108,16 @@ public:
         if (!committed_) std::filesystem::remove_all(partial_, ignored);
     }
 
-    // Where a file of the new directory is to be written. A name is no path: throws errc::usage.
+    // The path at which to write a file of the new directory. Throws errc::usage if the name is a path.
     [[nodiscard]] std::string path(std::string_view name) const {
         if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos)
             throw error(errc::usage, path_, "", "expected the name of a file in it, found '" + std::string(name) + "'");
         return (std::filesystem::path(partial_) / name).string();
     }
-    // Writes one file of it, flushed. Throws errc::storage.
+    // Writes and flushes one file of the new directory. Throws errc::storage.
     void write(std::string_view name, std::string_view bytes) const { replace_file(path(name), bytes); }
 
-    // Makes the new directory the directory. Throws errc::storage; the old one then still stands.
+    // Renames the new directory to its path. Throws errc::storage; the old one then remains.
     void commit() {
         if (existing_ == if_exists::refuse) refuse_existing(path_);
         if (there()) keep_the_rest();
@@ -138,8 +138,8 @@ private:
         std::error_code ignored;
         return std::filesystem::exists(path_, ignored);
     }
-    // As second names of the same files; copied where the file system has none. What is new of it is flushed, since the
-    // old directory goes.
+    // As hard links to the same files; copied where the file system has no links. New files and directories are
+    // flushed, because the old directory is removed.
     void keep_the_rest() const {
         using options = std::filesystem::copy_options;
         constexpr auto all = options::recursive | options::copy_symlinks;

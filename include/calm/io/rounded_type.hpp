@@ -1,5 +1,5 @@
 #pragma once
-// Floating-point tensors in another floating-point type, rounded to nearest with ties to even, block by block.
+// Converts floating-point tensors to another floating-point type, rounded to nearest with ties to even, block by block.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ namespace calm {
 
 namespace detail {
 
-// The shortest text that reads as x.
+// The shortest text that parses back to x.
 inline std::string number_text(double x) {
     std::array<char, 32> text{};
     return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
@@ -47,16 +47,16 @@ std::span<std::byte const> rounded_block(std::span<double const> from, std::span
 
 }  // namespace detail
 
-// The bits of x as bfloat16, rounded to nearest with ties to even; too large a number becomes infinity.
+// The bits of x as bfloat16, rounded to nearest with ties to even; overflow gives infinity.
 inline std::uint16_t to_bf16(double x) {
     return bf16(x).bits;
 }
-// The same as IEEE half precision.
+// The bits of x as IEEE half precision, rounded likewise.
 inline std::uint16_t to_f16(double x) {
     return detail::to_16_bits<5>(x);
 }
 
-// The type of a name of the command line or of torch_dtype ("f32", "bfloat16"). Throws errc::usage.
+// The type with this name on the command line or in torch_dtype ("f32", "bfloat16"). Throws errc::usage.
 inline stored_type float_type_named(std::string_view name) {
     struct named {
         std::string_view name;
@@ -75,7 +75,7 @@ inline stored_type float_type_named(std::string_view name) {
     throw error(errc::usage, "expected a floating-point type, f32, bf16, f16 or f64, found " + in_quotes(name));
 }
 
-// The value of torch_dtype in config.json.
+// The name of a type for torch_dtype in config.json.
 inline std::string torch_name_of(stored_type type) {
     return type == stored_type::f16    ? "float16"
            : type == stored_type::bf16 ? "bfloat16"
@@ -83,16 +83,16 @@ inline std::string torch_name_of(stored_type type) {
                                        : "float32";
 }
 
-// Gives the bytes of a tensor in the type `as` to `put`, a block at a time: never more than 1 MiB beside the file.
-// Tensors of integers, and those of the type itself, are given as they are. Throws errc::non_finite, naming the tensor,
-// where a finite value is too large for the type.
+// Passes the bytes of a tensor, converted to the type `as`, to `put` block by block; needs at most 1 MiB of memory.
+// Integer tensors and tensors of the type itself pass unchanged. Throws errc::non_finite with the tensor's name if a
+// finite value overflows the type.
 inline void rounded_to(stored_type as, stored_tensor const& tensor,
                        std::function<void(std::span<std::byte const>)> const& put) {
     if (tensor.type == as || !detail::is_float(tensor.type)) return put(tensor.bytes);
     constexpr std::size_t block = std::size_t{1} << 16;
     std::vector<double> values(std::min(block, tensor.count()));
     std::vector<std::byte> bytes(values.size() * bytes_of(as));
-    // From here on a value rounds to infinity: half a step above the largest.
+    // From this magnitude on a value rounds to infinity: half a step above the largest.
     double const limit = as == stored_type::f16    ? 65520
                          : as == stored_type::bf16 ? 0x1.FFp127
                          : as == stored_type::f32  ? 0x1.FFFFFFp127

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors in .safetensors files: 8 bytes of header length, a JSON header, the bytes of all tensors without gaps.
+// Tensors in .safetensors files: 8 bytes of header length, a JSON header, then the bytes of all tensors without gaps.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace calm {
 
 namespace detail {
 
-// Reads the header of one file into tensors and metadata; every number in it is checked against the file.
+// Parses the header of one file into tensors and metadata; every number is checked against the file.
 class safetensors_header {
 public:
     safetensors_header(std::span<std::byte const> bytes, std::string const& path) : reader_(bytes, path) {
@@ -148,7 +148,7 @@ private:
         return {begin, end};
     }
 
-    // The tensors cover the data from its first byte to its last, each byte once.
+    // Requires that the tensors cover the data from first to last byte, each byte once.
     void check_spans() const {
         std::vector<stored_tensor const*> order;
         for (auto const& tensor : tensors) order.push_back(&tensor);
@@ -181,11 +181,11 @@ private:
 
 }  // namespace detail
 
-// An open .safetensors file: its tensors in the header's order, and its metadata. The bytes stay in the file until
-// they are read. Move-only; tensors and their bytes live as long as it does.
+// An open .safetensors file: its tensors in header order, and its metadata. The bytes stay in the file until they are
+// read. Move-only; tensors and their bytes are valid as long as it lives.
 class safetensors_file : public tensor_table {
 public:
-    // Throws errc::model_file, naming the path and the byte, unless every byte of the file is accounted for.
+    // Throws errc::model_file with the path and the byte unless every byte of the file is accounted for.
     static safetensors_file open(std::string const& path) {
         auto file = mapped_file::open(path, errc::model_file);
         detail::safetensors_header header(file.bytes(), path);
@@ -199,11 +199,10 @@ private:
     mapped_file file_;
 };
 
-// Writes tensors in the order given, header padded to 8 bytes, beside the path; then flushes and renames. With `as`,
-// floating-point tensors are rounded to that type while they are written (rounded_to). Throws errc::usage for what the
-// format cannot hold (a name twice, bytes that are not the shape's, text that is not UTF-8, more than it reads),
-// errc::non_finite as rounded_to does and errc::storage where writing fails; a file that stood there before is then
-// unchanged.
+// Writes tensors in the given order, atomically, with the header padded to 8 bytes. With `as`, floating-point tensors
+// are rounded to that type on the way (rounded_to). Throws errc::usage for data beyond the format: duplicate names,
+// bytes that do not match the shape, text that is not UTF-8, a header that is too long. Throws errc::non_finite as
+// rounded_to, and errc::storage if writing fails; an existing file then remains.
 inline void write_safetensors(std::string const& path, std::span<stored_tensor const> tensors,
                               std::map<std::string, std::string> const& metadata = {},
                               std::optional<stored_type> as = std::nullopt) {

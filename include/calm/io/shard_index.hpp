@@ -1,5 +1,5 @@
 #pragma once
-// model.safetensors.index.json: which file of several holds which tensor, and that the files keep to it.
+// model.safetensors.index.json: which of several files holds which tensor, and whether the files agree with it.
 
 #include <algorithm>
 #include <cmath>
@@ -25,12 +25,12 @@
 
 namespace calm {
 
-// What an index says: the file of every tensor, and the bytes of all tensors where it states them.
+// The contents of an index: the file of every tensor and, if stated, the total bytes.
 struct shard_index {
-    std::map<std::string, std::string, std::less<>> files;  // tensor -> name of a file beside the index
-    std::optional<std::uint64_t> total_size;                // bytes of all tensors
+    std::map<std::string, std::string, std::less<>> files;  // tensor -> name of a file next to the index
+    std::optional<std::uint64_t> total_size;                // total bytes of all tensors
 
-    // The names of the files, each once.
+    // The names of the files, without duplicates.
     [[nodiscard]] std::set<std::string> shards() const {
         std::set<std::string> all;
         for (auto const& [tensor, file] : files) all.insert(file);
@@ -43,14 +43,14 @@ namespace detail {
 inline std::optional<std::uint64_t> whole_number(simdjson::dom::element value) {
     std::uint64_t n = 0;
     if (!value.get(n)) return n;
-    double x = 0;  // some writers have it as 123.0
+    double x = 0;  // some writers use 123.0
     if (value.get(x) || !(x >= 0 && x < 0x1p53) || x != std::floor(x)) return std::nullopt;
     return static_cast<std::uint64_t>(x);
 }
 
 }  // namespace detail
 
-// Reads the text of an index; `path` is what errors call it. Throws errc::model_file with everything that is wrong.
+// Parses the text of an index; errors name it `path`. Throws errc::model_file with all problems.
 inline shard_index parse_shard_index(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
     auto const object = detail::json_object(parser, text, json_limit::index, path, "byte 0");
@@ -103,7 +103,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
 
 namespace detail {
 
-// The path of a shard, unless it leads out of the index's directory or nothing is there.
+// The path of a shard; nullopt if it is missing or leads out of the index's directory.
 inline std::optional<std::string> path_of_shard(std::filesystem::path const& directory, std::string const& name,
                                                 problem_list& problems) {
     auto const path = directory / name;
@@ -139,10 +139,9 @@ inline void compare(shard_index const& index, std::string const& name, tensor_ta
 
 }  // namespace detail
 
-// Opens the files of an index and collects their tensors, in the order of the files' names. `open` opens one of them
-// and `keep` takes what must live as long as the tensors. Whatever is wrong with index and files is reported at once:
-// files that are missing or unreadable, tensors that are missing, not listed, in another file or in two, and another
-// sum of bytes. Throws errc::model_file.
+// Opens the files of an index and collects their tensors, in order of file names. `open` opens one file, `keep` takes
+// what must live as long as the tensors. Reports all problems together: files that are missing or unreadable; tensors
+// that are missing, not listed, in the wrong file or in two; a wrong sum of bytes. Throws errc::model_file.
 template <class Open, class Keep>
 std::vector<stored_tensor> open_shards(std::string const& index_path, Open const& open, Keep const& keep) {
     auto const index = parse_shard_index(mapped_file::open(index_path, errc::model_file).text(), index_path);
@@ -151,8 +150,8 @@ std::vector<stored_tensor> open_shards(std::string const& index_path, Open const
     std::map<std::string, std::string, std::less<>> holders;
     std::set<std::string> unread;
     std::vector<stored_tensor> tensors;
-    std::uint64_t bytes = 0;   // of all tensors; they are mapped, so that 64 bits hold the sum
-    std::uint64_t shared = 0;  // the same with bytes that tensors share counted once: both are in use
+    std::uint64_t bytes = 0;   // of all tensors; the files are mapped, so 64 bits hold the sum
+    std::uint64_t shared = 0;  // with bytes that tensors share counted once; writers use either sum
     std::set<std::byte const*> begins;
     for (auto const& name : index.shards()) {
         auto const path = detail::path_of_shard(directory, name, problems);

@@ -1,5 +1,5 @@
 #pragma once
-// What a model directory holds, known before its model is built: for choosing a configuration that is compiled.
+// The contents of a model directory, before the model is built, to choose a compiled configuration.
 
 #include <algorithm>
 #include <array>
@@ -21,20 +21,19 @@
 
 namespace calm {
 
-// A model directory before its model is built: enough to choose a configuration that is compiled. Copies share the open
-// files.
+// A model directory before its model is built: enough to choose a compiled configuration. Copies share the open files.
 struct stored_model {
-    std::string directory;                                 // as it was asked for
+    std::string directory;                                 // as given
     model_description description;                         // its config.json
-    configuration<any_head> sizes = {};                    // of an autoencoder, sizes.autoencoder alone counts
-    std::shared_ptr<stored_weights const> weights = {};    // of a model that was read, never nullptr
-    std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not hold its own; else nullptr
+    configuration<any_head> sizes = {};                    // for an autoencoder, only sizes.autoencoder is used
+    std::shared_ptr<stored_weights const> weights = {};    // never null in a model that was read
+    std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not contain its own; otherwise null
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
-    // Of an autoregressive model, as its config.json says. A base of the rotary angles that is no integer is rounded
-    // down: differences() compares the one that was read.
+    // The configuration of an autoregressive model according to its config.json. A fractional base of the rotary angles
+    // is rounded down; differences() compares the value that was read.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
-    // Of one of its files.
+    // The path of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
 };
 
@@ -45,21 +44,21 @@ constexpr std::string_view name_of(input_kind input) {
     return names[static_cast<std::size_t>(input)];
 }
 
-// (rows, columns) of a matrix of a file.
+// (rows, columns) of a matrix in a file.
 inline std::array<index_t, 2> stored_matrix(tensor_table const& file, std::string const& name) {
     auto const& tensor = file.at(name);
     if (tensor.shape.size() != 2 || tensor.shape[0] < 1 || tensor.shape[1] < 1)
         fail_at(tensor, file.path(), "expected a matrix, found shape " + text_of(tensor.shape));
     return {tensor.shape[0], tensor.shape[1]};
 }
-// How many tensors of a file are called "<prefix>0<suffix>", "<prefix>1<suffix>" and so on.
+// The number of tensors of a file that are named "<prefix>0<suffix>", "<prefix>1<suffix>" and so on.
 inline index_t count_of(tensor_table const& file, std::string const& prefix, std::string const& suffix) {
     index_t n = 0;
     while (file.find(prefix + std::to_string(n) + suffix) != nullptr) ++n;
     return n;
 }
 
-// The autoencoder's sizes follow from the shapes of its tensors, whose names begin with `prefix`.
+// The autoencoder's sizes, from the shapes of its tensors, whose names begin with `prefix`.
 inline autoencoder_configuration autoencoder_sizes(tensor_table const& file, std::string const& prefix) {
     auto const matrix = [&](std::string const& name) { return stored_matrix(file, prefix + name); };
     auto const layers = [&](std::string const& stem) {
@@ -77,7 +76,7 @@ inline autoencoder_configuration autoencoder_sizes(tensor_table const& file, std
     return c;
 }
 
-// The sizes but for the published ones, K and L, which are another's.
+// `sizes` with the published ones, K and L, replaced.
 inline autoencoder_configuration with_published(autoencoder_configuration sizes,
                                                 autoencoder_configuration const& published) {
     sizes.patch_size = published.patch_size;
@@ -87,7 +86,7 @@ inline autoencoder_configuration with_published(autoencoder_configuration sizes,
 
 }  // namespace detail
 
-// The autoencoder's part of a config.json; a CALM's is known where our object says it, and otherwise the published one.
+// The autoencoder's part of a config.json. For a CALM: from our object if it has one, otherwise the published values.
 inline autoencoder_description described_autoencoder(model_description const& d) {
     auto one = d.kind == model_kind::calm && d.calm && d.calm->autoencoder ? *d.calm->autoencoder : d.autoencoder;
     one.sizes = detail::with_published(one.sizes, d.autoencoder.sizes);
@@ -97,7 +96,7 @@ inline autoencoder_description described_autoencoder(model_description const& d)
 
 namespace detail {
 
-// What a config.json says of sizes.
+// The sizes in a config.json.
 inline configuration<any_head> described_sizes(model_description const& d) {
     auto c = configuration_from(described_autoencoder(d).sizes, d.llama, d.head, input_kind::tokens);
     if (d.calm)
@@ -106,7 +105,7 @@ inline configuration<any_head> described_sizes(model_description const& d) {
     return c;
 }
 
-// The second names that files of a model have.
+// The aliases that the files of a model may contain.
 inline std::span<tied_name const> tied_names_of(model_description const& d) {
     if (d.kind == model_kind::autoencoder) return tied_names_of_autoencoder;
     if (d.kind == model_kind::calm) return tied_names_of_calm;
@@ -114,7 +113,7 @@ inline std::span<tied_name const> tied_names_of(model_description const& d) {
     return {};
 }
 
-// Collects "hidden_size: expected 48, found 64" for all that differ.
+// Collects "hidden_size: expected 48, found 64" for every difference.
 class difference_list {
 public:
     void compare(std::string_view key, auto const& expected, auto const& found) {
@@ -123,7 +122,7 @@ public:
     void compare(std::string_view key, std::string const& expected, std::string const& found) {
         if (expected != found) add(key, expected, found);
     }
-    // Sizes of one kind: those that a published file does not have follow a word.
+    // Sizes of one kind; `word` precedes the names of sizes that a published file lacks.
     void compare(field_values const& expected, field_values const& found, std::string const& word = "") {
         for (auto const& size : expected)
             if (auto const* const other = found.find(size.field.key))
@@ -159,7 +158,7 @@ private:
 
 }  // namespace detail
 
-// With its article.
+// The name of a kind with its article: "a CALM".
 inline std::string_view name_of(model_kind kind) {
     constexpr std::array<std::string_view, 3> names{"an autoencoder", "a CALM", "an autoregressive model"};
     return names[static_cast<std::size_t>(kind)];
@@ -174,8 +173,8 @@ inline autoregressive_configuration stored_model::autoregressive() const {
     return c;
 }
 
-// Every size in which a stored model is not the configuration: "hidden_size: expected 48, found 64". The vocabulary is
-// a run-time size and the precision the reader's own; neither counts.
+// Every size in which a stored model differs from the configuration: "hidden_size: expected 48, found 64". The
+// vocabulary and the precision are chosen at run time and are not compared.
 inline std::vector<std::string> differences(autoencoder_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::autoencoder), name_of(found.description.kind));
@@ -184,7 +183,7 @@ inline std::vector<std::string> differences(autoencoder_configuration const& exp
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     return list.lines;
 }
-// The same of a CALM.
+// The differences of a CALM.
 inline std::vector<std::string> differences(configuration<any_head> const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::calm), name_of(found.description.kind));
@@ -195,7 +194,7 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
     return list.lines;
 }
 
-// The same of an autoregressive model.
+// The differences of an autoregressive model.
 inline std::vector<std::string> differences(autoregressive_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::autoregressive), name_of(found.description.kind));
@@ -206,27 +205,28 @@ inline std::vector<std::string> differences(autoregressive_configuration const& 
     return list.lines;
 }
 
-// The same of a CALM whose head is a type.
+// The differences of a CALM with a compiled head.
 template <generative_head Head>
 std::vector<std::string> differences(configuration<Head> const& expected, stored_model const& found) {
     return differences(with_any_head(expected), found);
 }
 
-// Whether a configuration that is compiled can hold the stored model.
+// Whether a compiled configuration can hold the stored model.
 template <class Configuration> bool matches(Configuration const& compiled, stored_model const& stored) {
     return differences(compiled, stored).empty();
 }
 
-// Reads config.json and the names, shapes and types of the weights, in any layout: the one check of a model directory,
-// of every program. A CALM's autoencoder has the sizes that config.json states, or else those of its tensors;
-// `ae_path`, of an autoencoder in the directory or beside it, is read only where those are missing. Throws
-// errc::model_file where a file is missing or a link to outside of the directory, no model has the sizes, tensors are
-// not those of the sizes, or the tokenizer is no file of its own in the directory.
+// Reads config.json and the names, shapes and types of the weights in any layout. All programs check model directories
+// with this function. A CALM's autoencoder has the sizes stated in config.json, by default the sizes of its tensors.
+// `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing.
+//
+// Throws errc::model_file if a file is missing or a link out of the directory, if the sizes are impossible or the
+// tensors do not fit them, or if the tokenizer is not a separate file in the directory.
 inline stored_model read_model_description(std::string const& named);
 
 namespace detail {
 
-// Where ae_path leads: a directory in that of the model or beside it, as published models have theirs.
+// The directory named by ae_path: in the model's directory or next to it, as in published models.
 inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
     namespace fs = std::filesystem;
     fs::path const named = m.description.ae_path;
@@ -246,7 +246,7 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
                 "expected the name of a file beside it that holds nothing else, found " + in_quotes(file));
 }
 
-// What config.json of a whole directory says, and the sizes in it. Returns the name of the tokenizer's file, or "".
+// Reads config.json of a complete directory and the sizes in it. Returns the name of the tokenizer file, or "".
 inline std::string read_description(stored_model& m) {
     std::error_code unknown;
     if (!std::filesystem::exists(m.path(config_file), unknown))
@@ -267,7 +267,7 @@ inline std::string read_description(stored_model& m) {
     return tokenizer;
 }
 
-// The autoencoder that ae_path of a CALM names. Only an autoencoder is read further: a CALM could name itself.
+// The autoencoder named by a CALM's ae_path. Only an autoencoder is accepted: a CALM could name itself.
 inline std::string autoencoder_beside(stored_model const& m) {
     if (m.description.ae_path.empty())
         throw error(errc::model_file, m.weights->path(), "",
@@ -279,8 +279,8 @@ inline std::string autoencoder_beside(stored_model const& m) {
     return there.string();
 }
 
-// The autoencoder of a CALM: among its own tensors, with the sizes that config.json states or else those of their
-// shapes; or the model that `ae_path` names, which is read.
+// Finds the autoencoder of a CALM. It is among the CALM's tensors, with the sizes in config.json or else from their
+// shapes; or it is the model named by `ae_path`, which is read.
 inline void find_autoencoder(stored_model& m) {
     auto const& d = m.description;
     bool const states_all = d.calm && d.calm->autoencoder;
@@ -299,7 +299,7 @@ inline void find_autoencoder(stored_model& m) {
                     "the autoencoder contradicts it: " + list.lines.front() + "; the files belong to different models");
 }
 
-// The tensors that the files of a model hold, second names apart.
+// The tensors that the files of a model must hold, without aliases.
 inline tensor_shapes expected_tensors(stored_model const& m) {
     auto sizes = m.sizes;
     sizes.autoencoder.vocab_size = m.vocabulary();
@@ -317,7 +317,7 @@ inline tensor_shapes expected_tensors(stored_model const& m) {
 
 }  // namespace detail
 
-// Why no model can have the sizes that config.json states, a sentence each; empty where one can.
+// Why no model can have the sizes in config.json, one message each; empty if one can.
 inline std::vector<std::string> impossible_sizes(stored_model const& m) {
     std::vector<std::string> lines;
     bool const autoregressive = m.description.kind == model_kind::autoregressive;

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors as they lie in files of weights: a name, a type, a shape, bytes; and the way to numbers.
+// Tensors as stored in weight files (name, type, shape, bytes), and their conversion to values.
 
 #include <algorithm>
 #include <array>
@@ -24,17 +24,17 @@
 
 namespace calm {
 
-// The element types that this library reads from and writes to files of weights.
+// The element types that this library reads from and writes to weight files.
 enum class stored_type : std::uint8_t { boolean, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
 
-// One tensor of a file, read or to be written: row-major, low byte first. The bytes are not owned.
+// One tensor of a file, read or to be written: row-major, little-endian. The bytes are not owned.
 struct stored_tensor {
     std::string name;                     // as in the file
     stored_type type = stored_type::f32;  // of an element
-    std::vector<index_t> shape;           // sizes, each at least 0
+    std::vector<index_t> shape;           // size of each dimension, at least 0
     std::span<std::byte const> bytes;     // of all elements
 
-    // Number of elements.
+    // The number of elements.
     [[nodiscard]] std::size_t count() const;
 };
 
@@ -61,7 +61,7 @@ inline constexpr std::array<stored_type_facts, 13> stored_types{{{stored_type::b
 
 }  // namespace detail
 
-// The name a type has in a file: "F32".
+// The name of a type in a file: "F32".
 inline std::string_view name_of(stored_type type) {
     return detail::stored_types[static_cast<std::size_t>(type)].name;
 }
@@ -81,7 +81,7 @@ inline std::size_t stored_tensor::count() const {
     return bytes.size() / bytes_of(type);
 }
 
-// The stored type of a C++ number.
+// The stored type of a C++ arithmetic type.
 template <class T> constexpr stored_type stored_type_of() {
     if constexpr (std::is_same_v<T, bool>)
         return stored_type::boolean;
@@ -102,7 +102,7 @@ template <class T> constexpr stored_type stored_type_of() {
     }
 }
 
-// A tensor to be written, over values that the caller keeps.
+// A tensor to be written, over values that the caller owns.
 template <class T> stored_tensor to_store(std::string name, std::vector<index_t> shape, std::span<T const> values) {
     return {std::move(name), stored_type_of<T>(), std::move(shape), std::as_bytes(values)};
 }
@@ -136,7 +136,7 @@ void convert_elements(std::span<std::byte const> bytes, std::span<Out> to, Conve
     }
 }
 
-// Bytes of a shape, or nothing where 64 bits cannot hold them.
+// The bytes of a shape, or nullopt on 64-bit overflow.
 inline std::optional<std::uint64_t> bytes_of(stored_type type, std::span<index_t const> shape) {
     std::optional<std::uint64_t> product = calm::bytes_of(type);
     for (index_t const size : shape)
@@ -144,7 +144,7 @@ inline std::optional<std::uint64_t> bytes_of(stored_type type, std::span<index_t
     return product;
 }
 
-// The number of the first element whose exponent has all its bits set, NaN or infinite; or how many there are.
+// The index of the first element whose exponent bits are all set (NaN or infinity), or the number of elements.
 template <class Bits> std::size_t first_not_finite(std::span<std::byte const> bytes, Bits exponent) {
     constexpr std::size_t block = 4096;
     std::size_t const count = bytes.size() / sizeof(Bits);
@@ -171,7 +171,7 @@ template <class Bits> std::size_t first_not_finite(std::span<std::byte const> by
 
 namespace detail {
 
-// The first element of a floating-point tensor that is NaN or infinite, for sentences; nothing where none is.
+// The first NaN or infinite element of a floating-point tensor, for messages; nullopt if there is none.
 inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) {
     auto const first = [&]() -> std::size_t {
         switch (tensor.type) {
@@ -196,7 +196,7 @@ inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) 
 
 }  // namespace detail
 
-// A tensor of a file that was read. Throws errc::non_finite, naming path, tensor and element, for NaN and infinity.
+// Checks a tensor that was read. Throws errc::non_finite with path, tensor and element for NaN or infinity.
 inline void require_finite(stored_tensor const& read, std::string const& path) {
     if (auto const place = detail::place_not_finite(read))
         throw error(errc::non_finite, path, *place,
@@ -204,16 +204,16 @@ inline void require_finite(stored_tensor const& read, std::string const& path) {
                     "file is damaged; take another");
 }
 
-// A tensor that is to be written. Throws errc::non_finite, naming tensor and element.
+// Checks a tensor to be written. Throws errc::non_finite with tensor and element.
 inline void require_finite(stored_tensor const& unwritten) {
     if (auto const place = detail::place_not_finite(unwritten))
         throw error(errc::non_finite, *place + ": expected a finite number to write, found NaN or infinity; it was not "
                                                "written");
 }
 
-// All elements of a floating-point tensor, converted (rounded to nearest, ties to even, where T is narrower). Throws
-// errc::model_file, naming the path, where the number of elements differs, the type is not F16, BF16, F32 or F64, or a
-// finite element is too large for T.
+// Converts all elements of a floating-point tensor (rounded to nearest, ties to even, if T is narrower). Throws
+// errc::model_file with the path if the number of elements differs, the type is not F16, BF16, F32 or F64, or a finite
+// element overflows T.
 template <class T>
 requires(std::is_same_v<T, bf16> || std::is_same_v<T, float> ||
          std::is_same_v<T, double>) void read_into(stored_tensor const& tensor, std::span<T> to,
@@ -253,8 +253,8 @@ requires(std::is_same_v<T, bf16> || std::is_same_v<T, float> ||
     }
 }
 
-// All elements of an integer or boolean tensor. Throws errc::model_file, naming the path, for other types and where a
-// U64 is larger than 2^63 - 1.
+// All elements of an integer or boolean tensor. Throws errc::model_file with the path for other types, and for a U64
+// above 2^63 - 1.
 inline std::vector<std::int64_t> integers_of(stored_tensor const& tensor, std::string const& path) {
     std::vector<std::int64_t> values(tensor.count());
     std::span<std::int64_t> const to(values);

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a model directory, in whichever of the published layouts they lie there.
+// The weights of a model directory, in any published layout.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace calm {
 
-// The layouts: one file, or several that an index lists, of safetensors or of PyTorch.
+// The layouts: one file, or several listed by an index, of safetensors or of PyTorch.
 enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
 
 namespace detail {
@@ -31,7 +31,7 @@ struct layout_facts {
     std::string_view file;
     std::string_view text;
 };
-// In the order in which they are looked for, the one of other programs.
+// In search order, which is that of other programs.
 inline constexpr std::array<layout_facts, 4> weights_layouts{
     {{weights_layout::safetensors, weights_file, "one safetensors file"},
      {weights_layout::sharded_safetensors, "model.safetensors.index.json", "several safetensors files"},
@@ -41,7 +41,7 @@ inline constexpr std::array<layout_facts, 4> weights_layouts{
 }  // namespace detail
 
 namespace detail {
-// Whether a file of this name is, or could be taken for, one of weights.
+// Whether a file with this name is, or could be mistaken for, a weight file.
 inline bool names_weights(std::string_view name) {
     return name.ends_with(".safetensors") || std::any_of(weights_layouts.begin(), weights_layouts.end(),
                                                          [&](auto const& facts) { return name == facts.file; });
@@ -54,11 +54,12 @@ inline std::string_view name_of(weights_layout layout) {
 }
 
 // All tensors of a model directory, as one table over its files. The bytes stay in the files until they are read.
-// Move-only; tensors and their bytes live as long as it does.
+// Move-only; tensors and their bytes are valid as long as it lives.
 class stored_weights : public tensor_table {
 public:
-    // Opens model.safetensors, its sharded form, pytorch_model.bin or its sharded form: the first that is there. Throws
-    // errc::model_file where there is none, errc::storage where they cannot be looked for, and as the formats do.
+    // Opens the first that exists of model.safetensors, its sharded form, pytorch_model.bin, and its sharded form.
+    // Throws errc::model_file if there is none, errc::storage if the directory cannot be searched, and as the formats
+    // do.
     static stored_weights open(std::string const& directory) {
         for (auto const& facts : detail::weights_layouts) {
             auto const path = in_directory(directory, facts.file);
@@ -76,15 +77,15 @@ public:
                     "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none of them");
     }
 
-    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }  // which was found
-    // Whether one of the files that hold the tensors has this name.
+    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }  // the layout found
+    // Whether a file with this name holds some of the tensors.
     [[nodiscard]] bool holds_file(std::string_view name) const {
         return std::any_of(files_.begin(), files_.end(),
                            [&](auto const& file) { return std::filesystem::path(file->path()).filename() == name; });
     }
-    // Files of other layouts in the directory, which are not read; they may hold other weights.
+    // Files of other layouts in the directory, which are ignored; they may hold other weights.
     [[nodiscard]] std::vector<std::string> const& unread() const noexcept { return unread_; }
-    // How many files hold the tensors.
+    // The number of files that hold the tensors.
     [[nodiscard]] std::size_t files() const noexcept { return files_.size(); }
 
 private:

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors by their names, whatever files they lie in: the form in which weights are read.
+// Tensors by name, whatever files hold them: the form in which weights are read.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace calm {
 
-// The tensors of one file or of several, in the order of the files. Whoever makes a table keeps the bytes.
+// The tensors of one or several files, in file order. The creator of a table keeps the bytes alive.
 class tensor_table {
 public:
-    // Names differ: the reader of the format has seen to it. `path` is what errors call the table.
+    // The reader of the format has ensured unique names. Errors name the table `path`.
     tensor_table(std::string path, std::vector<stored_tensor> tensors, std::map<std::string, std::string> metadata) :
         path_(std::move(path)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
         for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
     }
 
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // what errors call the table
-    // In the order of the files.
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // name of the table in errors
+    // In file order.
     [[nodiscard]] std::span<stored_tensor const> tensors() const noexcept { return tensors_; }
-    // Of all files.
+    // Metadata of all files.
     [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept { return metadata_; }
 
     // The tensor of a name, or null.
@@ -38,7 +38,7 @@ public:
         return found == index_.end() ? nullptr : &tensors_[found->second];
     }
 
-    // The tensor of a name; throws errc::model_file where there is none.
+    // The tensor of a name. Throws errc::model_file if there is none.
     [[nodiscard]] stored_tensor const& at(std::string_view name) const {
         auto const* const found = find(name);
         if (found == nullptr)
@@ -48,12 +48,11 @@ public:
         return *found;
     }
 
-    // All elements of one of its floating-point tensors: see read_into in stored_tensor.hpp, whose errors name the
-    // table.
+    // All elements of a floating-point tensor, as read_into in stored_tensor.hpp; errors name the table.
     template <class T> void read_into(stored_tensor const& tensor, std::span<T> to) const {
         calm::read_into(tensor, to, path());
     }
-    // All elements of one of its integer tensors: see integers_of in stored_tensor.hpp.
+    // All elements of an integer tensor, as integers_of in stored_tensor.hpp.
     [[nodiscard]] std::vector<std::int64_t> integers(stored_tensor const& tensor) const {
         return integers_of(tensor, path());
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Parameters to and from files of weights, under the names that visit() gives them: of a model those of parameters_of,
-// and of frozen_parameters_of.
+// Saves and loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a
+// model.
 
 #include <algorithm>
 #include <array>
@@ -23,19 +23,19 @@
 
 namespace calm {
 
-// A second name of a tensor that some files hold twice. A name that ends in '.' stands for all that begin with it.
+// An alias of a tensor that some files hold twice. A name that ends in '.' is a prefix.
 struct tied_name {
-    std::string_view name;     // the second name
-    std::string_view same_as;  // the first
+    std::string_view name;     // the alias
+    std::string_view same_as;  // the original name
 };
-// In a published autoencoder.
+// Aliases in a published autoencoder.
 inline constexpr std::array<tied_name, 1> tied_names_of_autoencoder{
     {{"decoder.lm_head_weight", "encoder.embed_tokens.weight"}}};
-// In a published CALM.
+// Aliases in a published CALM.
 inline constexpr std::array<tied_name, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};
-// In an autoregressive model whose config.json says tie_word_embeddings.
+// Aliases in an autoregressive model with tie_word_embeddings in its config.json.
 inline constexpr std::array<tied_name, 1> tied_names_of_tied_autoregressive{
     {{"lm_head.weight", "model.embed_tokens.weight"}}};
 
@@ -50,7 +50,7 @@ inline std::string some_of(std::vector<std::string> const& texts) {
     return text;
 }
 
-// A tensor that no parameter claims: fine where it repeats one that is read.
+// Whether a tensor that no parameter uses repeats another one under an alias. Throws if its values differ.
 inline bool repeats_another(tensor_table const& file, stored_tensor const& tensor, std::span<tied_name const> ties) {
     for (auto const& [name, same_as] : ties) {
         bool const many = name.ends_with('.');
@@ -70,8 +70,7 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
 
 namespace detail {
 
-// The parameters of a device's model as the host has them: the same names, shapes and types, memory of their own, all
-// zero.
+// Host copies of the parameters of a device's model: equal names, shapes and types in separate memory, all zero.
 template <class Space> class parameters_on_host {
 public:
     using parameter = any_parameter<
@@ -103,9 +102,9 @@ private:
 
 }  // namespace detail
 
-// Writes parameters in one file, each under its name and as the type `as`, or else in its own precision, with the
-// metadata of the published files; beside the path, flushed, renamed. Throws errc::storage, errc::usage for a name
-// given twice, and errc::non_finite where a value is none, or is too large for the type: nothing is written then.
+// Writes parameters to one file atomically, each under its name, as the type `as` or else in its own precision, with
+// the metadata of published files. Throws errc::storage, errc::usage for a duplicate name, and errc::non_finite if a
+// value is not finite or overflows the type; nothing is written then.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void save_weights(std::string const& path, std::vector<any_parameter<Space>> const& parameters,
@@ -121,8 +120,9 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
     write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
-// Throws errc::model_file unless a file holds the tensors expected, each as F16, BF16, F32 or F64 of that shape, and no
-// others but second names (`ties`) of those: one sentence with all that is missing, unknown, of another shape or type.
+// Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
+// BF16, F32 or F64; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
+// another shape or type.
 inline void check_tensors(tensor_table const& file, std::span<tied_name const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
     std::vector<std::string> missing, unknown, unfit;
@@ -157,10 +157,9 @@ inline void check_tensors(tensor_table const& file, std::span<tied_name const> t
                         ". The file is of another model or of other sizes, or incomplete");
 }
 
-// Reads every parameter, which must be there as check_tensors() asks; one that is stored in bf16 is rounded to nearest,
-// ties to even, and a BF16 of the file stays as it is. Everything is checked before the first weight changes. Throws
-// errc::model_file, naming the file and the tensors, and errc::non_finite with the place of a value that is not a
-// finite number.
+// Loads every parameter from a file that must pass check_tensors(). A bf16 parameter is rounded to nearest, ties to
+// even; BF16 in the file is copied exactly. Everything is checked before the first weight changes. Throws
+// errc::model_file with the file and the tensors, and errc::non_finite with the place of a value that is not finite.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void load_weights(tensor_table const& file, std::span<tied_name const> ties,
@@ -179,7 +178,8 @@ void load_weights(tensor_table const& file, std::span<tied_name const> ties,
         with_values(p, [&](auto const& values) { file.read_into(file.at(p.name), detail::on_this_side(values)); });
 }
 
-// Writes parameters of any executor as above: of a device by way of the host, which needs room for them once more.
+// Saves parameters of any device, as above. A GPU's parameters are copied to the host first, which needs memory for
+// them.
 template <class Backend, class Space>
 void save_weights(context<Backend> const& ctx, std::string const& path,
                   std::vector<any_parameter<Space>> const& parameters, std::optional<stored_type> as = std::nullopt) {
@@ -191,7 +191,7 @@ void save_weights(context<Backend> const& ctx, std::string const& path,
         save_weights(path, parameters, as);
     }
 }
-// Reads them as above, to any executor.
+// Loads parameters to any device, as above.
 template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tied_name const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {

@@ -1,5 +1,5 @@
 #pragma once
-// The names of a model directory's files, and where they are whole while they are being replaced.
+// File names of a model directory, and where its files are complete while they are being replaced.
 
 #include <algorithm>
 #include <filesystem>
@@ -14,14 +14,14 @@
 namespace calm {
 
 inline constexpr std::string_view config_file = "config.json";         // in every model directory
-inline constexpr std::string_view weights_file = "model.safetensors";  // in a directory written here
-// The counts of tokens and pairs beside a CALM.
+inline constexpr std::string_view weights_file = "model.safetensors";  // in directories written here
+// The counts of tokens and pairs next to a CALM.
 inline constexpr std::string_view bigram_file = "bigram.counts";
-// While the files of a model are replaced one by one, it names a directory inside that holds all the new ones.
+// Exists while a model's files are replaced one by one; names a directory inside with the complete new files.
 inline constexpr std::string_view successor_file = "replaced-by";
 
-// Where the files of a model directory are whole: in itself, unless it names a successor, whose replacing was
-// interrupted or is going on. Throws errc::model_file where that name is not of a directory inside.
+// The directory in which a model's files are complete: the directory itself or, if a replacement was interrupted or is
+// in progress, the successor directory that it names. Throws errc::model_file if that is not a directory inside.
 inline std::string whole_directory(std::string const& directory) {
     namespace fs = std::filesystem;
     auto const mark = (fs::path(directory) / successor_file).string();
@@ -39,14 +39,14 @@ inline std::string whole_directory(std::string const& directory) {
     return inside;
 }
 
-// The path of a file of a directory.
+// The path of a file in a directory.
 inline std::string in_directory(std::string const& directory, std::string_view file) {
     return (std::filesystem::path(directory) / file).string();
 }
 
 namespace detail {
 
-// The names in a directory, in order; where it cannot be read to its end, `failed` says why.
+// The sorted names in a directory; if it cannot be read to its end, `failed` has the reason.
 inline std::vector<std::string> names_in(std::filesystem::path const& directory, std::error_code& failed) {
     std::vector<std::string> names;
     std::filesystem::directory_iterator entry(directory, failed);
@@ -55,7 +55,7 @@ inline std::vector<std::string> names_in(std::filesystem::path const& directory,
     std::sort(names.begin(), names.end());
     return names;
 }
-// Throws errc::storage where it cannot be read.
+// Throws errc::storage if the directory cannot be read.
 inline std::vector<std::string> names_in(std::filesystem::path const& directory) {
     std::error_code failed;
     auto names = names_in(directory, failed);
@@ -63,8 +63,8 @@ inline std::vector<std::string> names_in(std::filesystem::path const& directory)
     return names;
 }
 
-// Throws errc::model_file where a file of a model directory is a link that leads out of it: only what somebody names
-// is followed anywhere. In a cache of Hugging Face's hub the links of snapshots/REVISION lead to the blobs beside.
+// Throws errc::model_file if a file of a model directory is a link out of it: only paths given by the user may lead
+// anywhere. In a Hugging Face cache, snapshots/REVISION may link to the blobs next to `snapshots`.
 inline void refuse_links_to_outside(std::string const& directory) {
     namespace fs = std::filesystem;
     std::error_code failed;

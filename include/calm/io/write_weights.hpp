@@ -1,5 +1,5 @@
 #pragma once
-// Tensors into the files of a model directory: one safetensors file, or several with an index.
+// Writes tensors to a model directory: one safetensors file, or several with an index.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ inline std::string shard_name(std::size_t number, std::size_t of) {
     return "model-" + digits(number) + "-of-" + digits(of) + ".safetensors";
 }
 
-// Where each shard begins: as many tensors as fit, and at least one.
+// Where each shard begins: as many tensors as fit, at least one per shard.
 inline std::vector<std::size_t> shard_begins(std::span<stored_tensor const> tensors, std::optional<stored_type> as,
                                              std::uint64_t most) {
     std::vector<std::size_t> begins{0};
@@ -53,9 +53,9 @@ inline std::vector<std::size_t> shard_begins(std::span<stored_tensor const> tens
 
 }  // namespace detail
 
-// Writes tensors into a directory being written, floating-point ones as the type `as` (write_safetensors): as
-// model.safetensors, or, where they have more than `shard_bytes` bytes, as files of at most so many (a larger tensor
-// has one of its own) and model.safetensors.index.json. Throws as write_safetensors does.
+// Writes tensors to a new directory, floating-point ones as the type `as` (write_safetensors). The result is
+// model.safetensors or, for more than `shard_bytes` bytes, files of at most that size (a larger tensor gets its own
+// file) and model.safetensors.index.json. Throws as write_safetensors.
 inline void write_weights(replaced_directory const& to, std::span<stored_tensor const> tensors,
                           std::map<std::string, std::string> const& metadata, std::optional<stored_type> as,
                           std::uint64_t shard_bytes) {

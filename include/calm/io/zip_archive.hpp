@@ -1,5 +1,5 @@
 #pragma once
-// Zip archives of stored entries, as PyTorch writes them: found through the central directory, zip64 included.
+// Zip archives of uncompressed entries, as written by PyTorch; read through the central directory, including zip64.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ namespace calm {
 
 namespace detail {
 
-// Eight tables of the CRC-32 of zip, for eight bytes at a time.
+// Eight tables of zip's CRC-32, to process eight bytes at a time.
 constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
     std::array<std::array<std::uint32_t, 256>, 8> tables{};
     for (std::uint32_t i = 0; i < 256; ++i) {
@@ -53,21 +53,21 @@ inline std::uint32_t crc32_of(std::span<std::byte const> bytes) {
     return ~crc;
 }
 
-// One entry: where its bytes lie in the file.
+// One entry and the place of its bytes in the file.
 struct zip_entry {
     std::string name;                  // of the entry
     std::uint64_t header = 0;          // byte at which its local header begins
     std::uint64_t begin = 0;           // byte at which its content begins
-    std::uint32_t crc = 0;             // CRC-32 that the archive states
+    std::uint32_t crc = 0;             // CRC-32 stated in the archive
     std::span<std::byte const> bytes;  // the content
 };
 
-// The entries of an archive in the order of the file. Only what a reader needs no trust for is accepted: entries are
-// stored (not compressed), not encrypted, do not overlap and leave nothing between them but their sizes once more; both
-// headers of an entry agree.
+// The entries of an archive in file order. Accepts only what can be verified: entries are not compressed, not encrypted
+// and do not overlap, there is nothing between them except data descriptors (repeated sizes), and both headers of an
+// entry agree.
 class zip_archive {
 public:
-    // Throws errc::model_file, naming the path, the byte and the entry. Contents are checked by check_contents().
+    // Throws errc::model_file with the path, the byte and the entry. check_contents() checks the contents.
     zip_archive(std::span<std::byte const> bytes, std::string const& path) : reader_(bytes, path) {
         auto const [count, size, offset] = read_end();
         directory_ = offset;
@@ -83,7 +83,7 @@ public:
         check_places();
     }
 
-    // In the order of the file.
+    // In file order.
     [[nodiscard]] std::span<zip_entry const> entries() const noexcept { return entries_; }
     // The entry of a name, or null.
     [[nodiscard]] zip_entry const* find(std::string_view name) const {
@@ -91,7 +91,7 @@ public:
         return found == index_.end() ? nullptr : &entries_[found->second];
     }
 
-    // Reads every byte once. Throws errc::model_file where a checksum is not the content's.
+    // Reads every byte once. Throws errc::model_file if a checksum does not match.
     void check_contents() const {
         for (auto const& entry : entries_)
             if (auto const found = crc32_of(entry.bytes); found != entry.crc)
@@ -119,7 +119,7 @@ private:
                          std::to_string(found));
     }
 
-    // The record at the end of the file (it may be followed by a comment), and its zip64 form where there is one.
+    // Finds the end record at the end of the file, which a comment may follow, and its zip64 form if there is one.
     end_record read_end() {
         constexpr std::uint64_t longest_comment = 0xFFFF;
         std::uint64_t const size = reader_.size();
@@ -182,7 +182,7 @@ private:
         return {found, at};
     }
 
-    // One header of the central directory, and the local header that it points to.
+    // Reads one header of the central directory, and the local header that it points to.
     zip_entry read_entry() {
         auto const at = reader_.position();
         expect("the signature of an entry,", 0x02014B50U, reader_.little<std::uint32_t>("an entry's signature"));
@@ -221,7 +221,7 @@ private:
         return entry;
     }
 
-    // Sizes that do not fit 32 bits stand in the extra field 1.
+    // Reads sizes that exceed 32 bits from extra field 1.
     void read_wide(std::span<std::byte const> extra, std::uint64_t at, std::string const& name, std::uint64_t& size,
                    std::uint64_t& stored, std::uint64_t& offset) const {
         bounded_reader fields(extra, reader_.path() + ", extra fields of entry " + in_quotes(name));
@@ -240,7 +240,7 @@ private:
             fail(at, name, "expected a zip64 field with its sizes, found none");
     }
 
-    // With flag 8 the sizes and the checksum may stand behind the content instead.
+    // With flag 8, sizes and checksum may follow the content instead.
     void read_local(zip_entry& entry, std::uint16_t flags, std::uint64_t size) {
         auto const at = entry.header;
         if (at >= directory_)
@@ -253,7 +253,7 @@ private:
         bool const later = (flags & 8U) != 0;
         auto const same = [&](std::string_view what, std::uint64_t expected, std::uint64_t found, bool may_be_later) {
             if (found == expected || (may_be_later && later && found == 0)) return;
-            if (may_be_later && found == all_ones && what != "checksum") return;  // it stands in an extra field
+            if (may_be_later && found == all_ones && what != "checksum") return;  // the size is in an extra field
             fail(at, entry.name,
                  "expected the " + std::string(what) + " of its local header to be " + std::to_string(expected) +
                      ", found " + std::to_string(found));
@@ -277,7 +277,7 @@ private:
         entry.bytes = reader_.take(size, "the content of entry " + in_quotes(entry.name));
     }
 
-    // From the first byte to the central directory; behind a content its sizes may stand once more.
+    // Checks that entries fill the file up to the central directory; data descriptors may follow the contents.
     void check_places() const {
         constexpr std::array<std::uint64_t, 5> descriptors{0, 12, 16, 20, 24};
         std::uint64_t end = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Pieces that ASCII alone decides, as Llama 3's and Qwen 2's patterns cut them: most pieces of most texts, without the
-// matcher of regular expressions.
+// Fast path for pieces that ASCII alone decides under Llama 3's and Qwen 2's patterns. Most pieces of most texts need
+// no regular expression matcher.
 
 #include <algorithm>
 #include <array>
@@ -25,18 +25,18 @@ enum class byte_kind : std::uint8_t { sign, letter, digit, space, line_end, beyo
     return kinds[static_cast<std::uint8_t>(c)];
 }
 
-// The length of the piece with which a text begins that is not empty, 0 where ASCII does not decide it: where it or
-// what follows is a letter beyond, or where it goes up to the end of a text that is `open`. The alternatives are those
-// of piece_pattern (pretokenizer.hpp) in their order, of numbers of at most so many digits.
+// The length of the first piece of a non-empty text. It is 0 if ASCII alone does not decide: the piece or the next
+// character is beyond ASCII, or the piece reaches the end of a text that is `open` (may continue). Follows the
+// alternatives of piece_pattern (pretokenizer.hpp) in order; numbers have at most `digits` digits.
 [[nodiscard]] inline std::size_t ascii_piece(std::string_view text, bool open, std::size_t digits) {
     using enum byte_kind;
     std::size_t const size = text.size();
-    // Where a run of what is one of the kinds ends that begins at a place.
+    // The end of the run of characters of the given kinds that starts at `at`.
     auto const run = [&](std::size_t at, auto... kinds) {
         while (at < size && ((kind_of_byte(text[at]) == kinds) || ...)) ++at;
         return at;
     };
-    // Whether nothing that follows can make a run longer that ends there.
+    // Whether no following character can extend a run that ends at `at`.
     auto const ends = [&](std::size_t at) { return at < size ? kind_of_byte(text[at]) != beyond_ascii : !open; };
     auto const decided = [&](std::size_t end) { return ends(end) ? end : 0; };
     auto const is = [&](std::size_t at, byte_kind kind) { return at < size && kind_of_byte(text[at]) == kind; };

@@ -1,5 +1,5 @@
 #pragma once
-// Base64 with padding (RFC 4648, section 4), strict: what decodes encodes to the same letters.
+// Strict Base64 with padding (RFC 4648, section 4): accepts only what encoding produces.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace detail {
 inline constexpr std::string_view base64_letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 }  // namespace detail
 
-// The base64 form of any bytes.
+// Encodes any bytes.
 [[nodiscard]] inline std::string base64_encode(std::string_view bytes) {
     std::string out;
     out.reserve((bytes.size() + 2) / 3 * 4);
@@ -28,7 +28,7 @@ inline constexpr std::string_view base64_letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZab
     return out;
 }
 
-// The bytes of a base64 text; nothing if it is not strictly base64.
+// Decodes; nullopt if the text is not strict base64.
 [[nodiscard]] inline std::optional<std::string> base64_decode(std::string_view text) {
     static constexpr auto values = [] {
         std::array<std::int8_t, 256> table{};

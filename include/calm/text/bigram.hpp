@@ -1,6 +1,6 @@
 #pragma once
-// The references every model is compared with: what the frequencies of tokens and of pairs of tokens score (bigram
-// reference in docs/mathematics.md).
+// Baselines for every model: the scores of token frequencies (unigram) and of token-pair frequencies (bigram); see the
+// bigram reference in docs/mathematics.md.
 
 #include <algorithm>
 #include <array>
@@ -17,24 +17,25 @@
 
 namespace calm {
 
-// Counts tokens and pairs of neighbours of a text that comes in portions. Memory is bounded by the distinct pairs, not
-// by the text.
+// Counts tokens and adjacent pairs of a token stream that is added in chunks. Memory grows with the number of distinct
+// pairs, not with the text.
 class bigram_counts {
 public:
-    // Two neighbours and how often they occur.
+    // Two adjacent tokens and how often they occur.
     struct pair {
         token_id first;       // comes before
         token_id second;      // comes right after
         std::uint64_t count;  // at least 1
     };
 
-    // Of tokens 0..V-1. Pairs of a large vocabulary wait, so many at most, to be sorted: speed, not results.
+    // For tokens 0..V-1. With a large vocabulary, up to `waiting_at_most` pairs are buffered before sorting; this
+    // affects speed, not results.
     explicit bigram_counts(token_id vocabulary, std::size_t waiting_at_most = 4'000'000) :
         unigram_(static_cast<std::size_t>(std::max(vocabulary, 0))), waiting_at_most_(waiting_at_most) {
         if (unigram_.size() <= largest_square) square_.resize(unigram_.size() * unigram_.size());
     }
 
-    // The tokens that follow those added before. Throws errc::data for one of another vocabulary.
+    // Adds the tokens that follow those added before. Throws errc::data for an id outside the vocabulary.
     void add(std::span<token_id const> tokens) {
         for (token_id const id : tokens) {
             require(id >= 0 && static_cast<std::size_t>(id) < unigram_.size(), errc::data, "token id ", id,
@@ -48,7 +49,7 @@ public:
 
     // (V): how often each token occurs.
     [[nodiscard]] std::vector<std::uint64_t> const& unigram() const { return unigram_; }
-    // Ordered by first, then second.
+    // All pairs, ordered by first, then second. Call once: moves the counts of a large vocabulary out.
     [[nodiscard]] std::vector<pair> pairs() {
         merge();
         auto all = std::move(pairs_);
@@ -59,7 +60,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t largest_square = 2048;  // a vocabulary of which all pairs have a place: 32 MiB
+    static constexpr std::size_t largest_square = 2048;  // largest vocabulary with a dense table of pairs: 32 MiB
 
     void count(std::uint64_t first, std::uint64_t second) {
         if (!square_.empty()) {
@@ -70,7 +71,7 @@ private:
         if (waiting_.size() >= waiting_at_most_) merge();
     }
 
-    // Adds the pairs that wait to those that are counted.
+    // Merges the buffered pairs into the counted ones.
     void merge() {
         std::sort(waiting_.begin(), waiting_.end());
         auto const number = [](pair const& p) {
@@ -93,26 +94,26 @@ private:
 
     std::vector<std::uint64_t> unigram_;  // (V)
     std::size_t waiting_at_most_;
-    std::vector<std::uint64_t> square_;   // (V, V); of larger vocabularies:
+    std::vector<std::uint64_t> square_;   // (V, V); larger vocabularies use the next two
     std::vector<std::uint64_t> waiting_;  // pairs as first 2^32 + second
     std::vector<pair> pairs_;             // ordered
     token_id last_ = -1;
 };
 
-// Counts of tokens and of pairs of neighbours, the pairs sparse. As a model: Q(b | a) = count(a, b) / count(a, .);
-// after a token that was never followed by another it is Q(b) = count(b) / count.
+// Sparse counts of tokens and adjacent pairs. As a model: Q(b | a) = count(a, b) / count(a, .). For a token a that
+// never has a successor, Q(b | a) = Q(b) = count(b) / count.
 class bigram_table {
 public:
     // Brier-1..4 of one position.
     using brier_scores = std::array<double, 4>;
 
-    // Takes counts of at least one token, e.g. of the packed training corpus. Throws errc::data where there is none.
+    // Takes the counts, e.g. of the packed training corpus. Throws errc::data if there are none.
     explicit bigram_table(bigram_counts counts) : unigram_(counts.unigram()), pairs_(counts.pairs()) {
         require(std::any_of(unigram_.begin(), unigram_.end(), [](std::uint64_t count) { return count > 0; }),
                 errc::data, "a bigram table needs at least one token");
         prepare();
     }
-    // Counts tokens of 0..V-1, at least one. Throws errc::data otherwise.
+    // Counts tokens of 0..V-1. Throws errc::data if there are none or an id is out of range.
     bigram_table(token_id vocabulary, std::span<token_id const> tokens) : bigram_table(counted(vocabulary, tokens)) {}
 
     // V.
@@ -157,7 +158,7 @@ public:
         return scores;
     }
 
-    // Writes the counts, whole or not at all. Throws errc::storage if it cannot.
+    // Writes the counts to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const {
         std::string bytes(magic);
         auto const put = [&](std::uint64_t value) {
@@ -170,7 +171,7 @@ public:
         replace_file(path, bytes);
     }
 
-    // Reads what save wrote. Throws errc::storage if it cannot be opened, errc::data if it is damaged.
+    // Reads a file written by save(). Throws errc::storage if it cannot be opened, errc::data if it is damaged.
     [[nodiscard]] static bigram_table load(std::string const& path);
 
 private:
@@ -192,7 +193,8 @@ private:
         return std::span(pairs_).subspan(rows_[index(a)], rows_[index(a) + 1] - rows_[index(a)]);
     }
 
-    // Totals, and s_n = (Q squared element by element)^n 1 for every previous token; an empty row is the unigram's.
+    // Computes totals, and s_n = (Q squared element-wise)^n 1 for every previous token; a token without successors uses
+    // the unigram distribution.
     void prepare() {
         std::size_t const V = unigram_.size();
         rows_.assign(V + 1, 0);
@@ -232,7 +234,7 @@ private:
 
     std::vector<std::uint64_t> unigram_;             // (V)
     std::vector<pair> pairs_;                        // ordered by first, then second
-    std::vector<std::size_t> rows_;                  // (V + 1): where the pairs of a first token begin
+    std::vector<std::size_t> rows_;                  // (V + 1): start of the pairs of each first token
     std::vector<double> row_totals_;                 // (V)
     std::array<std::vector<double>, 4> collisions_;  // s_1..s_4, (V)
     double total_ = 0.0;

@@ -1,5 +1,5 @@
 #pragma once
-// The blocks of training, epoch after epoch.
+// Training blocks, epoch after epoch.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,26 +14,27 @@
 
 namespace calm {
 
-// The place of the next block: all there is to know to go on.
+// The position of the next block: the complete state for resuming.
 struct block_position {
     std::uint64_t epoch = 0;  // from 0
     std::uint64_t index = 0;  // of the block within the epoch
     friend bool operator==(block_position const&, block_position const&) = default;
 };
 
-// Cuts the packed documents of a corpus, shuffled anew every epoch, into blocks of whole patches. What remains of a
-// document goes on in the next block of the epoch; the last incomplete block of an epoch is dropped.
+// Packs the documents of a corpus, reshuffled every epoch, and cuts them into blocks of whole patches. A document that
+// does not fit continues in the next block. The last incomplete block of an epoch is dropped.
 class block_reader {
 public:
-    // The corpus outlives the reader. Throws errc::data if it has less than one block, errc::config if block_tokens is
-    // no multiple of K.
+    // The corpus must outlive the reader. Throws errc::data if it has less than one block, errc::config if block_tokens
+    // is not a multiple of K.
     block_reader(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) :
         documents_(&documents), rule_(rule), block_tokens_(block_tokens) {
         detail::require_block(documents, rule, block_tokens);
         seek({});
     }
 
-    // The order of n documents in an epoch: Fisher-Yates by stream::document_order. Throws errc::data for 2^32 or more.
+    // The order of n documents in an epoch: Fisher-Yates with stream::document_order. Throws errc::data for 2^32 or
+    // more.
     [[nodiscard]] static std::vector<std::size_t> order_of(std::size_t n, std::uint64_t seed, std::uint64_t epoch) {
         require(n <= std::numeric_limits<std::uint32_t>::max(), errc::data, "a corpus has at most ",
                 std::numeric_limits<std::uint32_t>::max(), " documents, found ", n, ": join some of them");
@@ -44,12 +45,12 @@ public:
         return order;
     }
 
-    // How many tokens a block has.
+    // Tokens per block.
     [[nodiscard]] std::size_t block_tokens() const { return block_tokens_; }
-    // Where the next block comes from.
+    // The position of the next block.
     [[nodiscard]] block_position position() const { return position_; }
 
-    // How many blocks an epoch has.
+    // The number of blocks in an epoch.
     [[nodiscard]] std::uint64_t blocks_in(std::uint64_t epoch) const {
         std::size_t tokens = 0;
         for (std::size_t i = 0; i < documents_->documents(); ++i)
@@ -57,7 +58,7 @@ public:
         return tokens / block_tokens_;
     }
 
-    // Fills `block`, of block_tokens() ids, and moves on. Throws errc::usage for a place of another size.
+    // Fills `block`, of block_tokens() ids, and advances. Throws errc::usage for another size.
     void next(std::span<token_id> block) {
         require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_, " tokens, the place for it ",
                 block.size(), ": give a place of block_tokens() tokens");
@@ -73,8 +74,8 @@ public:
         ++position_.index;
     }
 
-    // Goes to a position that position() gave, of a reader of equal corpus and rule. Throws errc::data if the epoch has
-    // no such block.
+    // Moves to a position from position() of a reader with equal corpus and rule. Throws errc::data if the epoch has no
+    // such block.
     void seek(block_position position) {
         blocks_ = blocks_in(position.epoch);
         require(position.index <= blocks_, errc::data, "epoch ", position.epoch, " has ", blocks_,
@@ -109,11 +110,11 @@ private:
     packing_rule rule_;
     std::size_t block_tokens_;
     block_position position_;
-    std::uint64_t blocks_ = 0;  // of this epoch
+    std::uint64_t blocks_ = 0;  // in this epoch
     std::vector<std::size_t> order_;
     std::size_t next_document_ = 0;  // in order_
-    std::vector<token_id> packed_;   // the document that is being read
-    std::size_t used_ = 0;           // of it
+    std::vector<token_id> packed_;   // the document being read
+    std::size_t used_ = 0;           // ids of packed_ already used
 };
 
 }  // namespace calm

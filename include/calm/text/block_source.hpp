@@ -1,5 +1,5 @@
 #pragma once
-// Blocks of tokens that are read one at a time.
+// Sources of token blocks that are read one at a time.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace calm {
 
-// Takes a block, whose tokens live until it returns.
+// Receives a block; its tokens are valid only during the call.
 using block_visitor = std::function<void(std::span<token_id const> block)>;
 
-// Gives a visitor blocks of equal length, one after another; the same ones whenever it is called.
+// Calls a visitor with blocks of equal length, in order. Every call gives the same blocks.
 using block_source = std::function<void(block_visitor const&)>;
 
-// Those of tokens in memory, which outlive it. What remains at the end comes as a shorter one.
+// Blocks of tokens in memory, which must outlive the source. The last block may be shorter.
 [[nodiscard]] inline block_source blocks_in(std::span<token_id const> tokens, std::size_t block_tokens) {
     return [tokens, block_tokens](block_visitor const& visitor) {
         for (auto rest = tokens; !rest.empty(); rest = rest.subspan(std::min(block_tokens, rest.size())))

@@ -1,6 +1,6 @@
 #pragma once
-// Byte-pair merging of one piece (Sennrich, Haddow and Birch 2016): the pair of neighbours of the lowest rank merges,
-// the leftmost first, until no pair has a rank.
+// Byte-pair merging of one piece (Sennrich, Haddow and Birch 2016): merges the adjacent pair of lowest rank, leftmost
+// first, until no pair has a rank.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,30 +17,30 @@
 
 namespace calm {
 
-// Which neighbours merge, and when: the pairs of a list, in its order, or else those that together are a token, in the
-// order of ids.
+// Which adjacent pairs merge, and in which order: the pairs of a merge list in list order, or, without a list, every
+// pair whose concatenation is a token, in order of ids.
 struct merge_rules {
-    token_table const& table;          // outlives the rules
+    token_table const& table;          // must outlive the rules
     merge_list const* list = nullptr;  // null: merging is by id
-    // The rank of a pair whose bytes are `joined`, or -1.
+    // The rank of a pair whose concatenated bytes are `joined`, or -1.
     [[nodiscard]] std::int32_t rank(token_id left, token_id right, std::string_view joined) const {
         return list == nullptr ? table.find(joined) : list->rank(left, right);
     }
-    // The token that the pair of a rank becomes.
+    // The token that the pair of this rank merges into.
     [[nodiscard]] token_id merged(std::int32_t rank) const { return list == nullptr ? rank : list->merged(rank); }
-    // All ranks are below it.
+    // All ranks are below this.
     [[nodiscard]] std::size_t ranks() const {
         return list == nullptr ? static_cast<std::size_t>(table.size()) : list->size();
     }
 };
 
-// Merges pieces one after another; keeps the memory that long ones take. Every single byte is a token of the table.
+// Merges pieces one after another, reusing its buffers. Every single byte must be a token of the table.
 template <class Rules> class bpe_merger {
 public:
-    // The table, and what the rules refer to, outlive it.
+    // The table and everything that the rules refer to must outlive it.
     bpe_merger(token_table const& table, Rules rules) : table_(table), rules_(rules) {}
 
-    // Appends the tokens of a piece that is not empty.
+    // Appends the tokens of a non-empty piece.
     void merge(std::string_view piece, std::vector<token_id>& out) {
         if (piece.size() <= few) {
             merge_few(piece, out);
@@ -49,14 +49,14 @@ public:
         }
     }
 
-    // A scan for the lowest rank after every merge: for at most 64 bytes, all in cache.
+    // Scans for the lowest rank after every merge: quadratic, but for at most 64 bytes, all in cache.
     void merge_few(std::string_view piece, std::vector<token_id>& out) const {
         struct run {
             std::uint32_t begin;
             token_id id;
             std::int32_t pair;  // rank of this part joined with the next, or none
         };
-        run parts[few + 1];  // one a byte and the end
+        run parts[few + 1];  // one per byte, and the end
         std::size_t count = piece.size();
         for (std::size_t i = 0; i < count; ++i)
             parts[i] = {static_cast<std::uint32_t>(i), table_.find(piece.substr(i, 1)), none};
@@ -81,9 +81,9 @@ public:
         for (std::size_t i = 0; i < count; ++i) out.push_back(parts[i].id);
     }
 
-    // Ranks from the lowest up, the places of each from left to right; every place joins the list of its rank once,
-    // and is stale when its pair has another rank by then: a pair only grows, so it never has the same rank again.
-    // Takes time in proportion to the piece, but for sorting. Throws as require_piece.
+    // Processes ranks in ascending order, and the positions of each rank from left to right. A position enters the list
+    // of a rank once and is stale if its pair has another rank by then: pairs only grow, so a rank never recurs at a
+    // position. Takes linear time apart from sorting. Throws as require_piece.
     void merge_many(std::string_view piece, std::vector<token_id>& out) {
         require_piece(piece.size());
         auto const size = static_cast<std::uint32_t>(piece.size());
@@ -130,7 +130,7 @@ private:
     static constexpr std::int32_t none = -1;
     static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 
-    // A token that begins at the byte of its number.
+    // A token that begins at the byte of its index.
     struct part {
         std::uint32_t next;
         std::uint32_t previous;
@@ -139,15 +139,15 @@ private:
     };
     struct place {
         std::uint32_t begin;
-        std::uint32_t next;  // in the list of a rank
+        std::uint32_t next;  // in the list of the same rank
     };
 
     static std::uint64_t key_of(std::int32_t rank, std::uint32_t begin) {
         return std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | begin;
     }
 
-    // Finds the rank of a part and the next and lets the part wait for its turn. A rank that is not above the current
-    // one is urgent; vocabularies made by merging have none.
+    // Finds the rank of a part joined with the next and queues it. A rank that is not above the current one is urgent;
+    // vocabularies made by merging have none.
     void offer(std::string_view piece, std::uint32_t begin, std::int32_t current) {
         part& left = parts_[begin];
         left.pair = none;
@@ -165,7 +165,7 @@ private:
         first = static_cast<std::uint32_t>(waiting_.size() - 1);
     }
 
-    // Empties the list of a rank into places_, in order.
+    // Moves the list of a rank to places_, sorted.
     void take_places(std::int32_t rank) {
         places_.clear();
         std::uint32_t& first = first_[static_cast<std::size_t>(rank)];
@@ -179,8 +179,8 @@ private:
     Rules rules_;
     std::vector<part> parts_;
     std::vector<place> waiting_;
-    std::vector<std::uint32_t> first_;                                                    // in waiting_, by rank
-    std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> ranks_;  // that have places waiting
+    std::vector<std::uint32_t> first_;  // list heads in waiting_, by rank
+    std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> ranks_;  // with waiting positions
     std::vector<std::uint32_t> places_;                                                   // of the current rank
     std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> urgent_;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Learning byte-pair merges from text.
+// Trains byte-pair merges on text.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace calm {
 
-// Counts the pieces of documents and merges the most frequent pair again and again. The result depends on the counts of
-// pieces alone: neither on the order of the documents nor on how they were added; but for a text whose distinct pieces
-// have more than piece_counts::most_bytes, of which the rarest are forgotten as it comes.
+// Counts the pieces of documents and repeatedly merges the most frequent pair. The result depends only on the counts of
+// pieces, not on the order of documents or how they were added. Exception: if the distinct pieces have more than
+// piece_counts::most_bytes, the rarest are dropped on the way.
 class bpe_trainer {
 public:
     // Adds a document. Throws as piece_stream.
@@ -26,20 +26,20 @@ public:
         add_part(document);
         end_document();
     }
-    // The same of one that comes in parts.
+    // Adds the next part of a document that comes in parts. Throws as piece_stream.
     void add_part(std::string_view part) {
         cutter_.push(part, [&](std::string_view piece) { pieces_.add(piece); });
     }
-    // Ends the document that came in parts; then another may begin. Throws as piece_stream.
+    // Ends the document that came in parts; another may begin. Throws as piece_stream.
     void end_document() {
         cutter_.finish([&](std::string_view piece) { pieces_.add(piece); });
     }
 
-    // How many distinct pieces were forgotten.
+    // The number of distinct pieces dropped to bound memory.
     [[nodiscard]] std::uint64_t forgotten() const { return pieces_.forgotten(); }
 
-    // The 256 bytes in numeric order, then up to `merges` tokens: each joins the pair of neighbours that is most
-    // frequent inside the pieces, of equals the lower pair of ids. Fewer when no pair is left that has at most 1 MiB.
+    // The 256 bytes in numeric order, then up to `merges` tokens. Each joins the adjacent pair that is most frequent
+    // within pieces; ties go to the lower pair of ids. Fewer if no pair of at most 1 MiB is left.
     [[nodiscard]] token_table train(token_id merges) const {
         token_table table;
         for (int byte = 0; byte < 256; ++byte) table.add(std::string(1, static_cast<char>(byte)));

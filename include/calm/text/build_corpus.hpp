@@ -1,5 +1,5 @@
 #pragma once
-// From sources to corpora and vocabularies.
+// Builds corpora and vocabularies from text sources.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace calm {
 
-// Whether the SPECs are the markov source, whose symbols are its tokens.
+// Whether the SPECs name the Markov source, whose symbols are its tokens.
 [[nodiscard]] inline bool is_markov(std::span<std::string const> specs) {
     return !specs.empty() && specs.front().starts_with("markov:");
 }
 
 namespace detail {
 
-// Throws errc::tokenizer where only one of source and vocabulary is markov's.
+// Throws errc::tokenizer if only one of source and vocabulary is the Markov one.
 inline void require_vocabulary(std::span<std::string const> specs, tokenizer const& encoder) {
     require(is_markov(specs) == encoder.is_markov(), errc::tokenizer,
             encoder.is_markov()
@@ -29,7 +29,7 @@ inline void require_vocabulary(std::span<std::string const> specs, tokenizer con
                 : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
 }
 
-// `add_file` adds the selected documents of a file, numbered on from `number`.
+// `add_file` adds the selected documents of a file, numbered from `number` on.
 template <class AddFile>
 corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
                     AddFile const& add_file) {
@@ -53,9 +53,9 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
 
 }  // namespace detail
 
-// The selected documents of a list of SPECs as ids; documents are streamed, ids kept in memory (on the disk:
-// cached_corpus.hpp). Throws errc::data if no document is selected, errc::tokenizer where only one of source and
-// vocabulary is markov's, else as visit_documents.
+// The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory (on disk:
+// cached_corpus.hpp). Throws errc::data if no document is selected, errc::tokenizer if only one of source and
+// vocabulary is the Markov one, otherwise as visit_documents.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
                                          document_selection const& selection) {
     return detail::build_corpus(
@@ -65,7 +65,7 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
         });
 }
 
-// The pieces of the selected documents, counted to learn a vocabulary from (stories:N counts four bytes as a token).
+// Counts the pieces of the selected documents, to train a vocabulary. For stories:N, four bytes count as a token.
 // Throws as visit_documents and bpe_trainer.
 [[nodiscard]] inline bpe_trainer counted_pieces(std::span<std::string const> specs,
                                                 document_selection const& selection) {
@@ -79,7 +79,7 @@ corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder
     return trainer;
 }
 
-// A vocabulary of V tokens from the selected documents. Throws as counted_pieces and tokenizer::train.
+// Trains a vocabulary of V tokens on the selected documents. Throws as counted_pieces and tokenizer::train.
 [[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
                                                document_selection const& selection) {
     return tokenizer::train(counted_pieces(specs, selection), vocabulary);

@@ -1,5 +1,5 @@
 #pragma once
-// GPT-2's way to write any bytes as printable letters, one a byte: tokenizer.json spells its tokens so.
+// GPT-2's mapping of bytes to printable characters, one per byte, in which tokenizer.json spells tokens.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace calm {
 
 namespace detail {
 
-// The code point of every byte: its own where that is a printable character of Latin-1, else the next from U+0100 on.
+// The code point of every byte: the byte itself if that is a printable Latin-1 character, otherwise the next one from
+// U+0100.
 inline constexpr auto letter_of_byte = [] {
     std::array<std::uint16_t, 256> letters{};
     std::uint16_t next = 256;
@@ -25,7 +26,7 @@ inline constexpr auto letter_of_byte = [] {
     return letters;
 }();
 
-// The byte of every letter, or -1.
+// The byte of every code point, or -1.
 inline constexpr auto byte_of_letter = [] {
     std::array<std::int16_t, 0x144> bytes{};
     bytes.fill(-1);
@@ -35,7 +36,7 @@ inline constexpr auto byte_of_letter = [] {
 
 }  // namespace detail
 
-// Bytes in these letters, as UTF-8.
+// Maps bytes to these characters, as UTF-8.
 [[nodiscard]] inline std::string letters_of_bytes(std::string_view bytes) {
     std::string out;
     for (char const c : bytes) {
@@ -50,7 +51,7 @@ inline constexpr auto byte_of_letter = [] {
     return out;
 }
 
-// The bytes that letters in UTF-8 stand for; nothing where one of them is none.
+// Maps characters in UTF-8 back to bytes; nullopt if one is not in the mapping.
 [[nodiscard]] inline std::optional<std::string> bytes_of_letters(std::string_view letters) {
     std::string out;
     out.reserve(letters.size());

@@ -1,5 +1,5 @@
 #pragma once
-// The bytes of a file, decompressed where its name ends in .gz or .zst.
+// The bytes of a file, decompressed if its name ends in .gz or .zst.
 
 #include <unistd.h>
 #include <zlib.h>
@@ -16,20 +16,20 @@
 
 namespace calm {
 
-// Reads a file from its beginning to its end in blocks of at most 128 KiB, whatever its size. Members of gzip and
-// frames of zstd that follow one another are one text. Move-only.
+// Reads a file from beginning to end in blocks of at most 128 KiB. Consecutive gzip members or zstd frames are
+// concatenated. Move-only.
 class byte_stream {
 public:
-    // Throws errc::storage where the file cannot be opened, or is a folder, a pipe or a device.
+    // Throws errc::storage if the file cannot be opened, or is a folder, a pipe or a device.
     explicit byte_stream(std::string path);
 
-    // The next bytes, valid until the next call; none at the end. Throws errc::data with the byte of the file where
-    // compressed data are damaged or cut short, need more than 128 MiB to be decompressed, or are more than 64 MiB and
-    // grew more than a thousandfold; errc::storage where reading fails. After an error it is at its end.
+    // The next bytes, valid until the next call; empty at the end. Throws errc::data with the byte of the file if
+    // compressed data are damaged or truncated, need more than 128 MiB to decompress, or exceed 64 MiB after growing
+    // more than thousandfold. Throws errc::storage if reading fails. After an error the stream is at its end.
     [[nodiscard]] std::string_view next();
 
     [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
-    // How many bytes of the file were used.
+    // Bytes of the file consumed so far.
     [[nodiscard]] std::uint64_t offset() const noexcept { return read_ - (input_.size() - used_); }
 
 private:
@@ -51,9 +51,9 @@ private:
         ended_ = true;
         throw error(errc::data, path_, "byte " + std::to_string(offset()), sentence);
     }
-    // More of the file, where all was used; false at its end.
+    // Reads more of the file when all input is used; false at its end.
     bool refill();
-    // Decompresses into the block; returns how many bytes it made, where none only for lack of input.
+    // Decompress into the block; return the number of bytes produced, 0 only for lack of input.
     std::size_t inflate_some();
     std::size_t unzstd_some();
 
@@ -62,13 +62,13 @@ private:
     std::unique_ptr<z_stream, end_of_gzip> gzip_;
     std::unique_ptr<ZSTD_DStream, end_of_zstd> zstd_;
     std::unique_ptr<char[]> raw_ = std::make_unique<char[]>(block);
-    std::unique_ptr<char[]> made_;  // of compressed files
+    std::unique_ptr<char[]> made_;  // output of decompression
     std::string_view input_;        // in raw_
-    std::size_t used_ = 0;          // of input_
-    std::uint64_t read_ = 0;        // bytes of the file
-    std::uint64_t total_ = 0;       // bytes given
-    bool inside_ = false;           // a member or frame that is not over
-    bool full_ = false;             // the block, by the last call
+    std::size_t used_ = 0;          // bytes of input_ consumed
+    std::uint64_t read_ = 0;        // bytes read from the file
+    std::uint64_t total_ = 0;       // bytes returned
+    bool inside_ = false;           // within an unfinished member or frame
+    bool full_ = false;             // the last call filled the block
     bool ended_ = false;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Short runs of bytes as numbers.
+// Short byte strings as integers.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace calm::detail {
 
-// The first sizeof(Word) bytes, in the order of the machine.
+// The first sizeof(Word) bytes, in native byte order.
 template <class Word> [[nodiscard]] Word word_of(char const* from) {
     Word word = 0;
     std::memcpy(&word, from, sizeof(Word));
     return word;
 }
 
-// Fewer than eight bytes as a number, in the order of the machine.
+// Fewer than eight bytes as an integer, in native byte order.
 [[nodiscard]] inline std::uint64_t tail_of(char const* from, std::size_t size) {
     if (size >= 4)
         return word_of<std::uint32_t>(from) | std::uint64_t{word_of<std::uint32_t>(from + size - 4)} << (8 * size - 32);

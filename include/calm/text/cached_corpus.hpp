@@ -1,5 +1,5 @@
 #pragma once
-// Corpora whose ids stay on the disk.
+// Corpora whose ids stay on disk.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace calm {
 
-// The same corpus, but for files that the cache takes, whose ids it keeps: they are tokenised once and mapped. Those of
-// the others are mapped too, from a file without a name, where they are many. Throws as the other build_corpus.
+// Like the other build_corpus, but the cache keeps the ids of the files that it accepts: they are tokenised once and
+// mapped. If the remaining files have many ids, these are mapped from an unnamed file. Throws as the other
+// build_corpus.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
                                          document_selection const& selection, token_cache& cache) {
     return detail::build_corpus(

@@ -20,35 +20,34 @@
 
 namespace calm {
 
-// Documents as ids, without specials, one after another, and the specials to pack them with. Ids of token files stay on
-// the disk.
+// Documents as consecutive ids without special tokens, and the special tokens to pack them with. Ids of token files
+// stay on disk.
 class corpus {
 public:
-    // Without documents.
+    // An empty corpus.
     explicit corpus(special_tokens specials) : specials_(specials) {}
 
-    // Adds a document at the end: `append` is called with the vector of all ids and appends those of the document.
-    // Returns the number of ids appended.
+    // Appends a document: `append` receives the vector of all ids and appends the document's ids to it. Returns the
+    // number of ids appended.
     template <std::invocable<std::vector<token_id>&> Append> std::size_t add(Append&& append) {
         std::forward<Append>(append)(open());
         return close();
     }
-    // The same by and by: the ids of the document go to the end of open(), and close() ends it.
+    // Adds a document incrementally: append its ids to open(), then call close().
     [[nodiscard]] std::vector<token_id>& open() { return ids_; }
-    // Ends the document; returns the number of ids appended.
+    // Ends the document; returns the number of its ids.
     std::size_t close() {
         std::size_t const before = ends_.empty() ? 0 : ends_.back();
         if (parts_.empty() || parts_.back().file) parts_.push_back({documents(), ends_.size(), nullptr, {}});
         ends_.push_back(ids_.size());
         return ids_.size() - before;
     }
-    // Adds a document of these ids; returns how many they are.
+    // Appends a document with these ids; returns their number.
     std::size_t add(std::span<token_id const> ids) {
         return add([&](std::vector<token_id>& all) { all.insert(all.end(), ids.begin(), ids.end()); });
     }
 
-    // Adds the entries of a file for which takes(i) holds, at the end. Throws errc::data for a file of 2^32 or
-    // more.
+    // Appends the entries i of a file for which takes(i) holds. Throws errc::data if the file has 2^32 entries or more.
     template <class Takes>
     requires std::is_invocable_r_v<bool, Takes, std::size_t>
     void add(std::shared_ptr<token_file const> file, Takes&& takes) {
@@ -67,11 +66,10 @@ public:
         parts_.push_back(std::move(added));
     }
 
-    // How many ids are in memory.
+    // The number of ids in memory.
     [[nodiscard]] std::size_t held() const { return ids_.size(); }
-    // Moves the documents in memory, each of which is closed, to a file: keep(documents), which is given the ids of
-    // each as a vector of spans, returns it, with an entry for each in their order; what keep throws leaves all as it
-    // was.
+    // Moves the documents in memory, all of which must be closed, to a file. `keep` receives the ids of each document
+    // as a vector of spans and returns a file with one entry per document, in order. If it throws, nothing changes.
     template <class Keep> void put_aside(Keep const& keep) {
         std::vector<std::span<token_id const>> held;
         held.reserve(ends_.size());
@@ -88,36 +86,36 @@ public:
         ends_.clear();
     }
 
-    // How many documents there are.
+    // The number of documents.
     [[nodiscard]] std::size_t documents() const { return ends_.size() + mapped_; }
-    // How many ids they have together.
+    // The total number of ids.
     [[nodiscard]] std::size_t tokens() const { return ids_.size() + mapped_tokens_; }
-    // The ids of document 0 <= i < documents().
+    // The ids of document i, 0 <= i < documents().
     [[nodiscard]] std::span<token_id const> document(std::size_t i) const {
         part const& in = part_of(i);
         if (in.file) return in.file->ids(in.entry(i));
         auto const [begin, end] = bounds(in, i);
         return std::span(ids_).subspan(begin, end - begin);
     }
-    // How many ids document i has; no id is read.
+    // The number of ids of document i, without reading them.
     [[nodiscard]] std::size_t size(std::size_t i) const {
         part const& in = part_of(i);
         if (in.file) return in.file->size(in.entry(i));
         auto const [begin, end] = bounds(in, i);
         return end - begin;
     }
-    // For packing; all -1 where there are none.
+    // The special tokens for packing; all -1 if there are none.
     [[nodiscard]] special_tokens const& specials() const { return specials_; }
 
 private:
-    // Documents that follow one another in memory, or of a file.
+    // Consecutive documents, in memory or of one file.
     struct part {
-        std::size_t first;        // its first document
-        std::size_t first_entry;  // which is that of the file, or in memory of ends_
+        std::size_t first;        // index of its first document
+        std::size_t first_entry;  // entry of that document: in the file, or in ends_
         std::shared_ptr<token_file const> file;
-        std::vector<std::uint32_t> entries;  // of the file; empty: all from the first
+        std::vector<std::uint32_t> entries;  // of the file; empty: consecutive from first_entry
 
-        // Where document i of the corpus is in the file.
+        // The entry of document i of the corpus.
         [[nodiscard]] std::size_t entry(std::size_t i) const {
             return entries.empty() ? first_entry + (i - first) : entries[i - first];
         }
@@ -130,7 +128,7 @@ private:
                                                   [](std::size_t n, part const& p) { return n < p.first; });
         return *std::prev(after);
     }
-    // Where document i, of a part in memory, begins and ends in ids_.
+    // Begin and end in ids_ of document i, of a part in memory.
     [[nodiscard]] std::pair<std::size_t, std::size_t> bounds(part const& in, std::size_t i) const {
         std::size_t const own = in.entry(i);
         return {own == 0 ? 0 : ends_[own - 1], ends_[own]};
@@ -138,10 +136,10 @@ private:
 
     special_tokens specials_;
     std::vector<token_id> ids_;
-    std::vector<std::size_t> ends_;  // where each document in memory ends in ids_
+    std::vector<std::size_t> ends_;  // end of each document in memory, in ids_
     std::vector<part> parts_;
-    std::size_t mapped_ = 0;         // documents of files
-    std::size_t mapped_tokens_ = 0;  // and their ids
+    std::size_t mapped_ = 0;         // documents in files
+    std::size_t mapped_tokens_ = 0;  // ids of these documents
 };
 
 }  // namespace calm

@@ -1,5 +1,5 @@
 #pragma once
-// The ids of documents one after another, as often as asked for: what there is of them is never all in memory.
+// Streams the ids of documents, any number of times, without ever holding all of them in memory.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,26 +17,27 @@
 
 namespace calm {
 
-// Some ids of a document: those from number `first` on, of `size`. A document without ids is one empty portion.
+// Consecutive ids of a document: from index `first` on, of `size` in total. An empty document is one empty portion.
 struct document_portion {
-    // Ids a portion at most, where document_ids cuts a document: one of a token file, or of markov's symbols.
+    // Maximum ids per portion when document_ids cuts a document: one from a token file or the Markov source.
     static constexpr std::size_t most = std::size_t{1} << 20;
 
     std::size_t size = 0;           // ids of the whole document
-    std::size_t first = 0;          // the number in it of the first of these
-    std::span<token_id const> ids;  // live until the visitor returns
+    std::size_t first = 0;          // index of the first of these ids in the document
+    std::span<token_id const> ids;  // valid during the visitor's call
 
     [[nodiscard]] bool is_first() const { return first == 0; }                 // whether the document begins with it
-    [[nodiscard]] bool is_last() const { return first + ids.size() == size; }  // whether it ends with it
+    [[nodiscard]] bool is_last() const { return first + ids.size() == size; }  // whether the document ends with it
 };
-// Takes the portions of a document in their order, then those of the next.
+// Receives the portions of a document in order, then the portions of the next.
 using portion_visitor = std::function<void(document_portion const&)>;
 
-// The documents that build_corpus makes of the same arguments, in the same order. Files that a cache keeps are mapped,
-// the others are tokenised at each visit.
+// The documents that build_corpus makes of the same arguments, in the same order. Cached files are mapped; the others
+// are tokenised at each visit.
 class document_ids {
 public:
-    // Without a cache all files are tokenised at each visit. The tokenizer outlives it. Throws as build_corpus.
+    // Without a cache, all files are tokenised at each visit. The tokenizer must outlive this object. Throws as
+    // build_corpus.
     document_ids(std::span<std::string const> specs, tokenizer const& words, document_selection const& selection,
                  token_cache* cache = nullptr) :
         words_(&words),
@@ -53,11 +54,11 @@ public:
         }
     }
 
-    // Those of the tokenizer, for packing; the documents have none.
+    // The special tokens of the tokenizer, for packing; the documents contain none.
     [[nodiscard]] special_tokens specials() const { return words_->specials(); }
 
-    // Visits the portions of all documents in their order. Malformed documents are counted at the first visit. Throws
-    // errc::data where no document is selected, else as visit_documents.
+    // Visits the portions of all documents in order. Malformed documents are counted at the first visit only. Throws
+    // errc::data if no document is selected, otherwise as visit_documents.
     void visit(portion_visitor const& visitor) {
         std::uint64_t number = 0;
         bool any = false;
@@ -105,7 +106,8 @@ private:
                 f({all.size(), 0, all});
                 return all.size();
             }
-            for (std::size_t first = 0; first < document.size(); first += document_portion::most)  // a token a symbol
+            // one token per symbol
+            for (std::size_t first = 0; first < document.size(); first += document_portion::most)
                 f({document.size(), first, encode(document.substr(first, document_portion::most))});
             return document.size();
         };

@@ -1,5 +1,5 @@
 #pragma once
-// Where documents come from: files, and the generators of stories and of markov's symbols.
+// Document sources: files, and the generators of stories and of Markov symbols.
 
 #include <charconv>
 #include <cstddef>
@@ -22,27 +22,28 @@
 
 namespace calm {
 
-// Which documents of a list of sources.
+// Which documents to take from a list of sources.
 struct document_selection {
-    split use = split::train;  // what the documents are for
-    // Without it a file is read whole for either use, and `stories` makes held-out documents of its own.
+    split use = split::train;  // use of the documents
+    // Without a holdout, a file is read whole for either use, and `stories` generates separate held-out documents.
     std::optional<holdout> held = std::nullopt;
-    // Of generated sources.
+    // Seed of generated sources.
     std::uint64_t data_seed = 1;
-    // Where malformed documents of files are counted, which then have no number; without it the first is an error.
+    // If set, malformed documents of files are skipped, counted here and not numbered. Otherwise the first one is an
+    // error.
     skipped_documents* skip = nullptr;
     text_limits limits{};  // of every file
 
-    // Is document number i of a source selected?
+    // Whether document i of a source is selected.
     [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
 };
 
-// Takes a document and returns how many tokens it made of it: a generated source of N tokens ends when N are reached.
+// Receives a document and returns its number of tokens. A generated source of N tokens ends once N are reached.
 using document_visitor = std::function<std::size_t(std::string_view document)>;
-// The same of documents in parts, `ends` with the last of each: none is held in memory.
+// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each.
 using document_parts = std::function<std::size_t(std::string_view part, bool ends)>;
 
-// Takes parts for a visitor of whole documents, which outlives it.
+// Adapts a visitor of whole documents, which must outlive the result, to parts.
 [[nodiscard]] inline document_parts joined_for(document_visitor const& visitor) {
     return [&visitor, held = std::string()](std::string_view part, bool ends) mutable {
         if (ends && held.empty()) return visitor(part);
@@ -51,18 +52,17 @@ using document_parts = std::function<std::size_t(std::string_view part, bool end
     };
 }
 
-// A document of more than 10,000 words is too long for training: passes on its pieces, split at every 10,000th U+0020,
-// which is dropped. Text with few spaces is split before the character that would make a piece longer than
-// 1 MiB.
+// Splits documents of more than 10,000 words for training: at every 10,000th U+0020, which is dropped. Text with few
+// spaces is split before the character that would make a piece longer than 1 MiB.
 class training_pieces {
 public:
-    static constexpr std::size_t most_spaces = 10'000;            // with the last of them the piece ends
+    static constexpr std::size_t most_spaces = 10'000;            // the piece ends at the last of them
     static constexpr std::size_t longest = std::size_t{1} << 20;  // bytes of a piece
 
-    // The visitor outlives it.
+    // The visitor must outlive it.
     explicit training_pieces(document_parts const& visitor) : visitor_(visitor) {}
 
-    // Returns the sum of what the visitor returned.
+    // Returns the sum of the visitor's results.
     std::size_t operator()(std::string_view part, bool ends) {
         std::size_t sum = 0;
         for (std::size_t end = end_of_piece(part); end != std::string_view::npos; end = end_of_piece(part)) {
@@ -76,7 +76,7 @@ public:
     }
 
 private:
-    // Where the piece ends in this part, if it does.
+    // Where the current piece ends in this part, or npos.
     std::size_t end_of_piece(std::string_view part) {
         auto const room = part.substr(0, longest - size_);
         for (std::size_t at = room.find(' '); at != std::string_view::npos; at = room.find(' ', at + 1))
@@ -88,20 +88,20 @@ private:
     }
 
     document_parts const& visitor_;
-    std::size_t spaces_ = 0;  // of the piece so far, and its bytes
+    std::size_t spaces_ = 0;  // in the current piece; size_ counts its bytes
     std::size_t size_ = 0;
 };
 
-// One source: what files_of names, `stories:N`, or `markov:N` (one document of N symbols; of each split its own,
-// whatever the holdout).
+// One source: the files that files_of() finds, `stories:N`, or `markov:N`. The Markov source is one document of N
+// symbols; each split has its own, regardless of the holdout.
 class document_source {
 public:
-    // What a SPEC names.
+    // The kind of a SPEC.
     enum class kind { files, stories, markov };
-    // Tokens of stories or symbols of markov: they are held in memory.
+    // Maximum tokens of stories or Markov symbols, which are held in memory.
     static constexpr std::uint64_t most_generated = 1'000'000'000;
 
-    // Reads a SPEC. Throws errc::usage for one that is none, else as files_of.
+    // Parses a SPEC. Throws errc::usage if it is invalid, otherwise as files_of.
     [[nodiscard]] static document_source parse(std::string const& spec) {
         if (spec.starts_with("stories:")) return {kind::stories, {}, tokens_of(spec)};
         if (spec.starts_with("markov:")) return {kind::markov, {}, tokens_of(spec)};
@@ -109,20 +109,20 @@ public:
     }
 
     [[nodiscard]] kind type() const { return kind_; }  // of the SPEC
-    // Whether it makes its documents, by the data seed.
+    // Whether its documents are generated, from the data seed.
     [[nodiscard]] bool is_generated() const { return kind_ != kind::files; }
-    // The paths, none of a generated source.
+    // The file paths; empty for a generated source.
     [[nodiscard]] std::vector<std::string> const& files() const { return files_.files; }
-    // Folders of runs and models that were met and are not read.
+    // Folders of runs and models that were found and skipped.
     [[nodiscard]] std::vector<std::string> const& left_out() const { return files_.left_out; }
 
-    // Visits the selected documents in order, those of files for training in pieces. The documents of files are
-    // numbered on from `number`, which moves past them; generated ones count for themselves, as their number depends
-    // on the visitor. Throws as read_documents.
+    // Visits the selected documents in order; for training, documents of files come in pieces. Documents of files are
+    // numbered from `number` on, which advances past them. Generated documents have a separate count, because their
+    // number depends on the visitor. Throws as read_documents.
     void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
         visit(selection, number, joined_for(visitor));
     }
-    // The same for a visitor of parts.
+    // Overload for a visitor of parts.
     void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
@@ -141,12 +141,12 @@ public:
         }
     }
 
-    // The same of one file.
+    // Visits the selected documents of one file.
     static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
                            document_visitor const& visitor) {
         visit_file(path, selection, number, joined_for(visitor));
     }
-    // The same for a visitor of parts.
+    // Overload for a visitor of parts.
     static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
                            document_parts const& visitor) {
         bool inside = false;
@@ -182,8 +182,8 @@ private:
     std::uint64_t tokens_;
 };
 
-// The sources of a list of SPECs, all of which are checked. Throws as document_source::parse, and errc::usage for
-// sources that cannot stand together.
+// Parses and checks a list of SPECs. Throws as document_source::parse, and errc::usage for sources that cannot be
+// combined.
 [[nodiscard]] inline std::vector<document_source> document_sources(std::span<std::string const> specs) {
     std::vector<document_source> sources;
     std::size_t generated = 0;
@@ -201,7 +201,7 @@ private:
     return sources;
 }
 
-// Throws errc::data unless a selection took any of what there was; `all` documents of files were numbered.
+// Throws errc::data unless `any`: a selection took a document. `all` is the number of documents in files.
 inline void require_documents(bool any, std::uint64_t all, document_selection const& selection) {
     if (any) return;
     auto const left =
@@ -212,9 +212,9 @@ inline void require_documents(bool any, std::uint64_t all, document_selection co
                                      "document, into several"));
 }
 
-// Visits the selected documents of a list of SPECs; those of files are numbered from 0 through the whole list. For
-// training, long documents come in pieces. All SPECs are checked before the first is read; errors as in
-// document_source, and errc::data where no document is selected.
+// Visits the selected documents of a list of SPECs; documents of files are numbered from 0 across the list. For
+// training, long documents come in pieces. All SPECs are checked before the first is read. Throws as document_source,
+// and errc::data if no document is selected.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
                             document_parts const& visitor) {
     std::uint64_t number = 0;
@@ -227,7 +227,7 @@ inline void visit_documents(std::span<std::string const> specs, document_selecti
     require_documents(any, number, selection);
 }
 
-// The same for a visitor of whole documents, each of which is held in memory while it is visited.
+// Overload for a visitor of whole documents, each of which is held in memory during its visit.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
                             document_visitor const& visitor) {
     visit_documents(specs, selection, joined_for(visitor));

@@ -17,10 +17,10 @@
 
 namespace calm {
 
-// What a SPEC of files names.
+// The files that a SPEC names.
 struct file_list {
-    std::vector<std::string> files;     // in the order of the bytes of their paths
-    std::vector<std::string> left_out;  // folders of runs and models that were met and not read
+    std::vector<std::string> files;     // sorted by the bytes of their paths
+    std::vector<std::string> left_out;  // folders of runs and models that were found and skipped
 };
 
 namespace detail {
@@ -28,13 +28,13 @@ namespace detail {
 inline constexpr char const* known_formats =
     ".txt (one document), .jsonl or .json (one object with \"text\" a line), each also .gz or .zst";
 
-// The suffixes of a name, "" where it has none.
+// The suffix of a name, including the one before .gz or .zst; "" if it has none.
 inline std::string suffix_of(std::filesystem::path const& path) {
     std::string const last = path.extension().string();
     return last == ".gz" || last == ".zst" ? path.stem().extension().string() + last : last;
 }
 
-// Whether a folder is the output of a program of this library, or a model: by its lock, its record or its weights.
+// Whether a folder is the output of a program of this library, or a model: it has their lock, record or weights.
 [[gnu::cold]] inline bool holds_run_or_model(std::filesystem::path const& folder) {
     auto const has = [&](char const* name) { return is_there((folder / name).string()); };
     return has("run.lock") || has("text.lock") || (has("run.json") && has("options.toml")) ||
@@ -72,7 +72,7 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
     return found;
 }
 
-// The outermost folder of a run or a model that a file lies in, below a folder that is named; "" where there is none.
+// The outermost run or model folder that contains a file, below the folder whose path has `named` bytes; "" if none.
 [[gnu::cold]] inline std::string run_or_model_of(std::filesystem::path const& file, std::size_t named,
                                                  std::map<std::string, bool>& known) {
     std::string outermost;
@@ -116,13 +116,15 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
 
 }  // namespace detail
 
-// The files of text that a SPEC names, in the order of the bytes of their paths: a file; all below a folder whose
-// format is known, but for hidden ones and links to folders, where links to files must stay below it; or those that
-// match a pattern of the shell (* ? [ ]), where no file has that name. Folders of runs and models are left out: what
-// they hold in .json and .jsonl is no text, and a model would learn its own samples; a file in one that is named itself
-// is read. Throws errc::usage for a file of unknown format,
-// errc::data where nothing is there, a named file is empty or a link leads out of the folder, errc::storage where a
-// folder cannot be read.
+// The text files that a SPEC names, sorted by the bytes of their paths. A SPEC is a file, a folder (all files of known
+// format below it) or, if no file has that name, a shell pattern (* ? [ ]). In a folder, hidden files and links to
+// folders are ignored, and links to files must stay below it.
+//
+// Folders of runs and models are skipped: their .json and .jsonl files are not text, and a model would train on its own
+// samples. A file inside one is read if it is named itself.
+//
+// Throws errc::usage for a file of unknown format, errc::data if nothing is found, a named file is empty or a link
+// leads out of the folder, and errc::storage if a folder cannot be read.
 [[nodiscard, gnu::cold]] inline file_list files_of(std::string const& spec) {
     namespace fs = std::filesystem;
     std::error_code failure;

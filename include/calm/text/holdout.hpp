@@ -1,5 +1,5 @@
 #pragma once
-// What is trained on and what is held out.
+// The split of documents into training and held-out.
 
 #include <charconv>
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace calm {
 
-// The two uses of documents. The numbers are part of what generated sources make: they never change.
+// The two uses of documents. Generated sources depend on the numbers: never change them.
 enum class split : std::uint32_t { train = 0, heldout = 1 };
 
-// The documents whose number, counted from 0, is r modulo m: out of training, and exactly those in evaluation.
+// Holds out the documents whose number, counted from 0, is r modulo m: training skips them, evaluation uses only them.
 class holdout {
 public:
-    // The largest modulus: of fewer documents one in a million would be none.
+    // The largest modulus: with fewer than a million documents, one in a million may be none.
     static constexpr std::uint64_t most = 1'000'000;
 
     // Reads "m:r", e.g. "6:5". Throws errc::usage unless 2 <= m <= most and 0 <= r < m.
@@ -46,7 +46,7 @@ public:
         return parsed;
     }
 
-    // Is document number i held out?
+    // Whether document i is held out.
     [[nodiscard]] bool contains(std::uint64_t i) const { return i % modulus_ == remainder_; }
     // "m:r".
     [[nodiscard]] std::string text() const { return std::to_string(modulus_) + ':' + std::to_string(remainder_); }

@@ -1,5 +1,5 @@
 #pragma once
-// What a parser of JSON does not say, or refuses though it is valid.
+// Explains JSON errors that a parser does not explain, and accepts valid JSON that it refuses.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace calm::detail {
 
-// Whether a text is a number by RFC 8259, whatever its size.
+// Whether a text is a number by RFC 8259, of any magnitude.
 [[nodiscard, gnu::cold]] inline bool is_json_number(std::string_view text) {
     auto const take = [&](std::string_view any) {
         bool const found = !text.empty() && any.find(text.front()) != std::string_view::npos;
@@ -31,13 +31,13 @@ namespace calm::detail {
     return text.empty();
 }
 
-// Behind the string of JSON that begins at `at`, or the end of the text.
+// The index after the JSON string that begins at `at`, or the end of the text.
 [[nodiscard, gnu::cold]] inline std::size_t end_of_json_string(std::string_view text, std::size_t at) {
     for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
     return at < text.size() ? at + 1 : text.size();
 }
 
-// Calls f(at, word) for the numbers and words of a JSON text outside of its strings until it returns true.
+// Calls f(at, word) for each number and literal outside of strings in a JSON text, until f returns true.
 template <class F> void any_json_word(std::string_view text, F const& f) {
     constexpr std::string_view ends = " \t\r\n,:[]{}\"";
     for (std::size_t at = 0; at < text.size();) {
@@ -53,8 +53,8 @@ template <class F> void any_json_word(std::string_view text, F const& f) {
     }
 }
 
-// Numbers of a JSON text become 0, with spaces behind it. JSON has numbers of any size and a parser has not: this is
-// for who reads none of them.
+// Replaces every number in a JSON text by 0 and spaces. JSON allows numbers of any size, the parser does not; for
+// callers that ignore numbers.
 [[gnu::cold]] inline void forget_json_numbers(std::string& text) {
     any_json_word(text, [&](std::size_t at, std::string_view word) {
         if (is_json_number(word)) text.replace(at, word.size(), "0" + std::string(word.size() - 1, ' '));
@@ -62,7 +62,7 @@ template <class F> void any_json_word(std::string_view text, F const& f) {
     });
 }
 
-// What Python writes and JSON has not: NaN, Infinity and -Infinity; the first of them.
+// The first NaN, Infinity or -Infinity, which Python writes although JSON lacks them.
 [[nodiscard, gnu::cold]] inline std::optional<std::string> word_of_python_in(std::string_view text) {
     std::optional<std::string> found;
     any_json_word(text, [&](std::size_t, std::string_view word) {
@@ -72,9 +72,9 @@ template <class F> void any_json_word(std::string_view text, F const& f) {
     return found;
 }
 
-// The first escape of half a character, like \ud83d without its other half, in the strings of a JSON text.
+// The first escape of a lone surrogate in the strings of a JSON text, like \ud83d without its other half.
 [[nodiscard, gnu::cold]] inline std::optional<std::string_view> lone_surrogate_in(std::string_view text) {
-    auto const half = [&](std::size_t at, char a, char b) {  // whether \uDxxx with a third digit from a to b is there
+    auto const half = [&](std::size_t at, char a, char b) {  // whether \uDxxx, third digit a to b, is here
         auto const four = text.substr(std::min(at, text.size()), 6);
         if (four.size() < 6 || four[0] != '\\' || four[1] != 'u' || (four[2] | 0x20) != 'd') return false;
         char const digit = static_cast<char>(four[3] | (four[3] > '9' ? 0x20 : 0));

@@ -1,5 +1,5 @@
 #pragma once
-// Files of one JSON object a line.
+// Files with one JSON object per line.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,16 +19,16 @@
 namespace calm {
 
 // Reads the field "text" of one JSON object after another; other fields are ignored, blank lines skipped. Holds one
-// line at a time, and its text; a line that is not mostly text is refused. The file may be compressed (byte_stream).
-// Errors of the text are errc::data and name file, line and cause; after one the next call goes on with the next line.
+// line and its text in memory, and refuses a line that is not mostly text. The file may be compressed (byte_stream).
+// Errors of the text are errc::data and name file, line and cause; the next call then continues with the next line.
 class json_lines {
 public:
-    // How long a line may be, in bytes: a longer one is no document but a missing line break.
+    // Maximum bytes per line: a longer one is not a document but lacks a line break.
     static constexpr std::size_t longest_line = std::size_t{64} << 20;
-    // How many values and signs a line may have: what is parsed of them takes memory.
+    // Maximum values and punctuation characters per line, because parsing each takes memory.
     static constexpr std::size_t most_values = std::size_t{1} << 20;
 
-    // Throws errc::storage where the file cannot be opened.
+    // Throws errc::storage if the file cannot be opened.
     explicit json_lines(std::string path, std::size_t longest = longest_line) : lines_(std::move(path), longest) {}
 
     // The next text, valid until the next call; false at the end of the file.
@@ -41,7 +41,7 @@ public:
         return false;
     }
 
-    // The number of the line that was last read, from 1.
+    // The number of the last line read, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return lines_.number(); }
 
 private:
@@ -86,7 +86,7 @@ private:
         std::sort(keys_.begin(), keys_.end());
         if (!std::binary_search(keys_.begin(), keys_.end(), "text"))
             fail("the object has no field \"text\"; rename the field that holds the text");
-        // The parser accepts a key twice; which of the two is meant nobody knows.
+        // The parser accepts duplicate keys, which are ambiguous.
         if (auto const twice = std::adjacent_find(keys_.begin(), keys_.end()); twice != keys_.end())
             fail("the object has more than one field " + in_quotes(*twice, '"') + "; keep one");
         std::string_view text;

@@ -1,5 +1,5 @@
 #pragma once
-// The values of a JSON file that nobody vouches for.
+// Checked access to the values of an untrusted JSON file.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace calm::detail {
 
-// Takes values of one file as what they should be. Throws errc::tokenizer with the path of the file and the place of
-// the value in it, the way there: model.merges[3].
+// Converts values of one file to their expected types. Throws errc::tokenizer with the path of the file and the path of
+// the value in it, e.g. model.merges[3].
 class json_values {
 public:
     using element = simdjson::dom::element;
@@ -28,7 +28,7 @@ public:
 
     [[nodiscard]] std::string const& path() const { return path_; }
 
-    // An error of this file.
+    // Throws an error of this file.
     [[noreturn]] void fail(std::string const& place, std::string const& sentence) const {
         throw error(errc::tokenizer, path_, place, sentence);
     }
@@ -36,20 +36,20 @@ public:
         fail(place, "expected " + std::string(expected) + ", found " + shown(found));
     }
 
-    // A value in a sentence.
+    // A value as shown in an error message.
     static std::string shown(element e) {
         if (e.is_string()) return in_quotes(e.get_string().value_unsafe(), '"');
         if (e.is_array()) return "a list";
         if (e.is_object()) return "an object";
         return simdjson::minify(e);
     }
-    // Places: of the value of a key, of an element of a list.
+    // Paths: of the value of a key, and of an element of a list.
     static std::string joined(std::string const& place, std::string_view key) {
         return place.empty() ? std::string(key) : place + "." + std::string(key);
     }
     static std::string at(std::string const& place, std::size_t i) { return place + "[" + std::to_string(i) + "]"; }
 
-    // A value of the kind that is named.
+    // Convert a value to the named type.
     object as_object(element e, std::string const& place) const {
         object o;
         if (e.get(o) != simdjson::SUCCESS) fail_kind(place, "an object", e);
@@ -66,7 +66,7 @@ public:
         return s;
     }
 
-    // Refuses keys that are not known, and a key twice: which one counts is not said anywhere.
+    // Refuses unknown keys, and duplicate keys, which are ambiguous.
     void only(object o, std::string const& place, std::initializer_list<std::string_view> known) const {
         std::vector<std::string_view> met;
         for (auto const field : o) {
@@ -78,7 +78,8 @@ public:
             met.push_back(field.key);
         }
     }
-    // The value of a key: if it is there, which it must be, which it must not be unless it is null.
+    // The value of a key: find() returns it if it exists, present() requires it, absent() requires it to be missing or
+    // null.
     static std::optional<element> find(object o, std::string_view key) {
         element e;
         if (o.at_key(key).get(e) != simdjson::SUCCESS) return std::nullopt;
@@ -93,7 +94,8 @@ public:
         if (auto const e = find(o, key); e && !e->is_null())
             fail_kind(joined(place, key), "none or null (nothing else is understood)", *e);
     }
-    // The value of a key that is true or false, `without` the key; or an error unless it is as expected.
+    // flag() is the value of a boolean key, `without` if the key is missing. flag_is() throws unless that is as
+    // expected.
     bool flag(object o, std::string const& place, std::string_view key, bool without) const {
         auto const e = find(o, key);
         if (!e) return without;
@@ -105,7 +107,7 @@ public:
         if (flag(o, place, key, without) != expected)
             fail(joined(place, key), expected ? "expected true, found false" : "expected false, found true");
     }
-    // The value of the key "type"; and an error for a string that is not as expected.
+    // The value of the key "type". expect() throws unless a string is as expected.
     std::string_view type_of(object o, std::string const& place) const {
         return as_string(present(o, place, "type"), joined(place, "type"));
     }

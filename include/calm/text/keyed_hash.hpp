@@ -1,5 +1,5 @@
 #pragma once
-// Hashes whose collisions nobody can choose.
+// Hashing that resists chosen collisions.
 
 #include <bit>
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace calm {
 
-// SipHash-1-3 (Aumasson, Bernstein) under a key that each process draws anew: who writes a file does not know which of
-// its strings collide. No result may depend on it, only where things lie in a table.
+// SipHash-1-3 (Aumasson, Bernstein) with a random key per process, so that the author of a file cannot choose strings
+// that collide. It may affect positions in hash tables, never results.
 class keyed_hash {
 public:
-    // Of this process.
+    // With the key of this process.
     keyed_hash() : keyed_hash(of_process()) {}
-    // Of a key that is known: for tests.
+    // With a known key, for tests.
     constexpr keyed_hash(std::uint64_t k0, std::uint64_t k1) : k0_(k0), k1_(k1) {}
 
-    // Of bytes, which may be none.
+    // Hashes bytes, possibly none.
     [[nodiscard]] std::size_t operator()(std::string_view bytes) const {
         state s(k0_, k1_);
         char const* at = bytes.data();
@@ -28,7 +28,7 @@ public:
         for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(detail::word_of<std::uint64_t>(at));
         return s.finish(std::uint64_t{size} << 56 | detail::tail_of(at, size % 8));
     }
-    // Of a number: the hash of its eight bytes.
+    // Hashes the eight bytes of a number.
     [[nodiscard]] std::size_t operator()(std::uint64_t word) const {
         state s(k0_, k1_);
         s.take(word);

@@ -11,24 +11,24 @@
 
 namespace calm {
 
-// Gives one line after another, holding one line and one block. A byte order mark before the first is dropped.
+// Reads line after line, holding one line and one block in memory. Drops a byte order mark before the first line.
 class line_reader {
 public:
     // Lines of at most `longest` bytes. Throws as byte_stream.
     line_reader(std::string path, std::size_t longest) : bytes_(std::move(path)), longest_(longest) {}
 
     // The next line without its end; false at the end of the file. Throws errc::data for a line that is too long, which
-    // is then passed by, and as byte_stream, which ends the file: what was read of the last line is no line.
+    // is skipped. Throws as byte_stream, which ends the file and discards a partial last line.
     [[nodiscard]] bool next(std::string& line);
 
-    // The number of the line that was last given or thrown for, from 1.
+    // The number of the last line returned or reported in an error, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     [[nodiscard]] std::string const& path() const noexcept { return bytes_.path(); }  // as it was opened
 
 private:
     byte_stream bytes_;
     std::size_t longest_;
-    std::string_view rest_;  // of a block
+    std::string_view rest_;  // of a block, still unread
     std::uint64_t number_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Mappings of large files that give memory back: a process holds some 64 MiB of all of them together.
+// Bounds the memory of mapped large files: about 64 MiB for all mappings of the process together.
 
 #include <sys/mman.h>
 
@@ -11,32 +11,32 @@
 
 namespace calm {
 
-// The pages of one mapped file that nobody writes to; they come back from it when they are touched again. Whoever reads
-// says how much, and where all mappings of the process were touched more than `most`, all let go. Any number of threads
-// may read. Stays where it is, and ends before its mapping.
+// The pages of one mapped file that is never modified; released pages are reloaded from it on access. Readers announce
+// how much they read. Once all mappings of the process together have touched more than `most` bytes, all release their
+// pages. Any number of threads may read. Not movable; must be destroyed before its mapping.
 class mapped_pages {
 public:
-    // Bytes that are touched of all mappings together until they let go.
+    // Bytes touched in all mappings together before they release their pages.
     static constexpr std::size_t most = std::size_t{64} << 20;
 
-    // Of all of a mapping.
+    // Covers a whole mapping.
     explicit mapped_pages(std::span<std::byte const> bytes) : bytes_(bytes), others_(all_of_process()) {}
     mapped_pages(mapped_pages const&) = delete;
     mapped_pages& operator=(mapped_pages const&) = delete;
     ~mapped_pages() { others_.leave(*this); }
 
-    // Some bytes of it are about to be read.
+    // Announces that some bytes of it are about to be read.
     void touch(std::size_t bytes) {
-        // Where a page is touched the system may map all that it holds as one with it: up to 2 MiB.
+        // A page fault may map the whole large page around it: up to 2 MiB.
         constexpr std::size_t around = std::size_t{2} << 20;
         if (!touched_.load(std::memory_order_relaxed) && !touched_.exchange(true)) others_.enter(*this);
         others_.count(bytes + around);
     }
-    // Gives back what it holds of memory.
+    // Releases the memory of its pages.
     void let_go() const noexcept { ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED); }
 
 private:
-    // Those that were touched since all let go.
+    // The mappings touched since the last release.
     class touched_together {
     public:
         void enter(mapped_pages& one) {

@@ -1,5 +1,5 @@
 #pragma once
-// A source whose exact distribution is known: a Markov chain of few symbols, to measure models against the optimum.
+// A source with a known exact distribution, to measure models against the optimum: a Markov chain of few symbols.
 
 #include <array>
 #include <cstddef>
@@ -14,23 +14,23 @@
 
 namespace calm {
 
-// How the symbols 0..63 are written, a character each, in their order.
+// The characters of the symbols 0..63, in order.
 inline constexpr std::string_view markov_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 
-// A chain of 64 symbols, each with 4 distinct successors of weights u^2 + 0.05, u uniform in [0, 1), normalised. A data
-// seed names a chain: that of the first attempt (stream::markov_chain at the attempt's step) in which every symbol
-// reaches every other.
+// A Markov chain of 64 symbols, each with 4 distinct successors. Their weights are u^2 + 0.05, u uniform in [0, 1),
+// normalised. The data seed determines the chain: the first attempt (stream::markov_chain at the attempt's step) in
+// which every symbol reaches every other.
 class markov_chain {
 public:
     static constexpr std::size_t symbols = markov_alphabet.size();  // 64
-    static constexpr std::size_t successors = 4;                    // of each symbol
+    static constexpr std::size_t successors = 4;                    // per symbol
 
-    // What may follow a symbol.
+    // A possible successor of a symbol.
     struct successor {
         token_id symbol = 0;     // in 0 .. 63
-        double probability = 0;  // above 0; those of a row sum to 1
+        double probability = 0;  // above 0; a row sums to 1
     };
-    using row = std::array<successor, successors>;  // all that may follow one symbol
+    using row = std::array<successor, successors>;  // all successors of one symbol
 
     // The chain of a data seed, with its stationary distribution.
     explicit markov_chain(std::uint64_t data_seed) : seed_(data_seed) {
@@ -38,7 +38,7 @@ public:
         find_stationary();
     }
 
-    // The successors of a symbol, in the order of their numbers, none with probability 0.
+    // The successors of a symbol, ordered by symbol, each with positive probability.
     [[nodiscard]] row const& after(token_id symbol) const { return rows_[index(symbol)]; }
     // P(next | symbol).
     [[nodiscard]] double probability(token_id next, token_id symbol) const {
@@ -46,11 +46,11 @@ public:
             if (one.symbol == next) return one.probability;
         return 0.0;
     }
-    // The share of a symbol in an endless stream.
+    // The stationary probability of a symbol.
     [[nodiscard]] double stationary(token_id symbol) const { return stationary_[index(symbol)]; }
 
-    // The first symbols of one unbroken stream that starts from the stationary distribution, written in the alphabet.
-    // The splits draw apart (stream::markov_text at step `of`).
+    // The first `length` symbols, as characters, of an unbroken stream that starts from the stationary distribution.
+    // The splits have separate random numbers (stream::markov_text at step `of`).
     [[nodiscard]] std::string text(split of, std::size_t length) const {
         random_sequence random({seed_, stream::markov_text, static_cast<std::uint32_t>(of)});
         std::string symbols_drawn;
@@ -71,9 +71,9 @@ public:
         return symbols_drawn;
     }
 
-    // Brier-1..4 of the source itself, which no model surpasses in expectation. The expected score of the true
-    // distribution is the sum of its squares: after symbol a that of n symbols is (Q^n 1)(a), where Q holds the squared
-    // transition probabilities; the mean goes by the stationary distribution.
+    // Brier-1..4 of the source itself, the highest expected score of any model. The expected score of the true
+    // distribution is its sum of squares: for n symbols after symbol a it is (Q^n 1)(a), where Q holds the squared
+    // transition probabilities. The mean is over the stationary distribution.
     [[nodiscard]] std::array<double, 4> optimal_brier() const {
         std::array<double, 4> scores{};
         std::array<double, symbols> power{};
@@ -113,7 +113,7 @@ private:
         }
     }
 
-    // Whether every symbol is reached from symbol 0, and symbol 0 from every symbol.
+    // Whether symbol 0 reaches every symbol, and every symbol reaches symbol 0.
     [[nodiscard]] bool is_connected() const {
         auto const reaches_all = [&](bool backwards) {
             std::array<bool, symbols> reached{};
@@ -131,8 +131,8 @@ private:
         return reaches_all(false) && reaches_all(true);
     }
 
-    // Grassmann, Taksar and Heyman 1985: symbols are removed one by one from the end, their flow handed to those that
-    // remain. Nothing is subtracted, so it is exact up to rounding.
+    // Grassmann, Taksar and Heyman 1985: removes symbols one by one from the end and redirects their flow to the rest.
+    // Nothing is subtracted, so it is exact up to rounding.
     void find_stationary() {
         std::vector<std::array<double, symbols>> flow(symbols);
         for (std::size_t a = 0; a < symbols; ++a)

@@ -1,5 +1,5 @@
 #pragma once
-// The merges of a byte-pair encoding whose order is not that of its ids.
+// Merges of a byte-pair encoding whose order differs from the order of ids.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +11,10 @@
 
 namespace calm {
 
-// Pairs of neighbours and the token that each becomes, in the order in which they merge: the rank of a pair is its
-// number.
+// Adjacent pairs and the token that each merges into, in merge order: the rank of a pair is its index.
 class merge_list {
 public:
-    // How many there are.
+    // The number of merges.
     [[nodiscard]] std::size_t size() const { return merged_.size(); }
 
     // The rank of a pair of tokens, or -1.
@@ -23,7 +22,7 @@ public:
         auto const found = ranks_.find(key_of(left, right));
         return found == ranks_.end() ? -1 : found->second;
     }
-    // What the pair of a rank becomes, 0 <= rank < size().
+    // The token that the pair of a rank merges into, 0 <= rank < size().
     [[nodiscard]] token_id merged(std::int32_t rank) const { return merged_[static_cast<std::size_t>(rank)]; }
 
     // The left token of a rank, 0 <= rank < size().
@@ -35,7 +34,7 @@ public:
         return static_cast<token_id>(pairs_[static_cast<std::size_t>(rank)] & 0xffffffffu);
     }
 
-    // Adds a pair of the next rank; false, and nothing changes, if it is there already.
+    // Adds a pair with the next rank. Returns false and changes nothing if the pair already exists.
     bool add(token_id left, token_id right, token_id merged) {
         if (!ranks_.emplace(key_of(left, right), static_cast<std::int32_t>(size())).second) return false;
         pairs_.push_back(key_of(left, right));

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a list of merges says no more than the ids of its tokens.
+// Decides whether a merge list is implied by the order of token ids.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace calm {
 
-// What a list of merges is, compared with merging by id.
+// How a merge list compares with merging by id.
 struct merge_order {
     bool by_id;        // both give the same ids for every text
-    bool all_reached;  // merging the bytes of a token gives that token, for all of them
+    bool all_reached;  // merging the bytes of any token gives that token
 };
 
-// Compares. Two parts that together are a token t meet only as they do when t's bytes are merged alone: nothing crossed
-// their ends, so what happened between was the same. There one pair is left before t, or t is never made. So if the
-// list has that pair of every such token, in the order of ids, its other pairs never meet and it merges alike.
+// Compares. Two parts whose concatenation is a token t meet in a text only as they do when t's bytes are merged alone:
+// no merge crossed their ends, so the steps between were equal. There, one pair is left just before t, or t is never
+// made. So if the list has that pair for every such token, in order of ids, its other pairs never meet and it merges
+// identically.
 [[nodiscard]] inline merge_order order_of(merge_list const& merges, token_table const& table) {
     struct all_but {
         token_table const& table;

@@ -1,5 +1,5 @@
 #pragma once
-// Documents that come in portions, packed and cut into blocks as they come.
+// Packs documents that come in portions and cuts them into blocks as they come.
 
 #include <algorithm>
 #include <concepts>
@@ -16,14 +16,14 @@
 
 namespace calm {
 
-// Packs documents for epoch 0, in the order in which they come, and gives the tokens on as it has them.
+// Packs documents for epoch 0, in order of arrival, and passes tokens on immediately.
 template <std::invocable<std::span<token_id const>> Sink> class packer {
 public:
-    // The sink is called with tokens that live until it returns, of which there may be none.
+    // The sink receives tokens, possibly none, that are valid only during the call.
     packer(packing_rule const& rule, special_tokens const& specials, Sink sink) :
         rule_(rule), specials_(specials), sink_(std::move(sink)) {}
 
-    // The portions of a document come in their order, with no other's between.
+    // The portions of a document must come in order, without other documents between them.
     void add(document_portion const& portion) {
         if (portion.is_first()) {
             around_.clear();
@@ -39,7 +39,7 @@ public:
         least_ += rule_.packed_size(portion.size, 0);
     }
 
-    // How many tokens there are at least, whatever the offsets.
+    // A lower bound of the number of tokens, whatever the offsets.
     [[nodiscard]] std::size_t least_tokens() const { return least_; }
 
 private:
@@ -51,7 +51,7 @@ private:
     std::vector<token_id> around_;
 };
 
-// The documents of a corpus as portions.
+// Visits the documents of a corpus, each as one portion.
 inline void visit_portions(corpus const& documents, portion_visitor const& visitor) {
     for (std::size_t i = 0; i < documents.documents(); ++i) {
         auto const ids = documents.document(i);
@@ -59,13 +59,13 @@ inline void visit_portions(corpus const& documents, portion_visitor const& visit
     }
 }
 
-// How much text there is.
+// The amount of text.
 struct text_size {
-    std::size_t documents = 0;  // each piece of an over-long one is one
+    std::size_t documents = 0;  // each piece of an over-long document counts
     std::size_t tokens = 0;     // of the documents, before packing
 };
 
-// Of documents that fill a block in every epoch, whatever the offsets. Throws as evaluation_blocks where they do not.
+// Measures documents. Throws as evaluation_blocks unless they fill a block in every epoch, whatever the offsets.
 [[nodiscard]] inline text_size size_of(document_ids& documents, packing_rule const& rule, std::size_t block_tokens) {
     detail::require_rule(documents.specials(), rule, block_tokens);
     text_size size;
@@ -80,7 +80,7 @@ struct text_size {
     return size;
 }
 
-// Throws as size_of where documents do not fill a block in every epoch; of those that do only the first are read.
+// Throws as size_of unless the documents fill a block in every epoch. Reads only as many documents as needed.
 inline void require_block(document_ids& documents, packing_rule const& rule, std::size_t block_tokens) {
     struct enough {};
     detail::require_rule(documents.specials(), rule, block_tokens);
@@ -96,8 +96,8 @@ inline void require_block(document_ids& documents, packing_rule const& rule, std
     detail::require_one_block(least, block_tokens);
 }
 
-// The blocks that evaluation_blocks makes of the same documents, of which one at a time is in memory. Throws as it,
-// when it is called.
+// The blocks that evaluation_blocks makes of the same documents, with one at a time in memory. A call of the source
+// throws as evaluation_blocks.
 [[nodiscard]] inline block_source blocks_of(std::shared_ptr<document_ids> documents, packing_rule const& rule,
                                             std::size_t block_tokens) {
     return [documents = std::move(documents), rule, block_tokens](block_visitor const& visitor) {

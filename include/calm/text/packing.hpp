@@ -1,5 +1,5 @@
 #pragma once
-// How documents become one sequence of patches.
+// Packs documents into one sequence of patches.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace calm {
 
-// What is put around a document.
+// What surrounds a document.
 enum class packing {
-    padded,                    // PAD^o BOS document EOS PAD^r, offset o uniform in 0..K-1, r up to a multiple of K
+    padded,                    // PAD^o BOS document EOS PAD^r, offset o uniform in 0..K-1, r pads to a multiple of K
     published_autoencoder,     // BOS document EOS PAD^r
     published_language_model,  // BOS document
-    unbroken,                  // document: of a source without specials
+    unbroken,                  // document, from a source without special tokens
 };
 
-// A way of packing and the streams it draws from.
+// How documents are packed, and the seed of the random streams.
 struct packing_rule {
-    packing mode = packing::padded;  // what is put around a document
-    std::size_t K = 4;               // tokens a patch, > 0
+    packing mode = packing::padded;  // what surrounds a document
+    std::size_t K = 4;               // tokens per patch, > 0
     std::uint64_t seed = 0;          // of the offsets and of the order of documents
 
     // The offset o of document i in an epoch: stream::alignment at position (epoch, i).
@@ -36,18 +36,18 @@ struct packing_rule {
         return below(philox(k, i).v[0], static_cast<std::uint32_t>(K));
     }
 
-    // The length in tokens of a packed document of `size` ids at an offset.
+    // The number of tokens of a packed document with `size` ids at an offset.
     [[nodiscard]] std::size_t packed_size(std::size_t size, std::size_t offset) const {
         if (mode == packing::unbroken) return size;
         return mode == packing::published_language_model ? size + 1 : (offset + size + 2 + K - 1) / K * K;
     }
 
-    // What stands before the ids of document i of an epoch.
+    // Appends what precedes the ids of document i of an epoch.
     void open(special_tokens const& special, std::uint64_t epoch, std::uint64_t i, std::vector<token_id>& out) const {
         out.insert(out.end(), offset(epoch, i), special.pad);
         if (mode != packing::unbroken) out.push_back(special.bos);
     }
-    // What stands after them, of which there are `size`.
+    // Appends what follows its `size` ids.
     void close(special_tokens const& special, std::uint64_t epoch, std::uint64_t i, std::size_t size,
                std::vector<token_id>& out) const {
         if (mode != packing::padded && mode != packing::published_autoencoder) return;
@@ -65,11 +65,11 @@ struct packing_rule {
     }
 };
 
-// What a model is trained for decides how mode `published` packs.
+// The model to train; decides how mode `published` packs.
 enum class packed_for { autoencoder, language_model };
 
-// The packing of a mode's name, "padded" or "published", for documents of these specials; without specials it is
-// unbroken. Throws errc::usage for another name.
+// The packing for a mode name, "padded" or "published", and for documents with these special tokens; without special
+// tokens it is unbroken. Throws errc::usage for another name.
 [[nodiscard]] inline packing packing_of(std::string_view mode, packed_for use, special_tokens const& specials) {
     require(mode == "padded" || mode == "published" || mode == "unbroken", errc::usage, "packing '", mode,
             "': expected padded, or published as the published models were trained");
@@ -80,12 +80,12 @@ enum class packed_for { autoencoder, language_model };
     return use == packed_for::autoencoder ? packing::published_autoencoder : packing::published_language_model;
 }
 
-// The name of a packing's mode, for config.json.
+// The mode name of a packing, for config.json.
 [[nodiscard]] inline std::string_view mode_name(packing p) {
     return p == packing::padded ? "padded" : p == packing::unbroken ? "unbroken" : "published";
 }
 
-// All documents packed for an epoch, in the order of the corpus, or the first that make `enough` tokens.
+// All documents packed for an epoch in corpus order, up to the document that reaches `enough` tokens.
 [[nodiscard]] inline std::vector<token_id> packed_tokens(corpus const& documents, packing_rule const& rule,
                                                          std::uint64_t epoch = 0,
                                                          std::size_t enough = std::numeric_limits<std::size_t>::max()) {
@@ -96,19 +96,19 @@ enum class packed_for { autoencoder, language_model };
 }
 
 namespace detail {
-// Blocks of a rule that documents with these specials can be packed into.
+// Throws unless documents with these special tokens can be packed into blocks by the rule.
 inline void require_rule(special_tokens const& special, packing_rule const& rule, std::size_t block_tokens) {
     require(special.exist() != (rule.mode == packing::unbroken), errc::usage,
             "calm::packing_rule: symbols without BOS, EOS and PAD are packed unbroken, and nothing else is");
     require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, "a block of ", block_tokens,
             " tokens is no whole number of patches of ", rule.K, " tokens: choose a positive multiple of ", rule.K);
 }
-// Documents that make `least` tokens or more must fill a block.
+// Throws unless documents with at least `least` tokens fill a block.
 inline void require_one_block(std::size_t least, std::size_t block_tokens) {
     require(least >= block_tokens, errc::data, "the text has only ", least, " tokens when packed, but a block has ",
             block_tokens, ": give more text or choose shorter blocks");
 }
-// A corpus must fill a block in every epoch, whatever the offsets.
+// Throws unless a corpus fills a block in every epoch, whatever the offsets.
 inline void require_block(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) {
     require_rule(documents.specials(), rule, block_tokens);
     std::size_t least = 0;
@@ -117,9 +117,9 @@ inline void require_block(corpus const& documents, packing_rule const& rule, std
 }
 }  // namespace detail
 
-// The blocks to evaluate on, one after another: epoch 0 in the order of the corpus, whole blocks only; documents after
-// the first that make `enough` tokens are left out. Throws errc::data if there is not even one block, errc::config if
-// block_tokens is no multiple of K.
+// The concatenated blocks to evaluate on: epoch 0 in corpus order, whole blocks only. Documents after the one that
+// reaches `enough` tokens are left out. Throws errc::data if there is not even one block, errc::config if block_tokens
+// is not a multiple of K.
 [[nodiscard]] inline std::vector<token_id>
 evaluation_blocks(corpus const& documents, packing_rule const& rule, std::size_t block_tokens,
                   std::size_t enough = std::numeric_limits<std::size_t>::max()) {

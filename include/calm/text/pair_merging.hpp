@@ -1,5 +1,5 @@
 #pragma once
-// The most frequent pair of neighbours, merged everywhere, again and again.
+// Repeatedly merges the most frequent adjacent pair everywhere.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace calm::detail {
 
-// Pieces as they are merged so far. Each merged pair costs a few looks, whatever the length of its piece: a token of n
-// bytes has n cells, its id in the first and -n in the last, so both neighbours of a token are found where it begins
-// and ends. A cell within is `inside`, so a place that no longer begins a token is told from one that does.
+// Pieces in their current state of merging. A merge takes a few look-ups per occurrence, whatever the length of the
+// piece. A token of n bytes has n cells, its id in the first and -n in the last, so both neighbours are found from its
+// ends. Where the right token of a merge began, the cell is `inside`, which marks outdated positions.
 class pair_merging {
 public:
     explicit pair_merging(piece_counts const& pieces) {
-        // Pieces of one count lie together: how much a place counts for is found among few.
+        // Pieces of equal count are adjacent, so the count of a position is found by searching few entries.
         std::vector<std::size_t> order(pieces.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -48,15 +48,15 @@ public:
         sizes_.assign(256, 1);
     }
 
-    // Merges the most frequent pair, of equals the lower one, into a new token of the table, which has the tokens made
-    // so far; false if there is none.
+    // Merges the most frequent pair (ties: the lower pair) into a new token of `table`, which has the tokens made so
+    // far. Returns false if no pair is left.
     bool merge_best(token_table& table) {
         while (!heap_.empty()) {
             candidate const best = heap_.top();
             heap_.pop();
             auto const found = pairs_.find(best.pair);
             if (found == pairs_.end()) continue;
-            if (found->second.count != best.count) {  // it fell since it was offered
+            if (found->second.count != best.count) {  // it fell since it was queued
                 if (found->second.count > 0) heap_.push({found->second.count, best.pair});
                 continue;
             }
@@ -76,11 +76,11 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t longest = std::uint32_t{1} << 20;  // as long as a token in a file may be
+    static constexpr std::uint32_t longest = std::uint32_t{1} << 20;  // as for a token in a file
     static constexpr token_id edge = std::numeric_limits<token_id>::min();
     static constexpr token_id inside = -1;
 
-    using pair_key = std::uint64_t;  // left id, right id: its order is the order of pairs
+    using pair_key = std::uint64_t;  // left id, right id: ordered as pairs
 
     struct candidate {
         std::int64_t count;
@@ -91,7 +91,7 @@ private:
     };
     struct pair_entry {
         std::int64_t count = 0;
-        std::vector<std::uint32_t> places;  // where it begins, or once did
+        std::vector<std::uint32_t> places;  // positions where it begins, or once did
     };
 
     static pair_key key_of(token_id left, token_id right) {
@@ -100,14 +100,14 @@ private:
     static std::uint32_t place_of(std::size_t at) { return static_cast<std::uint32_t>(at); }
     [[nodiscard]] std::uint32_t size_of(token_id id) const { return sizes_[static_cast<std::size_t>(id)]; }
 
-    // The count of the piece at a place.
+    // The count of the piece at a position.
     [[nodiscard]] std::int64_t weight(std::uint32_t at) const {
         auto const after = std::upper_bound(weights_.begin(), weights_.end(), at,
                                             [](std::uint32_t place, auto const& w) { return place < w.first; });
         return std::prev(after)->second;
     }
 
-    // The leftmost first: of three equal neighbours the first two.
+    // Merges one occurrence. Called from left to right: of three equal tokens the first two merge.
     void merge_at(std::uint32_t at, token_id left, token_id right, token_id merged) {
         if (cells_[at] != left) return;
         std::uint32_t const middle = at + size_of(left);
@@ -131,7 +131,7 @@ private:
         entry.count += count;
         entry.places.push_back(at);
     }
-    // Only pairs with the new token grow.
+    // Queues the pairs with the new token; only they grow.
     void offer_grown() {
         for (pair_key const pair : grown_)
             if (auto const found = pairs_.find(pair); found != pairs_.end() && found->second.count > 0)
@@ -140,7 +140,7 @@ private:
     }
 
     std::vector<token_id> cells_;
-    std::vector<std::pair<std::uint32_t, std::int64_t>> weights_;  // where the pieces of a count begin, and the count
+    std::vector<std::pair<std::uint32_t, std::int64_t>> weights_;  // first position and count of each group of pieces
     std::vector<std::uint32_t> sizes_;                             // in bytes, by id
     std::unordered_map<pair_key, pair_entry, keyed_hash> pairs_;
     std::priority_queue<candidate> heap_;

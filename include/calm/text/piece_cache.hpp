@@ -1,5 +1,5 @@
 #pragma once
-// The tokens of pieces that were merged before: texts are mostly words that come again.
+// Caches the tokens of pieces that were merged before: most text repeats words.
 
 #include <algorithm>
 #include <array>
@@ -16,23 +16,23 @@
 
 namespace calm {
 
-// Short pieces of few tokens, one a slot: the last one that belongs there. It grows with what it is given to keep, up
-// to a fixed memory, whatever the pieces: a short text pays for little of it.
+// A direct-mapped cache of short pieces with few tokens. It grows with use, up to a fixed size, so a short text pays
+// for little memory.
 class piece_cache {
 public:
-    // Appends the tokens of a piece, if it knows them. Whether it does.
+    // Appends the tokens of a piece if it is cached; returns whether it is.
     bool find(std::string_view piece, std::vector<token_id>& out) const {
         if (slots_.empty() || piece.size() > longest) return false;
         auto const key = key_of(piece);
         slot const& at = slots_[place_of(key)];
         if (at.key != key) return false;
         std::size_t const before = out.size();
-        out.resize(before + most_tokens);  // all of the slot: a copy of a fixed size
+        out.resize(before + most_tokens);  // the whole slot: a copy of fixed size
         std::copy(at.tokens.begin(), at.tokens.end(), out.begin() + static_cast<std::ptrdiff_t>(before));
         out.resize(before + at.count);
         return true;
     }
-    // Keeps the tokens of a piece, if both are short.
+    // Caches the tokens of a piece if both are short.
     void keep(std::string_view piece, std::span<token_id const> tokens) {
         if (piece.size() > longest || tokens.size() > most_tokens) return;
         ++kept_;
@@ -50,9 +50,9 @@ private:
     static constexpr std::size_t first_slots = 1024;      // 48 kB
     static constexpr std::size_t most_slots = 8192;       // 384 kB
     static constexpr std::size_t longest = 15;            // bytes of a piece
-    static constexpr std::size_t most_tokens = 7;         // of a piece
+    static constexpr std::size_t most_tokens = 7;         // per piece
 
-    // The bytes and, in the last one, one more than there are: a free slot has 0.
+    // The bytes, and in the last one their number plus one; a free slot has 0.
     struct piece_key {
         std::uint64_t low = 0, high = 0;
         bool operator==(piece_key const&) const = default;
@@ -80,8 +80,8 @@ private:
             if (one.key != piece_key{}) slots_[place_of(one.key)] = one;
     }
 
-    std::vector<slot> slots_;  // none, or a power of two
-    int shift_ = 0;            // from 64 bits to the place of a slot
+    std::vector<slot> slots_;  // empty, or a power of two
+    int shift_ = 0;            // from a 64-bit hash to the index of a slot
     std::size_t kept_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// How often each piece of a text occurs, in bounded memory.
+// Counts how often each piece of a text occurs, in bounded memory.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace calm {
 
-// Pieces of at least two bytes, numbered in the order in which they were first added.
+// Pieces of at least two bytes, numbered in order of first addition.
 class piece_counts {
 public:
-    // The distinct pieces kept have at most so many bytes together. When another would make them more, the rarest are
-    // forgotten, all of a count alike, until half is free; one that comes again begins at 1.
+    // Maximum bytes of all distinct pieces together. Beyond it the rarest are dropped, all of equal count together,
+    // until half is free. A dropped piece that recurs begins at 1.
     static constexpr std::size_t most_bytes = std::size_t{8} << 20;
 
-    // Keeps at most `most` bytes of pieces, but always the piece that came last.
+    // Keeps at most `most` bytes of pieces, but always the latest piece.
     explicit piece_counts(std::size_t most = most_bytes) : most_(most) {}
 
-    // Counts a piece once more; one of fewer than two bytes is left out.
+    // Counts an occurrence of a piece; pieces of fewer than two bytes are ignored.
     void add(std::string_view piece) {
         if (piece.size() < 2) return;
         if (token_id const found = pieces_.find(piece); found >= 0) {
@@ -35,15 +35,15 @@ public:
         bytes_ += piece.size();
     }
 
-    // How many distinct pieces are kept.
+    // The number of distinct pieces kept.
     [[nodiscard]] std::size_t size() const { return counts_.size(); }
-    // Piece 0 <= i < size(), until the next add.
+    // Piece i, 0 <= i < size(); valid until the next add.
     [[nodiscard]] std::string_view piece(std::size_t i) const { return pieces_.bytes(static_cast<token_id>(i)); }
-    // How often piece i was added since it was last forgotten.
+    // How often piece i was added since it was last dropped.
     [[nodiscard]] std::int64_t count(std::size_t i) const { return counts_[i]; }
-    // Of all pieces.
+    // Total bytes of the pieces kept.
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    // How many pieces were, each time that it was.
+    // The number of times that a piece was dropped.
     [[nodiscard]] std::uint64_t forgotten() const { return forgotten_; }
 
 private:

@@ -1,5 +1,5 @@
 #pragma once
-// How long a piece of text may be, inside which byte pairs merge.
+// The maximum length of a piece, within which byte pairs merge.
 
 #include <cstddef>
 
@@ -7,10 +7,10 @@
 
 namespace calm {
 
-// Merging takes some twenty times a piece's bytes of memory.
+// Merging takes memory of some twenty times the bytes of the piece.
 inline constexpr std::size_t longest_piece = std::size_t{4} << 20;
 
-// Throws errc::data for a piece of so many bytes that is longer.
+// Throws errc::data if a piece of `bytes` bytes is too long.
 inline void require_piece(std::size_t bytes) {
     require(bytes <= longest_piece, errc::data, "expected text with a break (a space, a line, a sign) every ",
             longest_piece, " bytes or sooner, found ", bytes, " without one: divide it");

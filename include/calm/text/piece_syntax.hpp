@@ -1,5 +1,5 @@
 #pragma once
-// What of the regular expressions' language a pattern of pieces may use.
+// The subset of regular expressions that a pattern of pieces may use.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace calm::detail {
 
-// The pattern with \s and \S spelled out, since PCRE2's own \s differs from White_Space. Refuses what other regular
-// expressions understand otherwise or not at all.
+// The pattern with \s and \S expanded, because PCRE2's \s differs from Unicode's White_Space. Refuses syntax that other
+// regular expression engines interpret differently or lack.
 [[nodiscard, gnu::cold]] inline std::string spelled_out(std::string_view pattern) {
     std::string const space = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
     auto const refuse = [](std::string_view what) {

@@ -1,8 +1,8 @@
 #pragma once
-// Cutting text into the pieces inside which byte pairs merge.
+// Cuts text into pieces (pre-tokens), within which byte pairs merge.
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
-// PCRE2's functions for bytes.
+// Selects PCRE2's API for bytes.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #endif
 #include <pcre2.h>
@@ -23,20 +23,20 @@
 
 namespace calm {
 
-// Llama 3's pattern of a piece, as published. \s means Unicode's White_Space property.
+// Llama 3's published pattern of a piece. \s means Unicode's White_Space property.
 inline constexpr std::string_view piece_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// GPT-2's, which a tokenizer.json means by ByteLevel alone.
+// GPT-2's pattern, implied by a tokenizer.json with ByteLevel alone.
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Qwen 2's.
+// Qwen 2's pattern.
 inline constexpr std::string_view qwen2_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Patterns as published. They go back over single characters only, so they take time in proportion to the text, however
-// long a run of spaces is.
+// Published patterns. They backtrack over single characters only, so they take linear time, however long a run of
+// spaces is.
 inline constexpr std::array<std::string_view, 4> linear_patterns{
     piece_pattern, gpt2_pattern, qwen2_pattern,
     // o200k
@@ -44,10 +44,10 @@ inline constexpr std::array<std::string_view, 4> linear_patterns{
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 
-// The version of Unicode whose tables decide what \p{L} and \p{N} match, "14.0.0": PCRE2's own. Throws errc::tokenizer
-// where it does not tell.
+// PCRE2's version of Unicode, e.g. "14.0.0", which decides what \p{L} and \p{N} match. Throws errc::tokenizer if PCRE2
+// does not report it.
 [[nodiscard]] inline std::string unicode_version() {
-    int const size = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr);  // with the zero at the end
+    int const size = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr);  // including the final zero
     require(size > 0, errc::tokenizer, "expected a PCRE2 that tells its version of Unicode, found another one");
     std::string text(static_cast<std::size_t>(size), '\0');
     pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text.data());
@@ -55,12 +55,12 @@ inline constexpr std::array<std::string_view, 4> linear_patterns{
     return text;
 }
 
-// A pattern, compiled once. Immutable, so any number of threads may cut text with one object.
+// A compiled pattern. Immutable, so any number of threads may cut text with one object.
 class pretokenizer {
 public:
-    // Patterns come from files: of the regular expressions' language only what means the same everywhere is taken, that
-    // is alternatives, groups, look-ahead, (?i: ), classes, repetitions, \s, \S, \d, \p, \r, \n, \t and escaped signs.
-    // Throws errc::tokenizer for another, and for one that may match nothing.
+    // Patterns come from untrusted files, so only regular expression syntax with the same meaning everywhere is
+    // accepted: alternatives, groups, look-ahead, (?i: ), classes, repetitions, \s, \S, \d, \p, \r, \n, \t and escaped
+    // punctuation. Throws errc::tokenizer for anything else, and for a pattern that can match the empty string.
     explicit pretokenizer(std::string_view pattern = piece_pattern) :
         pattern_(pattern),
         is_linear_(std::find(linear_patterns.begin(), linear_patterns.end(), pattern) != linear_patterns.end()),
@@ -78,22 +78,22 @@ public:
         std::uint32_t nothing = 0;
         pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &nothing);
         require(nothing == 0, errc::tokenizer, "expected a pattern whose pieces have characters, found one of none");
-        // Without JIT it is slower, not wrong.
+        // Without JIT, matching is slower but correct.
         pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
 
-    // The one of piece_pattern in this process.
+    // The instance for piece_pattern, shared by this process.
     [[nodiscard]] static std::shared_ptr<pretokenizer const> shared() {
         static auto const instance = std::make_shared<pretokenizer const>();
         return instance;
     }
 
-    // As it was given.
+    // The pattern as given.
     [[nodiscard]] std::string const& pattern() const { return pattern_; }
 
-    // Calls piece(std::string_view) for every piece, in order; the pieces concatenated are the text. What lies between
-    // two matches is a piece, and so is a run of bytes that are no valid UTF-8. Throws as piece_stream, but for no
-    // length of a piece.
+    // Calls piece(std::string_view) for every piece in order; concatenated, the pieces are the text. Text between two
+    // matches is a piece, and so is a run of bytes that are not valid UTF-8. Throws as piece_stream, but accepts pieces
+    // of any length.
     template <class Piece> void cut(std::string_view text, Piece const& piece) const;
 
 private:
@@ -104,16 +104,16 @@ private:
 
     std::string pattern_;
     bool is_linear_;            // one of linear_patterns
-    std::size_t ascii_digits_;  // of a number, where ascii_piece cuts as it does; or 0
+    std::size_t ascii_digits_;  // per number, if ascii_piece applies; or 0
     std::unique_ptr<pcre2_code, code_deleter> code_;
 };
 
-// Cuts a text that comes in parts as if it came whole. A pattern that is none of linear_patterns may try very many
-// ways: the steps that all matches of a text may take together are bounded, by some for each of its bytes and some
-// more. So a run of some 10,000 spaces is always cut by what cuts in proportion to the text, a longer one perhaps not.
+// Cuts text that comes in parts as if it came whole. A pattern outside linear_patterns may backtrack a lot, so the
+// steps of all matches of a text together are bounded: a number per byte plus a constant. So a pattern that takes
+// linear time always cuts a run of some 10,000 spaces, but perhaps not a longer one.
 class piece_stream {
 public:
-    // The pattern outlives it.
+    // The pattern must outlive it.
     explicit piece_stream(pretokenizer const& pattern) :
         pattern_(&pattern), match_(pcre2_match_data_create(1, nullptr)), limits_(pcre2_match_context_create(nullptr)) {
         require(match_ != nullptr && limits_ != nullptr, errc::memory, "no memory to match a pattern");
@@ -121,9 +121,9 @@ public:
         if (!pattern.is_linear_) pcre2_set_heap_limit(limits_.get(), 64 << 10);  // KiB
     }
 
-    // Calls piece(std::string_view) for the pieces that end in what has come so far. Throws errc::data for one longer
+    // Calls piece(std::string_view) for the pieces that end in the text so far. Throws errc::data for a piece longer
     // than longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out
-    // of it.
+    // of memory.
     template <class Piece> void push(std::string_view part, Piece const& piece) {
         steps_ += steps_a_byte * part.size();
         if (held_.empty()) {
@@ -133,7 +133,7 @@ public:
             hold(all, cut(all, false, piece));
         }
     }
-    // The same for what is left at the end; then another text may begin.
+    // Cuts the rest at the end of the text; another may then begin. Throws as push.
     template <class Piece> void finish(Piece const& piece) {
         cut(held_, true, piece);
         held_.clear();
@@ -154,20 +154,21 @@ private:
     static constexpr std::uint64_t steps_a_text = std::uint64_t{1} << 30;
     static constexpr std::size_t more = ~std::size_t{0};
 
-    // Keeps what was not cut. What did not end in so much text is looked at again when there is twice as much.
+    // Keeps the uncut rest. If nothing was cut, the next attempt waits for twice as much text.
     void hold(std::string_view text, std::size_t done) {
         held_.assign(text.substr(done));
         require_piece(held_.size() > longest_piece && done > 0 ? 0 : held_.size());
         enough_ = done > 0 ? 0 : 2 * held_.size();
     }
 
-    // Cuts off the pieces whose end is known; returns where the rest begins. Of a text that has ended that is its end.
+    // Cuts off the pieces whose end is certain; returns where the rest begins. For a text that has ended, that is its
+    // end.
     template <class Piece> std::size_t cut(std::string_view text, bool ended, Piece const& piece) {
         std::size_t gap = 0;  // the end of the last piece: nothing matches between it and `at`
         for (std::size_t at = 0; at < text.size();) {
             std::size_t const valid = at + valid_prefix(text.substr(at));
             std::size_t const end = valid + invalid_prefix(text.substr(valid));
-            bool const open = !ended && end == text.size();  // the characters up to `valid` may go on
+            bool const open = !ended && end == text.size();  // the characters up to `valid` may continue
             while (at < valid) {
                 std::size_t const size = match_at(text.substr(at, valid - at), open && !starts_invalid(text, valid));
                 if (size == more) return gap;
@@ -190,15 +191,15 @@ private:
         return at < text.size() && first_character(text.substr(at)).kind == utf8_kind::invalid;
     }
 
-    // The length of the match that begins with the text, 0 for none; `more` where that depends on what follows.
+    // The length of the match at the beginning of the text, 0 for none, `more` if it depends on what follows.
     std::size_t match_at(std::string_view text, bool open) {
         if (std::size_t const digits = pattern_->ascii_digits_; digits > 0)
             if (std::size_t const size = detail::ascii_piece(text, open, digits); size > 0) return size;
         return pattern_->is_linear_ ? matched(run(text, open)) : match_in_steps(text, open);
     }
 
-    // Of a pattern that nobody vouches for: first in few characters and going back few times, then in more and more
-    // often. A match goes through what it is shown once for every time that it goes back.
+    // Matches an untrusted pattern: starts with few characters and little backtracking, then allows more of both. Each
+    // backtracking step may scan all characters shown, so the cost is the product.
     std::size_t match_in_steps(std::string_view text, bool open) {
         std::size_t shown = 64;
         for (std::uint32_t back = 64;;) {
@@ -226,14 +227,14 @@ private:
                                      "cuts text in proportion to its length, as those of published tokenizers do");
     }
 
-    // What PCRE2 answers.
+    // PCRE2's return code.
     int run(std::string_view text, bool open) {
         auto const* const at = reinterpret_cast<PCRE2_SPTR>(text.data());
         std::uint32_t const partial = open ? PCRE2_PARTIAL_HARD : 0;
         auto const* const code = pattern_->code_.get();
         int const found = pcre2_jit_match(code, at, text.size(), 0, partial, match_.get(), limits_.get());
         if (found != PCRE2_ERROR_JIT_STACKLIMIT && found != PCRE2_ERROR_JIT_BADOPTION) return found;
-        // The interpreter takes its stack from the heap.
+        // The interpreter allocates its stack on the heap.
         return pcre2_match(code, at, text.size(), 0, partial | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
                            limits_.get());
     }
@@ -248,7 +249,7 @@ private:
     std::unique_ptr<pcre2_match_data, match_deleter> match_;
     std::unique_ptr<pcre2_match_context, context_deleter> limits_;
     std::string held_;
-    std::size_t enough_ = 0;  // bytes of it that are worth another look
+    std::size_t enough_ = 0;  // bytes of held_ that justify another attempt
     std::uint64_t steps_ = steps_a_text;
 };
 

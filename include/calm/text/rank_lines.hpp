@@ -1,5 +1,5 @@
 #pragma once
-// tiktoken's form of a vocabulary: a line `base64 rank` for every token.
+// tiktoken's vocabulary format: one line `base64 rank` per token.
 
 #include <algorithm>
 #include <charconv>
@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// The lines of the tokens of a table that are no specials.
+// The lines of the tokens of a table, without special tokens.
 [[nodiscard]] inline std::string rank_lines(token_table const& table) {
     std::string text;
     token_id rank = 0;
@@ -25,11 +25,11 @@ namespace calm {
     return text;
 }
 
-// The tokens of such lines, ids are ranks. Blank lines and a carriage return before the end of a line are passed over.
-// Throws errc::tokenizer with `path` and the line.
+// Parses such lines; ids are ranks. Skips blank lines and accepts CRLF line ends. Throws errc::tokenizer with `path`
+// and the line.
 [[nodiscard]] inline token_table parse_rank_lines(std::string_view text, std::string const& path) {
     detail::require_tokenizer_size(path, text.size());
-    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark of UTF-8
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the UTF-8 byte order mark
     token_table table;
     for (std::size_t number = 1; !text.empty(); ++number) {
         auto const fail = [&](std::string const& sentence) {

@@ -4,12 +4,12 @@
 
 namespace calm {
 
-// The tokens that stand for no text: begin and end of a document, and padding. A vocabulary of symbols has none: all
-// are -1, which no token is.
+// Tokens without text: begin and end of a document, and padding. A vocabulary of symbols has none: all are -1, which is
+// not a valid id.
 struct special_tokens {
     token_id bos;                                          // begins a document
-    token_id eos;                                          // ends one
-    token_id pad;                                          // fills patches up
+    token_id eos;                                          // ends a document
+    token_id pad;                                          // pads patches
     [[nodiscard]] bool exist() const { return bos >= 0; }  // whether there are any
     friend bool operator==(special_tokens const&, special_tokens const&) = default;
 };

@@ -1,7 +1,6 @@
 #pragma once
-// A source of simple English stories, for trying things out without any data: a grammar with a few free choices a
-// story, each of which comes back later in it. So text is predictable from what was told, and much less from the last
-// word.
+// Generates simple English stories, to try things out without data: a grammar with a few free choices per story, each
+// of which recurs later in it. So text is predictable from the story so far, but much less from the last word alone.
 
 #include <array>
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace calm {
 
 namespace detail {
 
-// The words are part of every measured number: changing one changes all stories.
+// All measured results depend on the words: changing one changes all stories.
 struct story_child {
     std::string_view name, child, they;
 };
@@ -57,7 +56,7 @@ inline constexpr std::array<std::string_view, 10> story_places{"garden", "river"
 inline constexpr std::array<std::string_view, 10> story_helpers{"dog",  "cat",  "fox",    "goat",   "bear",
                                                                 "duck", "frog", "rabbit", "turtle", "horse"};
 
-// What happens to the thing, and where the helper gets it back.
+// The loss of the thing, and where the helper finds it.
 struct story_problem {
     std::string_view loss, where;
 };
@@ -75,7 +74,7 @@ inline constexpr std::array<story_problem, 8> story_problems{{
 inline constexpr std::array<std::string_view, 8> story_treats{"bread", "cake",   "soup", "milk",
                                                               "honey", "cheese", "jam",  "apples"};
 
-// How many values each free choice of a story has, in the order in which they are told.
+// The number of values of each free choice, in order of appearance.
 inline constexpr std::array<std::uint32_t, 6> story_options{story_children.size(), story_things.size(),
                                                             story_places.size(),   story_problems.size(),
                                                             story_helpers.size(),  story_treats.size()};
@@ -91,7 +90,7 @@ inline constexpr std::string_view story_template =
     "{name} was happy, and {they} gave the {helper} some {treat}. "
     "Now {name} and the {helper} are friends, and the {helper} has {treat} with {name} by the {place}.";
 
-// The story that certain choices make.
+// The story for the given choices.
 [[nodiscard]] inline std::string tell_story(story_choices const& choices) {
     auto const& child = story_children[choices[0]];
     auto const& thing = story_things[choices[1]];
@@ -123,7 +122,7 @@ inline constexpr std::string_view story_template =
 
 }  // namespace detail
 
-// Story i of a split, always the same for the same seed (stream::story at step `of`). The two splits draw apart.
+// Story i of a split, determined by the seed (stream::story at step `of`). The splits have separate random numbers.
 [[nodiscard]] inline std::string story(std::uint64_t data_seed, split of, std::uint64_t i) {
     random_sequence random({data_seed, stream::story, static_cast<std::uint32_t>(of)}, 16 * i);
     detail::story_choices choices{};

@@ -1,5 +1,5 @@
 #pragma once
-// Whether bytes are text in UTF-8, and what they are else.
+// Checks whether bytes are UTF-8 text, and explains why not.
 
 #include <cstddef>
 #include <optional>
@@ -9,16 +9,16 @@
 
 namespace calm {
 
-// The mark that a text in UTF-8 may begin with, and that is no part of it.
+// The mark that a UTF-8 text may begin with; not part of the text.
 inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// Why bytes are no text: the first byte that shows it, and a sentence.
+// Why bytes are not text: the first offending byte and a message.
 struct encoding_fault {
-    std::size_t byte;      // its place in the source
+    std::size_t byte;      // its offset in the source
     char const* sentence;  // what is wrong, and what to do
 };
 
-// The mark of UTF-16 or UTF-32 that a source begins with.
+// Detects the byte order mark of UTF-16 or UTF-32 at the beginning.
 [[nodiscard]] inline std::optional<encoding_fault> mark_of_other_encoding(std::string_view source) {
     if (source.starts_with(std::string_view("\xff\xfe\0\0", 4)) ||
         source.starts_with(std::string_view("\0\0\xfe\xff", 4)))
@@ -28,7 +28,7 @@ struct encoding_fault {
     return std::nullopt;
 }
 
-// The first byte that is no UTF-8, or zero.
+// The first byte that is zero or not UTF-8.
 [[nodiscard]] inline std::optional<encoding_fault> fault_of_encoding(std::string_view bytes) {
     std::size_t const valid = valid_prefix(bytes);
     if (std::size_t const zero = bytes.substr(0, valid).find('\0'); zero != std::string_view::npos)

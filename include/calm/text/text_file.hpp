@@ -1,5 +1,5 @@
 #pragma once
-// One file of text, document by document.
+// Reads one text file, document by document.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace calm {
 
-// How the documents lie in a file, by its name.
+// How documents are stored in a file, by its name.
 enum class text_format {
     document,  // .txt: the file is one document
-    lines,     // .jsonl, .json: an object with the field "text" a line
+    lines,     // .jsonl, .json: one object with the field "text" per line
 };
 
-// The format of a file, each also .gz or .zst; nothing for another name.
+// The format of a file, also with .gz or .zst; nullopt for another name.
 [[nodiscard]] inline std::optional<text_format> text_format_of(std::string_view path) {
     for (std::string_view const packed : {".gz", ".zst"})
         if (path.ends_with(packed)) {
@@ -37,35 +37,35 @@ enum class text_format {
     return std::nullopt;
 }
 
-// How long a document may be, in bytes: more is refused.
+// Maximum bytes of a document; larger ones are refused.
 struct text_limits {
     std::size_t line = json_lines::longest_line;  // held in memory
-    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed: read in parts, so that it may be large
+    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed; read in parts, so it may be large
 };
 
-// The error of a malformed document that ends the work: it would be left out where skipped documents are counted.
+// The error of a malformed document that is fatal because malformed documents are not skipped.
 class malformed_document : public error {
 public:
-    // With the code, path, place and sentence of `why`.
+    // With the code, path, place and message of `why`.
     explicit malformed_document(error const& why) : error(why) {}
 };
 
-// Malformed documents that were left out instead of ending the work, by what was wrong with them.
+// Malformed documents that were skipped, grouped by cause.
 struct skipped_documents {
-    // One thing that was wrong with some of them.
+    // One cause.
     struct cause {
         std::string sentence;     // without the file and the place
         std::uint64_t count = 0;  // of documents
-        std::string first;        // what was said of the first of them
+        std::string first;        // the full message for the first of them
     };
-    static constexpr std::size_t most_causes = 20;  // further ones are one
+    static constexpr std::size_t most_causes = 20;  // further causes are counted as one
 
-    std::uint64_t count = 0;    // of all
-    std::vector<cause> causes;  // in the order in which they came first
+    std::uint64_t count = 0;    // all of them
+    std::vector<cause> causes;  // in order of first occurrence
 
-    // One document, and why it was left out.
+    // Counts one document and why it was skipped.
     void add(error const& why) { add(1, std::string(why.reason()), why.what()); }
-    // `more` of them for one cause.
+    // Counts `more` documents with one cause.
     void add(std::uint64_t more, std::string sentence, std::string const& first) {
         count += more;
         auto const same = [&](cause const& one) { return one.sentence == sentence; };
@@ -81,8 +81,8 @@ struct skipped_documents {
 
 namespace detail {
 
-// The bytes of a .txt in parts that end with whole characters, but for bytes that are none: calls part(bytes, ended),
-// once more at the end.
+// Reads the bytes of a .txt in parts that end with whole characters, or with invalid bytes. Calls part(bytes, ended),
+// and once more at the end.
 template <class Part> void read_parts(std::string const& path, Part const& part) {
     byte_stream bytes(path);
     std::string held;
@@ -119,14 +119,14 @@ template <class Part> void read_parts(std::string const& path, Part const& part)
 
 }  // namespace detail
 
-// Takes documents in parts that end with whole characters, `ends` with the last of each.
+// Receives documents in parts that end with whole characters; `ends` is true for the last part of each.
 using part_visitor = std::function<void(std::string_view part, bool ends)>;
 
-// Visits the documents of a file in order. A line of JSON is one part; a .txt is read twice, once to see that it is
-// well-formed, and never held whole. What is malformed ends the work with a malformed_document, of errc::data, that
-// names file, line or byte, and cause; or, where `skip` is given, is left out and counted there: one line, or what
-// remains of a damaged compressed file, or a whole .txt. What the visitor throws of errc::data without a path is thrown
-// with that of the file.
+// Visits the documents of a file in order. A line of JSON is one part; a .txt is read twice, first to validate it, and
+// never held whole. Malformed content throws malformed_document (errc::data), which names file, line or byte, and
+// cause. If `skip` is given, the content is skipped and counted there instead: one line, the rest of a damaged
+// compressed file, or a whole .txt. If the visitor throws errc::data without a path, the error is rethrown with the
+// path of the file.
 [[gnu::cold]] inline void read_documents(std::string const& path, text_limits const& limits, skipped_documents* skip,
                                          part_visitor const& visitor) {
     auto const visit = [&](std::string_view part, bool ends, std::string const& place) {
@@ -137,7 +137,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
             throw error(errc::data, path, place, wrong.what());
         }
     };
-    // Whether there is a further document; `read` says.
+    // Whether there is another document, as `read` reports. Skips malformed ones.
     auto const another = [&](auto const& read) {
         for (;;) {
             try {

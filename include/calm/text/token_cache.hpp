@@ -1,5 +1,5 @@
 #pragma once
-// Files of text are tokenised once: their ids are kept on the disk.
+// Caches the ids of text files on disk, so that each is tokenised once.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,48 +31,48 @@
 
 namespace calm {
 
-// Keeps what a tokenizer makes of a file FILE in FILE.calm-tokens. It holds all documents, whatever the holdout, and is
-// made anew when the tokenizer, the file or the limits are others, or when it is damaged. A file whose size and times
-// are those that were noted is the same if samples of it are (all of it up to 1 MiB); with other times, or times too
-// close to the making, if all its bytes are.
+// Caches the ids of a file FILE in FILE.calm-tokens. The cache holds all documents, whatever the holdout. It is rebuilt
+// if the tokenizer, the file or the limits changed, or if it is damaged. A file with the recorded size and times counts
+// as unchanged if samples of it match (up to 1 MiB: all of it). If the times differ, or are too close to the time of
+// the build, all bytes must match.
 //
-// Sums show accidents, not forgery. A cache is believed if this user made it in its place: it is the user's own, nobody
-// else may write to it, and it is the very file, unchanged since, that it says it is. What was copied, moved, unpacked
-// or edited is made anew. It is open to nobody that the text is closed to.
+// Checksums detect accidents, not forgery. A cache is trusted only if this user built it in place: only the user may
+// write to it, and it is the original file, unchanged since. A cache that was copied, moved, unpacked or edited is
+// rebuilt. It is never more readable than the text file.
 class token_cache {
 public:
-    static constexpr char const* suffix = ".calm-tokens";  // behind the name of the text's file
+    static constexpr char const* suffix = ".calm-tokens";  // appended to the name of the text file
 
-    // The folder of the caches, which is made if need be; "": beside the files.
+    // The folder of the caches, created if necessary; "": next to the text files.
     std::string folder;
-    // Smaller files are read each time.
+    // Smaller files are tokenised each time.
     std::uint64_t least_bytes = std::uint64_t{1} << 20;
-    // Ids of smaller files that a corpus holds in memory: of more it keeps them in a file without a name.
+    // Maximum ids of uncached files that a corpus holds in memory; more are moved to an unnamed file.
     std::size_t most_held = std::size_t{4} << 20;
-    // Whether caches are made: without it those are used that are there, and nothing is written.
+    // Whether to build caches. If false, existing caches are used and nothing is written.
     bool makes = true;
-    // Is told in a sentence when a cache is made, and why, or cannot be.
+    // Receives a message when a cache is built, with the reason, and when it cannot be built.
     std::function<void(std::string const&)> tell;
 
-    // Where the ids of a file are kept.
+    // The path of the cache of a file.
     [[nodiscard]] std::string path_for(std::string const& file) const;
 
-    // The ids of a file; nothing where it is too small, where there is no cache and none is made, or where it cannot be
-    // written, which is told. Malformed documents as read_documents has them.
+    // The ids of a file. Returns null if it is too small, if there is no cache and none is built, or if the cache
+    // cannot be written, which is reported. Malformed documents are handled as in read_documents.
     [[nodiscard]] std::shared_ptr<token_file const> tokens_of(std::string const& file, tokenizer const& words,
                                                               document_selection const& selection);
 
-    // Of a corpus that holds more ids than are to be held the disk has them then, where the cache of `file` would be,
-    // and as long as the corpus lives. Where it cannot, which is told, they stay in memory.
+    // If a corpus holds more than `most_held` ids in memory, moves them to disk, to the folder of the cache of `file`,
+    // for the lifetime of the corpus. If that fails, which is reported, they stay in memory.
     void relieve(corpus& text, std::string const& file, token_id vocabulary);
 
 private:
-    // The file and tokenizer that ids belong to; `content` is left to whoever needs it.
+    // The file and tokenizer that ids belong to; `content` is left to callers that need it.
     static token_file_facts expected_facts(std::string const& file, struct stat const& now, tokenizer const& words,
                                            text_limits const& limits);
-    // Why a cache is not to be believed, "" if it is.
+    // Why a cache is not trusted; "" if it is.
     [[nodiscard]] static std::string doubt(struct stat const& text, token_file const& found);
-    // Why a cache is not that of the file, "" if it is.
+    // Why a cache does not belong to the file; "" if it does.
     [[nodiscard]] static std::string difference(std::string const& file, token_file_facts const& expected,
                                                 token_file_facts const& found);
     static void make(std::string const& file, token_file_facts facts, tokenizer const& words,
@@ -90,8 +90,8 @@ private:
 
 namespace detail {
 
-// Whether an entry of a token file is selected. Asked for all entries in their order; `number` is that of the next
-// document, and pieces have the number of the whole before them.
+// Whether an entry of a token file is selected. Must be called for all entries in order. `number` is the number of the
+// next document; training pieces have the number of the whole document before them.
 inline bool takes_entry(token_file const& kept, std::size_t i, document_selection const& selection,
                         std::uint64_t& number) {
     entry_use const other = selection.use == split::train ? entry_use::evaluation : entry_use::training;
@@ -111,7 +111,7 @@ template <std::size_t N> std::array<char, N> characters(std::string_view text) {
     return all;
 }
 
-// SHA-256 of pieces of `piece` bytes that lie `stride` bytes apart.
+// SHA-256 of chunks of `piece` bytes, one every `stride` bytes.
 [[gnu::cold]] inline std::array<char, 64> hash_of_file(std::string const& path, std::size_t piece,
                                                        std::uint64_t stride) {
     auto const file = open_for_reading(path);
@@ -136,7 +136,7 @@ inline std::array<char, 64> content_of_file(std::string const& path) {
     return hash_of_file(path, piece, piece);
 }
 
-// All of a file up to 1 MiB, of a larger one 64 pieces.
+// The hash of a whole file up to 1 MiB, or of 64 chunks of a larger one.
 inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_t size) {
     constexpr std::size_t piece = std::size_t{16} << 10;
     return hash_of_file(path, piece, std::max<std::uint64_t>(piece, (size + 63) / 64));
@@ -146,7 +146,7 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
 
 [[gnu::cold]] inline std::string token_cache::path_for(std::string const& file) const {
     if (folder.empty()) return file + suffix;
-    // Files of the same name in different folders have different caches.
+    // Files of equal name in different folders have different caches.
     namespace fs = std::filesystem;
     fs::path const absolute = fs::absolute(file).lexically_normal();
     sha256 hash;
@@ -157,7 +157,7 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
 [[gnu::cold]] inline token_file_facts token_cache::expected_facts(std::string const& file, struct stat const& now,
                                                                   tokenizer const& words, text_limits const& limits) {
     token_file_facts facts;
-    // Ids follow from the tokenizer, from what its matcher takes for a letter, and from where documents are split.
+    // Ids depend on the tokenizer, on the Unicode tables of its matcher, and on where documents are split.
     sha256 hash;
     hash.add(words.fingerprint());
     hash.add(unicode_version());
@@ -177,7 +177,8 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
     if (origin.st_uid != ::geteuid()) return "it is of another user";
     if ((origin.st_mode & 0777 & ~detail::permissions_like(text, origin.st_gid)) != 0)
         return "its permissions are wider than those of a cache of this text";
-    // Its last change was its own making. Nobody chooses that time or the number of a file.
+    // The last status change must be the build itself. Users can choose neither that time nor the inode number of a
+    // file.
     constexpr std::int64_t longest_making = 10'000'000'000;
     auto const changed = detail::nanoseconds(origin.st_ctim) - found.facts().made;
     if (origin.st_ino != found.facts().inode || changed < -longest_making || changed > longest_making)
@@ -211,7 +212,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
             if (found && why.empty()) {
                 auto const& facts = found->facts();
                 if (facts.skipped == 0) return found;
-                if (selection.skip == nullptr) return nullptr;  // reading the text says what is wrong
+                if (selection.skip == nullptr) return nullptr;  // reading the text reports the fault
                 std::string_view const first(facts.first_skipped.data(), facts.first_skipped.size());
                 selection.skip->add(facts.skipped, "left out as " + path + " was made",
                                     std::string(first.substr(0, first.find('\0'))));
@@ -262,7 +263,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
 
 [[gnu::cold]] inline void token_cache::make(std::string const& file, token_file_facts facts, tokenizer const& words,
                                             document_selection const& selection, token_file_writer& writer) {
-    constexpr std::size_t slice = std::size_t{1} << 20;  // bytes whose ids are held
+    constexpr std::size_t slice = std::size_t{1} << 20;  // bytes tokenised at a time
     std::vector<token_id> ids;
     token_stream stream(words);
     auto const write = [&] {

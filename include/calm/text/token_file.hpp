@@ -1,5 +1,5 @@
 #pragma once
-// The documents of one file as ids, on disk: written once, mapped when used.
+// The ids of the documents of one file, on disk: written once, mapped when used.
 
 #include <algorithm>
 #include <array>
@@ -20,43 +20,43 @@
 
 namespace calm {
 
-// What an entry of a token file is for: a document, but of an over-long one the whole for evaluation, which never
-// splits, and then its pieces for training.
+// The use of an entry of a token file. An entry is a document; an over-long document has one entry for evaluation,
+// which never splits, followed by its pieces for training.
 enum class entry_use : std::uint64_t { both = 0, evaluation = 1, training = 2 };
 
-// The first bytes of a token file, in the byte order of the machine. Then come the ids, 32 bits each, up to a multiple
-// of eight bytes, then an end for every entry: 64 bits, the use in the highest two.
+// The header of a token file, in native byte order. After it come the ids, 32 bits each, padded to a multiple of eight
+// bytes, then a 64-bit end for every entry, with the use in the two highest bits.
 struct token_file_facts {
-    // Of the format and its version.
+    // Format and version.
     std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '2', '\n', '\0', '\n'};
-    std::uint32_t byte_order = 0x01020304;            // as this machine writes it
+    std::uint32_t byte_order = 0x01020304;            // in native byte order
     std::uint32_t bytes_of_token = sizeof(token_id);  // 4
-    std::array<char, 64> tokenizer{};                 // its fingerprint
-    std::array<char, 64> content{};                   // SHA-256 of the file of text
-    std::array<char, 64> sample{};                    // of parts of it
-    std::uint64_t size = 0;                           // of the file of text
-    std::int64_t modified = 0;                        // nanoseconds; 0 where they prove nothing
-    std::int64_t changed = 0;                         // of the file of text: its status, nanoseconds; 0 as above
-    std::uint64_t longest_line = 0;                   // as text_limits
-    std::uint64_t longest_file = 0;                   // as text_limits
-    std::uint64_t tokens = 0;                         // ids in all
-    std::uint64_t entries = 0;                        // ends that follow the ids
+    std::array<char, 64> tokenizer{};                 // hash of all that ids depend on
+    std::array<char, 64> content{};                   // SHA-256 of the text file
+    std::array<char, 64> sample{};                    // SHA-256 of samples of it
+    std::uint64_t size = 0;                           // bytes of the text file
+    std::int64_t modified = 0;                        // time of the text file, nanoseconds; 0 if it proves nothing
+    std::int64_t changed = 0;                         // status change of the text file, nanoseconds; 0 as above
+    std::uint64_t longest_line = 0;                   // as in text_limits
+    std::uint64_t longest_file = 0;                   // as in text_limits
+    std::uint64_t tokens = 0;                         // total ids
+    std::uint64_t entries = 0;                        // number of entries
     std::uint64_t documents = 0;                      // entries that evaluation may use
-    std::uint64_t skipped = 0;                        // malformed documents that were left out
-    std::array<char, 256> first_skipped{};            // what was wrong with the first
+    std::uint64_t skipped = 0;                        // malformed documents that were skipped
+    std::array<char, 256> first_skipped{};            // the message for the first of them
     std::uint64_t inode = 0;                          // of the token file itself
-    std::int64_t made = 0;                            // when it was written, nanoseconds
-    std::uint64_t body = 0;                           // sum over all that follows
-    std::uint64_t header = 0;                         // sum over all that precedes
+    std::int64_t made = 0;                            // time of the build, nanoseconds
+    std::uint64_t body = 0;                           // checksum of everything after the header
+    std::uint64_t header = 0;                         // checksum of everything before
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
-// A sum over bytes that comes in portions of `portion`, the last one shorter; it tells accidents, not attacks.
+// A checksum of bytes that come in chunks of `portion`, the last one shorter. Detects accidents, not attacks.
 class portion_sum {
 public:
     static constexpr std::size_t portion = std::size_t{1} << 20;  // bytes
 
-    // A portion, which is a multiple of eight bytes.
+    // Adds a chunk; its size must be a multiple of eight bytes.
     void add(std::span<std::byte const> bytes) {
         if (bytes.empty()) return;
         std::array<std::uint64_t, 4> lanes{state_, ~state_, 0x9e3779b97f4a7c15U, bytes.size()};
@@ -67,7 +67,7 @@ public:
         }
         for (std::uint64_t const lane : lanes) state_ = std::rotl(state_ ^ lane, 23) * 0xd6e8feb86659fd93U;
     }
-    // Of all that was added.
+    // The checksum of everything added.
     [[nodiscard]] std::uint64_t value() const { return state_; }
 
 private:
@@ -88,33 +88,34 @@ inline std::uint64_t bytes_of_ids(std::uint64_t tokens) {
 
 }  // namespace detail
 
-// An intact token file, mapped. Its ids stay on the disk: pages that were touched are let go again, so that all token
-// files of a process together take some 64 MiB of memory. Any number of threads may read.
+// An intact token file, mapped. Its ids stay on disk: touched pages are released, so that all token files of a process
+// together take some 64 MiB of memory. Any number of threads may read.
 class token_file {
 public:
-    // Why a file is not this, as a clause.
+    // Why a file is rejected, as a clause.
     using reason = std::string;
 
-    // Opens and checks a file: all of it is read once, ids are in 0..V-1. Nothing, and `why`, where it is none or not
-    // intact.
+    // Opens and checks a file: reads it once and requires ids in 0..V-1. Returns null and sets `why` if it is missing
+    // or damaged.
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
-    // The same of a file that is open.
+    // Checks a file that is already mapped.
     [[nodiscard]] static std::shared_ptr<token_file const> of(mapped_file file, token_id vocabulary, reason& why);
 
     // Its header.
     [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
-    // Who wrote the file that is open, and when, as the system has it.
+    // File status of the mapped file: owner, permissions, times.
     [[nodiscard]] struct stat const& origin() const noexcept { return file_.facts(); }
-    // How many documents it has, with the pieces of over-long ones.
+    // The number of entries: documents and the pieces of over-long ones.
     [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
-    // What entry i is for.
+    // The use of entry i.
     [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }
-    // How many ids entry i has.
+    // The number of ids of entry i.
     [[nodiscard]] std::size_t size(std::size_t i) const { return end(i) - (i == 0 ? 0 : end(i - 1)); }
-    // The ids of entry i, as long as the file lives.
+    // The ids of entry i, valid as long as this object.
     [[nodiscard]] std::span<token_id const> ids(std::size_t i) const { return ids(i, 0, size(i)); }
-    // At most `most` of them, from number `first` on: a long entry in portions takes no more memory than a portion.
+    // At most `most` ids of entry i from index `first` on. Reading a long entry in portions takes the memory of one
+    // portion.
     [[nodiscard]] std::span<token_id const> ids(std::size_t i, std::size_t first, std::size_t most) const {
         std::size_t const count = std::min(most, size(i) - first);
         auto const found = ids_.subspan(end(i) - size(i) + first, count);

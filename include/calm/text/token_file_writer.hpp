@@ -1,5 +1,5 @@
 #pragma once
-// Token files are written beside their place, by one process at a time.
+// Writes token files under a temporary name, one process at a time.
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -24,46 +24,46 @@
 
 namespace calm {
 
-// Writes a token file beside its place and puts it there at the end; without commit() nothing stays. Others that want
-// to write the same file wait.
+// Writes a token file under a temporary name and renames it on commit(); without commit() nothing remains. Other
+// processes that want to write the same file wait.
 class token_file_writer {
 public:
-    // Waits until nobody else writes this file; `wait` is called once if that takes time. Whoever may not read `text`
-    // may not read what is written either, if it is given. Throws errc::storage where it cannot be written.
+    // Waits until no other process writes this file; calls `wait` once if that takes time. If `text` is given, the file
+    // is never more readable than the text file. Throws errc::storage if it cannot be written.
     template <class Wait> token_file_writer(std::string path, Wait const& wait, struct stat const* text = nullptr);
     token_file_writer(token_file_writer const&) = delete;
     token_file_writer& operator=(token_file_writer const&) = delete;
     ~token_file_writer() {
         if (file_.get() >= 0 && !path_.empty()) ::unlink(partial_.c_str());  // while it is locked
     }
-    // Of a file in a folder ("" is the present one) that has no name: nobody else can open it, and it is gone with its
-    // last mapping. Throws errc::storage where none can be made there.
+    // A writer to an unnamed file in a folder ("": the current one). No other process can open it, and it disappears
+    // with its last mapping. Throws errc::storage if it cannot be created.
     [[nodiscard]] static token_file_writer nameless(std::string const& folder);
 
-    // Whether somebody else wrote the file while this one waited: look at it again, and write nothing.
+    // Whether another process wrote the file while this one waited. Then read that file again and write nothing.
     [[nodiscard]] bool is_late() const noexcept { return waited_; }
 
-    // Ids of an entry, in any number of parts; then comes its end. Throws errc::storage.
+    // Adds ids of an entry, in any number of parts before its end. Throws errc::storage.
     void add(std::span<token_id const> ids) {
         append(std::as_bytes(ids));
         tokens_ += ids.size();
     }
-    // Ends the entry, and says what it is for.
+    // Ends the entry and sets its use.
     void end(entry_use use) {
         ends_.push_back(tokens_ | static_cast<std::uint64_t>(use) << 62);
         documents_ += use != entry_use::training;
     }
-    // An entry as a whole. Throws errc::storage.
+    // Adds a whole entry. Throws errc::storage.
     void add(std::span<token_id const> ids, entry_use use) {
         add(ids);
         end(use);
     }
-    // How many documents were added.
+    // The number of documents added.
     [[nodiscard]] std::uint64_t documents() const noexcept { return documents_; }
 
-    // Completes the facts with what was added, and the file. Throws errc::storage; what stood there then still stands.
+    // Completes the header and publishes the file. Throws errc::storage; an existing file then remains.
     void commit(token_file_facts facts);
-    // The same of a file without a name, which only this can be read by. Throws errc::storage.
+    // Completes an unnamed file and maps it: the only way to read it. Throws errc::storage.
     [[nodiscard]] mapped_file mapped(token_file_facts facts);
 
 private:
@@ -91,8 +91,8 @@ inline std::int64_t nanoseconds(struct timespec const& t) {
     return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// The permissions that a file in a group may have so that it is open to nobody that the text is closed to. Only its
-// owner writes it.
+// The permissions for a file in `group` that make it never more readable than the text file itself. Only its owner may
+// write it.
 inline mode_t permissions_like(struct stat const& text, gid_t group) {
     mode_t const all = text.st_mode & 0444;
     mode_t const of_another_group = (all & 0404) | (all & (all << 3) & 0040);
@@ -114,7 +114,7 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait, struct 
                 detail::fail_with_errno(errc::storage, partial_, "cannot be locked");
             told = true;
         }
-        // The one that held it may have renamed or removed it since.
+        // The previous owner of the lock may have renamed or removed the file.
         struct stat mine {
         }, there{};
         if (::fstat(file.get(), &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
@@ -185,7 +185,7 @@ inline void token_file_writer::flush(std::size_t at) {
 
 [[gnu::cold]] inline void token_file_writer::commit(token_file_facts facts) {
     complete(facts);
-    // Not flushed to the disk: what a crash of the machine leaves is no intact file, and made anew.
+    // Not flushed to the disk: after a crash of the machine the file is damaged, which is detected, and it is rebuilt.
     if (::rename(partial_.c_str(), path_.c_str()) != 0)
         detail::fail_with_errno(errc::storage, path_, "cannot be put in place");
     file_.close();

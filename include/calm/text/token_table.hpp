@@ -1,5 +1,5 @@
 #pragma once
-// The byte strings of a vocabulary, found by id and by bytes.
+// The byte strings of a vocabulary, indexed by id and by bytes.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace calm {
 
-// Tokens numbered from 0 in the order they are added. Finding one of one or two bytes is a look into an array, of more
-// a keyed hash of its bytes.
+// Tokens numbered from 0 in order of addition. A token of one or two bytes is found by an array look-up, a longer one
+// by a keyed hash of its bytes.
 class token_table {
 public:
-    // How many ids there are.
+    // The number of ids.
     [[nodiscard]] token_id size() const { return static_cast<token_id>(ends_.size()); }
     // The length in bytes of the longest token.
     [[nodiscard]] std::size_t longest() const { return longest_; }
 
-    // The bytes of token 0 <= id < size(), none for a special; valid until the next add.
+    // The bytes of token 0 <= id < size(), empty for a special token; valid until the next add.
     [[nodiscard]] std::string_view bytes(token_id id) const {
         auto const i = static_cast<std::size_t>(id);
         std::size_t const begin = i == 0 ? 0 : ends_[i - 1];
@@ -35,7 +35,7 @@ public:
         return token.size() <= 2 ? short_[short_slot(token)] : slots_[slot_of(token, hash_of(token))].id;
     }
 
-    // Adds a token that is not empty and returns its id; -1, and nothing changes, if it is there already.
+    // Adds a non-empty token and returns its id. Returns -1 and changes nothing if it already exists.
     token_id add(std::string_view token) {
         if (find(token) >= 0) return none;
         if (short_.empty()) short_.assign(256 + 256 * 256, none);
@@ -48,7 +48,7 @@ public:
         return id;
     }
 
-    // Adds an id that stands for no bytes and is never found, and returns it.
+    // Adds an id without bytes, which find() never returns; returns the id.
     token_id add_special() {
         ends_.push_back(text_.size());
         return size() - 1;
@@ -71,7 +71,7 @@ private:
         return static_cast<std::uint32_t>(hash_(token));
     }
 
-    // The slot that holds a token, or the free one where it belongs. The number of slots is a power of two.
+    // The slot that holds a token, or the free slot for it. The number of slots is a power of two.
     [[nodiscard]] std::size_t slot_of(std::string_view token, std::uint32_t hash) const {
         std::size_t const mask = slots_.size() - 1;
         std::size_t at = hash & mask;
@@ -79,7 +79,7 @@ private:
         return at;
     }
 
-    // Makes an id found by its bytes.
+    // Makes find() return an id for its bytes.
     void enter(token_id id) {
         std::string_view const token = bytes(id);
         if (token.empty()) return;
@@ -97,10 +97,10 @@ private:
     }
 
     keyed_hash hash_;
-    std::string text_;               // all tokens, one after another
-    std::vector<std::size_t> ends_;  // where each ends in text_
-    std::vector<token_id> short_;    // ids of tokens of one byte, then of two
-    std::vector<entry> slots_;       // of longer ones: open addressing, id -1 is free
+    std::string text_;               // all tokens, concatenated
+    std::vector<std::size_t> ends_;  // end of each token in text_
+    std::vector<token_id> short_;    // ids of one-byte tokens, then of two-byte tokens
+    std::vector<entry> slots_;       // of longer tokens: open addressing, id -1 is free
     std::size_t longest_ = 0;
 };
 

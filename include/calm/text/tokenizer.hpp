@@ -1,6 +1,6 @@
 #pragma once
 // Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
-// survives the round trip. Or the symbols of the markov source, a character each.
+// survives the round trip. Alternatively the symbols of the Markov source, one character each.
 
 #include <concepts>
 #include <cstddef>
@@ -27,25 +27,25 @@
 
 namespace calm {
 
-// A vocabulary of V tokens, BOS, EOS and PAD among them; symbols have no specials. A value; const members may be called
-// from any number of threads.
+// A vocabulary of V tokens including BOS, EOS and PAD; a vocabulary of symbols has no special tokens. A value type; any
+// number of threads may call const members.
 class tokenizer {
 public:
-    // The smallest vocabulary: 256 bytes and three specials.
+    // The smallest vocabulary: 256 bytes and three special tokens.
     static constexpr token_id byte_vocabulary = 259;
 
     // The byte vocabulary, V = 259.
     tokenizer() : tokenizer(vocabulary::of_ranks(bpe_trainer().train(0))) {}
 
-    // The vocabulary of the markov source: its 64 symbols and nothing else, V = 64. Any other text is refused.
+    // The vocabulary of the Markov source: only its 64 symbols, V = 64. Other text is refused.
     [[nodiscard]] static tokenizer markov() {
         vocabulary symbols;
         for (std::size_t i = 0; i < markov_alphabet.size(); ++i) symbols.tokens.add(markov_alphabet.substr(i, 1));
         return tokenizer(std::move(symbols));
     }
 
-    // V tokens learned from what the trainer was given. Throws errc::usage for V < 259 and errc::tokenizer if the text
-    // has fewer merges than asked.
+    // Trains V tokens on the counts of the trainer. Throws errc::usage for V < 259, errc::tokenizer if the text yields
+    // too few merges.
     [[nodiscard]] static tokenizer train(bpe_trainer const& trainer, token_id size) {
         require(size >= byte_vocabulary, errc::usage, "a vocabulary of ", size,
                 " tokens is too small: 256 bytes and 3 special tokens need 259; ask for 259 or more");
@@ -57,7 +57,7 @@ public:
         return tokenizer(vocabulary::of_ranks(std::move(table)));
     }
 
-    // The same from a range of documents.
+    // Trains on a range of documents.
     template <class Documents>
     requires requires(Documents& d) {
         { *std::begin(d) } -> std::convertible_to<std::string_view>;
@@ -68,19 +68,18 @@ public:
         return train(trainer, size);
     }
 
-    // The tokenizer of `base64 rank` lines; those of markov().lines() give markov(). Throws errc::tokenizer with path
-    // and line. (Files of either form: load_tokenizer.hpp.)
+    // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Throws errc::tokenizer with path and
+    // line. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path);
 
-    // Of a vocabulary that was read.
+    // From a vocabulary that was read.
     explicit tokenizer(vocabulary v) : v_(std::move(v)) {}
 
-    // Writes lines() to a file, which is the old one or the whole new one at any time. Throws errc::storage if it
-    // cannot.
+    // Writes lines() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, lines()); }
 
-    // `base64 rank` lines, one a rank. Throws errc::usage where they would not say all: a tokenizer.json may have
-    // another pattern, or specials elsewhere.
+    // `base64 rank` lines, one per rank. Throws errc::usage if they cannot represent the tokenizer: a tokenizer.json
+    // may have another pattern or other special tokens.
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
         require(parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
@@ -88,14 +87,13 @@ public:
         return text;
     }
 
-    // The ids of a text, without specials: their names inside a text are text.
+    // The ids of a text, without special tokens: their names inside a text are ordinary text.
     [[nodiscard]] std::vector<token_id> encode(std::string_view text) const {
         std::vector<token_id> ids;
         encode(text, ids);
         return ids;
     }
-    // The same, appended to `ids`. Of the markov source's vocabulary: throws errc::tokenizer for a character that is no
-    // symbol.
+    // Appends the ids to `ids`. The Markov vocabulary throws errc::tokenizer for a character that is not a symbol.
     void encode(std::string_view text, std::vector<token_id>& ids) const {
         if (is_markov()) {
             for (std::size_t i = 0; i < text.size(); ++i) {
@@ -110,14 +108,14 @@ public:
         }
     }
 
-    // The text of ids; specials print nothing. Throws errc::tokenizer for an id outside 0..V-1.
+    // The text of ids; special tokens print nothing. Throws errc::tokenizer for an id outside 0..V-1.
     [[nodiscard]] std::string decode(std::span<token_id const> ids) const {
         std::string text;
         for (token_id const id : ids) text += bytes(id);
         return text;
     }
 
-    // The bytes of one token, none for a special; valid as long as the tokenizer. Throws errc::tokenizer outside
+    // The bytes of one token, empty for a special token; valid as long as the tokenizer. Throws errc::tokenizer outside
     // 0..V-1.
     [[nodiscard]] std::string_view bytes(token_id id) const {
         require(id >= 0 && id < vocabulary_size(), errc::tokenizer, "token id ", id, " is outside 0..",
@@ -125,22 +123,22 @@ public:
         return v_.tokens.bytes(id);
     }
 
-    // V, specials included.
+    // V, including special tokens.
     [[nodiscard]] token_id vocabulary_size() const { return v_.tokens.size(); }
-    // The begin of a document; -1 where there are no specials.
+    // Begin of a document; -1 without special tokens.
     [[nodiscard]] token_id bos() const { return v_.specials.bos; }
-    [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // the end of a document, or -1
-    [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // what fills patches up, or -1
-    // Whether it is the vocabulary of the markov source. Every other has the 256 bytes.
+    [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // end of a document, or -1
+    [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // pads patches, or -1
+    // Whether it is the vocabulary of the Markov source. All others contain the 256 bytes.
     [[nodiscard]] bool is_markov() const { return v_.tokens.size() < 256; }
 
-    // All three.
+    // BOS, EOS and PAD.
     [[nodiscard]] special_tokens specials() const { return v_.specials; }
 
-    // SHA-256 in hexadecimal of what makes the ids mean what they mean: for id 0..V-1 length (32-bit
-    // little-endian) and bytes, nothing for a special; for BOS, EOS, PAD the length and bytes of the name and the id;
-    // the pattern; and, where merging is not by id, whether whole pieces are looked up and the merges in order. The
-    // same whatever file the tokenizer came from.
+    // SHA-256 in hexadecimal of everything that gives ids their meaning. For id 0..V-1, the length (32-bit
+    // little-endian) and bytes, length 0 for a special token. For BOS, EOS and PAD, the length and bytes of the name,
+    // and the id. The pattern. Unless merging is by id with look-up of whole pieces, also whether these are looked up,
+    // and the merges in order. Independent of the format of the file.
     [[nodiscard]] std::string fingerprint() const {
         sha256 hash;
         auto const number = [&](auto value) { hash.add_u32(static_cast<std::uint32_t>(value)); };
@@ -164,16 +162,16 @@ public:
         return hash.hex();
     }
 
-    // The pattern of a piece, for config.json; symbols have none.
+    // The pattern of a piece, for config.json; empty for symbols.
     [[nodiscard]] std::string_view pattern() const { return is_markov() ? std::string_view() : v_.pattern->pattern(); }
 
-    // The usual name of the file that it came from: tokenizer.json, else tokenizer.model.
+    // The usual name of the file it came from: tokenizer.json or tokenizer.model.
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
 
 private:
     friend class token_stream;
 
-    // What the pieces of a text share.
+    // State shared by the pieces of a text.
     struct piece_work {
         bpe_merger<merge_rules> merger;
         piece_cache known;
@@ -196,19 +194,19 @@ private:
     vocabulary v_;
 };
 
-// The ids of a text that comes in parts, as tokenizer::encode gives them of the whole; holds what of it may still be
-// one piece. The tokenizer outlives it.
+// Encodes text that comes in parts, with the ids that tokenizer::encode gives for the whole. Holds only what may still
+// become one piece. The tokenizer must outlive it.
 class token_stream {
 public:
-    // At the beginning of a text. Throws errc::memory.
+    // Begins a text. Throws errc::memory.
     explicit token_stream(tokenizer const& words) : words_(words), work_(words.working()), pieces_(*words.v_.pattern) {}
 
-    // Appends the ids that the parts so far decide. Throws as tokenizer::encode, and as piece_stream.
+    // Appends the ids that the parts so far determine. Throws as tokenizer::encode, and as piece_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (words_.is_markov()) return words_.encode(part, ids);
         pieces_.push(part, [&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
     }
-    // Appends the rest; then another text may begin.
+    // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
         pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
     }
@@ -233,7 +231,7 @@ inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const
     return tokenizer(vocabulary::of_ranks(std::move(table)));
 }
 
-// Texts that are in memory, as ids. (Files: build_corpus.hpp.)
+// Encodes texts in memory. For files see build_corpus.hpp.
 template <class Documents> [[nodiscard]] corpus corpus_of(Documents const& documents, tokenizer const& words) {
     corpus text(words.specials());
     for (auto const& document : documents) text.add([&](std::vector<token_id>& ids) { words.encode(document, ids); });

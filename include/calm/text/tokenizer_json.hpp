@@ -1,6 +1,5 @@
 #pragma once
-// Hugging Face's form of a tokenizer, tokenizer.json: byte-level BPE. What would change ids and is not understood is
-// refused.
+// Hugging Face's tokenizer.json: byte-level BPE. Settings that would change ids and are not supported are refused.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +44,7 @@ public:
             fail("", std::string("no valid JSON (") + simdjson::error_message(code) +
                          "): expected one object; the file is damaged, copy it again");
         object const file = as_object(root, "the file");
-        // What a call adds to ids, or cuts off, is the caller's: padding, truncation, post_processor.
+        // Ignored: padding, truncation and post_processor. Adding or cutting ids is up to the caller.
         only(file, "",
              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
               "decoder", "model"});
@@ -61,7 +60,7 @@ public:
     }
 
 private:
-    // A token takes four (name, colon, id, comma) and a merge up to six, which 300,000 tokens do not reach three times.
+    // A token takes four values (name, colon, id, comma) and a merge up to six: over twice what 300,000 tokens need.
     static constexpr std::size_t most_values = std::size_t{8} << 20;
 
     struct added_token {
@@ -70,7 +69,7 @@ private:
         bool in_vocabulary = false;
     };
 
-    // ByteLevel alone cuts as GPT-2 did; after a Split it only spells bytes as letters.
+    // ByteLevel alone cuts as GPT-2 does; after a Split it only maps bytes to characters.
     std::shared_ptr<pretokenizer const> read_pattern(object file) const {
         std::string const place = "pre_tokenizer";
         object const whole = as_object(present(file, "", place), place);
@@ -119,7 +118,7 @@ private:
         only(model, place,
              {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
               "byte_fallback", "ignore_merges", "vocab", "merges"});
-        if (find(model, "type")) expect(type_of(model, place), "model.type", "BPE");  // old files leave it out
+        if (find(model, "type")) expect(type_of(model, place), "model.type", "BPE");  // old files omit it
         absent(model, place, "dropout");
         absent(model, place, "unk_token");
         for (auto const* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -137,14 +136,14 @@ private:
         return static_cast<token_id>(id);
     }
 
-    // Whom an id is given to.
+    // The token that has an id.
     struct token_name {
         std::string_view name;
         bool special = false;
         bool given = false;
     };
 
-    // The ids 0 .. V-1, each given once, to a token of model.vocab or to a special.
+    // Reads the ids 0 .. V-1, each assigned once, to a token of model.vocab or to a special token.
     void read_tokens(object file, object model) {
         object const vocab = as_object(present(model, "model", "vocab"), "model.vocab");
         std::size_t limit = 0;
@@ -184,7 +183,7 @@ private:
         name_specials(added);
     }
 
-    // Adds the tokens by id, each of which must have been given to one.
+    // Adds the tokens by id; every id must be assigned.
     void add_tokens(std::span<token_name const> tokens) {
         for (std::size_t id = 0; id < tokens.size(); ++id) {
             token_name const& t = tokens[id];
@@ -210,7 +209,7 @@ private:
                                     std::to_string(byte) + ": the vocabulary is not of bytes, or cut short");
     }
 
-    // The added tokens by name. They are never met in text here, so those that would be are refused.
+    // The added tokens by name. Text never matches them here, so added tokens that it would match are refused.
     std::map<std::string, added_token, std::less<>> read_added(object file, std::size_t others) const {
         std::map<std::string, added_token, std::less<>> added;
         auto const list = find(file, "added_tokens");
@@ -234,7 +233,7 @@ private:
         return added;
     }
 
-    // BOS, EOS and PAD are known by their usual names; a vocabulary without PAD gets one more id.
+    // Finds BOS, EOS and PAD by their usual names; a vocabulary without PAD gets one more id.
     void name_specials(std::map<std::string, added_token, std::less<>> const& added) {
         auto const named = [&](std::string& name, std::initializer_list<char const*> usual) {
             for (auto const* candidate : usual)
@@ -255,7 +254,7 @@ private:
         if (v_.specials.pad < 0) v_.specials.pad = v_.tokens.add_special();
     }
 
-    // "a b" or ["a", "b"], in the order in which they merge. Kept only where that is not the order of ids.
+    // Merges are "a b" or ["a", "b"], in merge order. The list is kept only if that is not the order of ids.
     void read_merges(object model) {
         merge_list merges;
         std::size_t i = 0;
@@ -283,7 +282,7 @@ private:
         if (!order.by_id) {
             v_.merges = std::move(merges);
         } else if (order.all_reached) {
-            v_.whole_pieces = true;  // merging a token's bytes gives the token: looking first changes nothing
+            v_.whole_pieces = true;  // merging a token's bytes gives the token: looking it up first changes nothing
         }
     }
 
@@ -311,7 +310,7 @@ private:
 
 }  // namespace detail
 
-// The vocabulary of a tokenizer.json. Throws errc::tokenizer with `path` and the key in question.
+// Parses a tokenizer.json. Throws errc::tokenizer with `path` and the key in question.
 [[nodiscard]] inline vocabulary parse_tokenizer_json(std::string_view json, std::string const& path) {
     return detail::tokenizer_json_reader(path).read(json);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Printing tokens as they come, without ever splitting a character.
+// Prints tokens as they come without splitting a character.
 
 #include <string>
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace calm {
 
-// Collects the bytes of tokens and gives out text that ends with a complete character. All that goes in comes out, in
-// order: bytes that are not UTF-8 pass unchanged as soon as they can no longer become a character.
+// Collects the bytes of tokens and returns text that ends with a complete character. Output equals input: bytes that
+// are not UTF-8 pass unchanged as soon as they can no longer become a character.
 class utf8_stream {
 public:
-    // Adds bytes; returns what can be printed now. At most three bytes are held back.
+    // Adds bytes; returns what can be printed now. Holds back at most three bytes.
     [[nodiscard]] std::string push(std::string_view bytes) {
         pending_ += bytes;
         std::string_view const all = pending_;
@@ -27,7 +27,7 @@ public:
         return complete;
     }
 
-    // Returns what is left at the end, an unfinished character as its bytes, and starts anew.
+    // Returns the bytes of an unfinished character, and resets.
     [[nodiscard]] std::string flush() {
         std::string rest;
         rest.swap(pending_);

@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer is made of, whatever file it came from.
+// The parts of a tokenizer, independent of the file that it came from.
 
 #include <array>
 #include <cstddef>
@@ -17,21 +17,21 @@
 
 namespace calm {
 
-// V tokens, and how a text becomes a sequence of them.
+// V tokens, and how text is tokenised.
 struct vocabulary {
-    token_table tokens;                   // ids 0 .. V-1; the specials have no bytes
-    special_tokens specials{-1, -1, -1};  // among them
+    token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
+    special_tokens specials{-1, -1, -1};  // their ids
     std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
     std::shared_ptr<pretokenizer const> pattern = pretokenizer::shared();               // cuts text into pieces
-    std::optional<merge_list> merges = std::nullopt;  // where their order is not that of the ids
-    bool whole_pieces = true;                         // a piece that is a token is not merged
-    std::string file = "tokenizer.model";             // the usual name of a file of its form
+    std::optional<merge_list> merges = std::nullopt;  // if their order is not that of the ids
+    bool whole_pieces = true;                         // a piece that is a token needs no merging
+    std::string file = "tokenizer.model";             // usual file name of its format
 
-    // Tokens numbered by rank; BOS, EOS and PAD follow from their number.
+    // Tokens numbered by rank; the ids of BOS, EOS and PAD follow from their number.
     [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
         vocabulary v{.tokens = std::move(ranks)};
-        // Llama 3 reserves 256 ids between its ranks and the added PAD. Its bytes are not in numeric order, ours are,
-        // so a vocabulary of 128,000 ranks trained here is not mistaken for it.
+        // Llama 3 has 256 special ids between its ranks and the added PAD. Its first token is not byte 0, unlike in
+        // vocabularies trained here, so their 128,000 ranks are not mistaken for Llama 3's.
         bool const llama3 = v.tokens.size() == 128000 && v.tokens.bytes(0) != std::string_view("\0", 1);
         v.specials.bos = v.tokens.add_special();
         v.specials.eos = v.tokens.add_special();
@@ -43,10 +43,10 @@ struct vocabulary {
 
 namespace detail {
 
-// Longer tokens are taken for damage.
+// Maximum bytes of a token in a file; longer ones indicate damage.
 inline constexpr std::size_t longest_token = std::size_t{1} << 20;
 
-// Throws errc::tokenizer for a file of so many bytes that is larger than any tokenizer's.
+// Throws errc::tokenizer if a file of `bytes` bytes is too large for a tokenizer.
 inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
     if (bytes > limits::tokenizer_file)
         throw error(errc::tokenizer, path, "",
@@ -54,7 +54,7 @@ inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
                              ": the file is of another kind"));
 }
 
-// The first byte that is no token of a table, or -1.
+// The first byte that is not a token of a table, or -1.
 inline int missing_byte(token_table const& table) {
     for (int byte = 0; byte < 256; ++byte)
         if (char const c = static_cast<char>(byte); table.find({&c, 1}) < 0) return byte;
