@@ -1,6 +1,6 @@
 #pragma once
-// Products of numbers without packets, complex ones for instance: Eigen's, on one thread. The only header that includes
-// Eigen. Empty under nvcc, which Eigen stays out of.
+// Products of types without packets, such as complex numbers, by Eigen on one thread. The only header that includes
+// Eigen. Empty under nvcc, which does not compile Eigen here.
 
 #ifndef __CUDACC__
 
