@@ -141,7 +141,7 @@ private:
         return p.b + math::min(column + c, p.n - 1) * p.ldb;
     }
 
-    // Starts copying the group of a row that begins at l, with zeros past k.
+    // Starts copying the group at index l of `row`, with zeros past k.
     template <class Block, class Stored>
     CALM_HD static void copy(Block& block, index_t k, Stored* to, Stored const* row, index_t l) {
         if (l + run <= k)

@@ -87,7 +87,7 @@ struct rounded_factor {
     }
 };
 
-// Overloaded for a device that has a matrix library.
+// Overloaded where a device has a matrix library.
 template <device_memory Backend, class T, class W>
 void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     block_product(ctx, p);

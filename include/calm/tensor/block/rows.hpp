@@ -29,7 +29,7 @@ template <class T> bool are_in_groups(index_t width, std::initializer_list<T con
            });
 }
 
-// The elements of a matrix (R, width), which may be bf16, as terms of row_sums_kernel.
+// A matrix (R, width), which may be bf16, as terms of row_sums_kernel.
 template <class T> struct rows_term {
     T const* x;
     index_t width;

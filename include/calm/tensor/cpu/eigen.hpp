@@ -13,7 +13,7 @@
 
 namespace calm::detail {
 
-// One thread; Eigen allocates what it needs.
+// Runs on one thread; Eigen allocates its own memory.
 template <class T> void eigen_product(product<T> const& p) {
     using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     using stride = Eigen::OuterStride<>;

@@ -90,9 +90,9 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
 inline constexpr int most_rows_at_once = tile_sums == 16 ? 4 : 2;
 
 // The first Rows rows of C, columns begin .. end; they bring B into the cache for all rows. With more than four rows
-// they prefetch the next block of B. With fewer they prefetch the next tile where the processor does not do so itself:
-// for two-byte values, of which a step reads half a cache line, and otherwise for several rows of A whose tiles are
-// small compared with the L1 cache.
+// they prefetch the next block of B. With fewer they prefetch the next tile where the processor does not do so itself.
+// That is for two-byte values, where one step reads half a cache line, and otherwise for several rows of A whose tiles
+// are small compared with the L1 cache.
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;

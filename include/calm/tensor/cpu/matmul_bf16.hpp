@@ -16,8 +16,8 @@
 
 namespace calm::detail {
 
-// Packs rows of A or columns of B that are stored by depth: x (depth, count), with row stride `stride`. out[l
-// out_stride + i] is the pair of values 2 l and 2 l + 1 of row i < width; zeros from `count` on and past the depth.
+// Packs rows of A or columns of B that are stored by depth: x (depth, count), with row stride `stride`. For row i <
+// width, out[l out_stride + i] is the pair of values 2 l and 2 l + 1. Zeros follow from `count` on and past the depth.
 inline void pack_pairs_by_depth(bf16_pair* out, index_t out_stride, index_t width, float const* x, index_t stride,
                                 index_t count, index_t depth) {
     for (index_t l = 0; l < depth; l += 2, x += 2 * stride, out += out_stride)
@@ -28,7 +28,7 @@ inline void pack_pairs_by_depth(bf16_pair* out, index_t out_stride, index_t widt
         }
 }
 
-// Packs what is stored row by row, x (count, depth), into the same layout.
+// Packs x (count, depth), stored row by row, into the same layout.
 inline void pack_turned_pairs(bf16_pair* out, index_t out_stride, index_t width, float const* x, index_t stride,
                               index_t count, index_t depth) {
     constexpr int square = static_cast<int>(pairs_in_a_register);

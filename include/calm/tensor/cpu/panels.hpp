@@ -13,8 +13,8 @@
 
 namespace calm::detail {
 
-// Packs rows begin .. end of a matrix (depth, columns) into panels of Width columns that are `panel` elements apart.
-// Each row is read from end to end, as it may come from main memory.
+// Packs rows begin .. end of x (depth, columns) into panels of Width columns that are `panel` elements apart. Each row
+// is read from end to end, as it may come from main memory.
 template <int Width, class T, class W>
 void pack_columns(T* panels, index_t panel, W const* x, index_t stride, index_t columns, index_t begin, index_t end) {
     index_t const whole = columns / Width;
@@ -72,7 +72,7 @@ template <class T, class W>
                         __attribute__((always_inline)) { std::memcpy(out + i * out_stride, &v[i], sizeof(V)); });
 }
 
-// Packs one panel of at most Width columns of a matrix stored (columns, depth).
+// Packs one panel of at most Width columns of x (columns, depth).
 template <int Width, class T, class W>
 void pack_turned(T* panel, W const* x, index_t stride, index_t columns, index_t depth) {
     constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);

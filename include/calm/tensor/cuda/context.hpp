@@ -39,7 +39,7 @@ public:
         memory = found.totalGlobalMem;
     }
 
-    std::size_t memory = 0;  // bytes of the device, including what others use: see working_set.hpp
+    std::size_t memory = 0;  // total bytes of the device, free or not: see working_set.hpp
 
     // Waits after every kernel and every product, and names the one that failed; otherwise a later call reports the
     // failure. Initially true with CALM_CUDA_CHECK=1 in the environment. Not while a graph is captured.

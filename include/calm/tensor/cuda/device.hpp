@@ -17,7 +17,7 @@ namespace detail {
 inline std::atomic<int> device_of_process{-1};  // -1: not chosen yet
 
 // A process computes on one GPU, as a rank does. The first context chooses it, or the first memory, which takes number
-// 0. All memory and all contexts are then on this GPU, in all threads. Throws errc::usage for a second one.
+// 0. All memory and all contexts are then on this GPU, in all threads. Throws errc::usage for another GPU.
 inline void choose_device(int wanted) {
     int chosen = -1;
     if (device_of_process.compare_exchange_strong(chosen, wanted)) return;

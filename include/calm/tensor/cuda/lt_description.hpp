@@ -79,8 +79,8 @@ template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
 }
 
 // The library's descriptors. Row-major C = A B is column-major C^T = B^T A^T, so the factors change places: `first` is
-// our b, and row-major storage counts as not transposed. The library's D is our C; its C is what is added, which may be
-// the same.
+// our b, and row-major storage counts as not transposed. The library's D is our C; its C is the matrix to add, which
+// may be the same.
 struct lt_description {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -119,8 +119,9 @@ template <class T, class W> lt_description describe(product<T, W, W> const& p) {
 
     check_blas(cublasLtMatmulPreferenceInit(&d.wanted), "describing a product");
     d.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{lt_workspace_bytes});
-    // k may be split: partial sums go to our workspace, in the type of the sums, and are added in a separate step.
-    // cuBLAS then promises equal bits in every run, for one kind of GPU, one version, and a workspace of the caller.
+    // k may be split: partial sums go to our workspace, in the type of the sums, and a separate step adds them. The
+    // bits are then equal in every run, as cuBLAS promises for one kind of GPU, one version, and the caller's
+    // workspace.
     d.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));

@@ -72,16 +72,16 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
                   });
 }
 
-// Refuses what a GPU refuses during capture, and (g++) a kernel whose addresses differ from the recorded ones.
+// Refuses what GPUs refuse during capture, and (g++) a kernel whose addresses differ from the recorded ones.
 template <> class device_graph<emulated> {
 public:
-    // Captures work. Throws errc::device for what a graph cannot contain.
+    // Captures work. Throws errc::device for operations that a graph cannot contain.
     template <class Work>
     device_graph(context<emulated> const& ctx, Work const& work, std::size_t room) :
         made_(std::make_shared<detail::emulated_device::graph>(room)) {
         put(ctx, work);
     }
-    // Calls work() to update the bytes of its copies. Throws errc::device if the work differs from what was recorded.
+    // Calls work() to update the bytes of its copies. Throws errc::device if the work differs from the recording.
     template <class Work> void put(context<emulated> const&, Work const& work) {
         auto& device = detail::emulated_device::get();
         device.begin_graph(*made_);
