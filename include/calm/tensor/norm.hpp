@@ -19,8 +19,8 @@ void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Ma
     require_size(verb, "r", r.size(), shape[0]);
 }
 
-// back writes to `out`, and `plus` is added to that: by the kernels of block backends, which get it as back(plus), and
-// otherwise by a separate pass.
+// Adds `plus` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
+// otherwise a separate pass does.
 template <class Backend, class Rows, class Plus, class Back>
 void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, Back const& back) {
     if constexpr (block_executor<Backend>) {
@@ -33,8 +33,8 @@ void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, B
 
 }  // namespace detail
 
-// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A row whose squares overflow becomes
-// NaN. Zhang and Sennrich 2019. Throws errc::usage, as all functions here, if shapes do not fit.
+// RMSNorm (Zhang and Sennrich 2019): y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A
+// row whose squares overflow becomes NaN. Throws errc::usage, as all functions here, if shapes do not fit.
 template <tensor_like Y>
 void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
               detail::row_read<Y> const& w, double eps) {
@@ -71,8 +71,8 @@ void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<
     });
 }
 
-// y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D); mean (R) and the reciprocal roots r (R) are
-// kept. Ba, Kiros and Hinton 2016.
+// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D); mean
+// (R) and the reciprocal roots r (R) are kept.
 template <tensor_like Y>
 void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
                 detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,

@@ -94,7 +94,7 @@ template <class Op, class Tree> struct open_reduction {
     using scalar = typename Tree::scalar;
     Tree tree;     // opened at the row
     scalar value;  // Op of that row
-    scalar share;  // of the gradient, for each element, before Op::back
+    scalar share;  // each element's share of the gradient, before Op::back
     template <class V> using trace = typename Tree::template trace<V>;
     template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
         return tree.template forward<V>(j);

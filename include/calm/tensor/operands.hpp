@@ -21,10 +21,10 @@ public:
 
     // A tree over operands of that shape.
     constexpr expression(Tree const& t, Extents const& e) : tree_(t), extents_(e) {}
-    expression(expression&&) = default;  // operators pass it on
+    expression(expression&&) = default;  // so that operators can pass it on
     expression(expression const&) = delete;
     expression& operator=(expression const&) = delete;
-    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // the operations
+    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // the tree of operations
     [[nodiscard]] constexpr Extents const& extents() const { return extents_; }  // the shape
 
 private:

@@ -112,8 +112,8 @@ template <class T, class V> [[gnu::always_inline]] inline T sum_of_lanes(V v) {
         return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
-// Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane, so its native pieces
-// are filled instead.
+// A vector with t in every lane. Compilers build one that is wider than the instruction set in memory, lane by lane, so
+// its native pieces are filled instead.
 template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
     if constexpr (sizeof(V) <= native_bytes)
         return t - V{};  // t - 0 is t, also for -0
@@ -142,8 +142,8 @@ template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_piec
 // What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
 template <class T> using packet = typename detail::packet_of<T>::type;
 
-// The native vector: the float or double values that one instruction handles, T itself otherwise. Lane-wise work uses
-// pieces: equal bits with a fraction of the code. Sums use packets.
+// The native vector: the values of float or double that one instruction handles, T itself otherwise. Lane-wise work
+// uses pieces: equal bits with a fraction of the code. Sums use packets.
 template <class T> using piece_of_packet = typename detail::packet_of<T>::piece;
 
 // Number of values in a V: 16 or 8 for a packet, fewer for a piece, N for a group, 1 for anything else.
@@ -195,7 +195,7 @@ template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p
     std::memcpy(p, &v, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-// All lanes t. Run-time scalars need splat to combine with packets; constants do not.
+// A V with t in every lane. Run-time scalars need splat to combine with packets; constants do not.
 template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
     if constexpr (packed<V>)
         return detail::broadcast<V>(t);

@@ -26,8 +26,8 @@ public:
     // Whether this is the first run, which is recorded; later runs are compared with it.
     [[nodiscard]] bool is_new() const { return !is_recorded_; }
 
-    // Notes or compares a kernel, with its name and blocks, or a fill or copy, with its bytes; `word` must also be
-    // equal. Throws errc::device if it differs from the recording.
+    // Notes or compares a kernel, with its name and blocks, or a fill or copy, with its bytes; `word` is compared too.
+    // Throws errc::device if it differs from the recording.
     void ask(char const* what, index_t size, std::uint64_t word = 0) {
         asked const now{what, size, word};
         if (is_new()) return all_.push_back(now);

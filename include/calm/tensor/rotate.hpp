@@ -34,7 +34,7 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period
                        detail::rotation_of(turned.extents(), head_size, period, first, theta, direction));
 }
 
-// For S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
+// As above for S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
             on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
@@ -54,7 +54,7 @@ template <class Y> rotation rotation_beside(Y const& y, rotation const& of_x) {
 }
 }  // namespace detail
 
-// Rotates two matrices with equally many rows, such as queries and keys.
+// Rotates two matrices with equally many rows, such as queries and keys, as `rotate` does.
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, index_t period, index_t first,
                  double theta, double direction = 1) {
@@ -69,7 +69,7 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, in
         detail::run_rotate(ctx, other.data(), of_y);
     }
 }
-// For two matrices of S cached sequences: each has T rows per sequence, (S T).
+// As above for S cached sequences: each matrix has T rows per sequence, (S T).
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
                  on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {

@@ -27,14 +27,15 @@ public:
         return good;
     }
 
-    [[nodiscard]] view_type const& view() const { return ids_; }                // the ids
-    [[nodiscard]] row_id const* data() const { return ids_.data(); }            // the first id
-    [[nodiscard]] index_t size() const { return ids_.size(); }                  // n
-    [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }  // whether they are validated
+    [[nodiscard]] view_type const& view() const { return ids_; }      // the ids
+    [[nodiscard]] row_id const* data() const { return ids_.data(); }  // the first id
+    [[nodiscard]] index_t size() const { return ids_.size(); }        // n
+    // whether they are validated; true for no ids
+    [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }
     // rows of the table that they are valid for; 0: not validated
     [[nodiscard]] index_t below() const { return below_; }
 
-    // `count` ids from index `first` on, as valid as these. Throws errc::usage if there are fewer.
+    // `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.
     [[nodiscard]] row_ids part(index_t first, index_t count) const { return known(rows(ids_, first, count), below_); }
 
 private:
@@ -57,7 +58,7 @@ namespace detail {
                                           "; was the text encoded with another tokenizer?"));
 }
 
-// Checks ids on the host.
+// Checks ids on the host. Throws errc::tokenizer.
 inline void check_ids(std::span<row_id const> ids, index_t V) {
     for (row_id const id : ids)
         if (id < 0 || id >= V) fail_for_id("calm: token id ", id, V);
@@ -130,8 +131,8 @@ public:
         check(ids);
         return there(ids, V_);
     }
-    // Also finds the unique ids. On a device their number is always the maximum, padded with other ids of the table,
-    // each once, so that shapes never depend on data.
+    // As `checked`, but also finds the unique ids. On a device their number is always the maximum, padded with other
+    // ids of the table, each once, so that shapes never depend on data.
     numbered_ids<Backend> numbered(std::span<row_id const> ids) {
         auto const all = checked(ids);
         auto const distinct = take(std::min(all.size(), V_));

@@ -200,8 +200,8 @@ struct count_up {
 
 // Ids (R) with their unique values and the inverse mapping, in ctx.saved. Throws errc::tokenizer for an id outside 0 ..
 // V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `distinct` is all ids, or
-// the whole table if that is smaller, and the host waits unless the ids are validated. id_upload does it before the ids
-// reach a device.
+// the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
+// reach a device, use id_upload.
 template <class Backend>
 numbered_ids<Backend> numbered(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);

@@ -12,7 +12,7 @@ template <class Backend, class Y, class X> void gated(context<Backend>& ctx, Y c
     with_numbers([&](auto const& to, auto const& g, auto const& u) { evaluate(ctx, to, silu(g) * u); }, y, gate, up);
 }
 
-// From dy (R, N): the gradients overwrite gate and up.
+// Backward of gated, from dy (R, N): the gradients overwrite gate and up.
 template <class Backend, class DY, class X>
 void gated_back(context<Backend>& ctx, X const& gate, X const& up, DY const& dy) {
     with_numbers(
@@ -70,7 +70,7 @@ void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> 
                         detail::product_of(detail::as_matrix(to.first), detail::as_matrix(a),
                                            detail::as_matrix(to.second), mode, nullptr));
 }
-// c is the product plus bias (N) on every row.
+// As above, where c is the product plus bias (N) on every row.
 template <class Backend, class Y, class A, class C, class B, class T, index_t N>
 void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& to,
                  view<T, extents<N>, Backend> const& bias) {
@@ -89,7 +89,7 @@ void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B>
     using T = std::remove_const_t<std::remove_pointer_t<decltype(detail::as_matrix(gate.first).data)>>;
     detail::matmul_gated(ctx, y, a, gate, up, static_cast<T const*>(nullptr), static_cast<T const*>(nullptr));
 }
-// With a bias (N) for each of the two products.
+// As above, with a bias (N) for each of the two products.
 template <class Backend, class Y, class A, class C, class B, class T, index_t N>
 void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& gate, std::pair<C, B> const& up,
                   view<T, extents<N>, Backend> const& gate_bias, view<T, extents<N>, Backend> const& up_bias) {

@@ -32,7 +32,7 @@ struct space {
 // float with bf16 weights: half the memory, for generation and evaluation. Results are bit-identical to a float model
 // on the same backend whose weights were rounded to bf16.
 template <class Backend> using bf16_weights_on = space<Backend, float, float, float, bf16>;
-// With bf16 weights on the cpu.
+// float with bf16 weights on the cpu.
 using bf16_weights = bf16_weights_on<cpu>;
 
 // Whether a model of this space can be trained: its weights are stored as the type in which they are updated.

@@ -18,7 +18,7 @@
 
 namespace calm::detail {
 
-// Makes a computing thread flush denormals to zero: a saturated softmax is otherwise 14 times slower.
+// Makes a computing thread flush denormals to zero while it lives: a saturated softmax is otherwise 14 times slower.
 class flush_denormals {
 #if defined(__SSE__)
 public:
@@ -66,7 +66,7 @@ using task_function = void (*)(void const* data, index_t task, int thread);
 // slice ends, so that the OS need not preempt them within one.
 class team {
 public:
-    // threads: with the caller. Throws errc::usage if the system does not give so many.
+    // threads: including the caller. Throws errc::usage if the system does not give so many.
     explicit team(int threads) : shares_(static_cast<std::size_t>(threads)) {
         workers_.reserve(shares_.size() - 1);
         try {
@@ -81,7 +81,7 @@ public:
     team(team const&) = delete;
     team& operator=(team const&) = delete;
 
-    // Runs all tasks, and returns when every one is done.
+    // Runs f for every task, and returns when all are done.
     void run(index_t tasks, task_function f, void const* data) {
         flush_denormals const guard;
         members_ = static_cast<int>(std::min<index_t>(static_cast<index_t>(shares_.size()), tasks));

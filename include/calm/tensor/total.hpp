@@ -5,10 +5,10 @@
 
 namespace calm {
 
-// A view of one.
+// A view of an accumulator.
 template <class Backend = cpu> using total_view = vector_view<double, 1, Backend>;
 
-// A new one with value zero, in ctx.scratch.
+// A new accumulator with value zero, in ctx.scratch.
 template <class Backend> total_view<Backend> new_total(context<Backend>& ctx) {
     auto const total = ctx.scratch.template take<double>(extents<1>());
     fill(ctx, total, 0.0);
@@ -26,7 +26,7 @@ void add_sum(context<Backend>& ctx, total_view<Backend> const& total, A&& a, dou
         detail::run_add_sum(ctx, total.data(), e.tree(), e.extents().size(), factor);
 }
 
-// The value of a new total after add(total), on the host: waits for a device. 0 in a dry run.
+// The value of a new accumulator after add(total), on the host. Waits for a device; 0 in a dry run.
 template <class Backend, class Add> double total_of(context<Backend>& ctx, Add const& add) {
     arena_scope const scope(ctx.scratch);
     auto const total = new_total(ctx);
@@ -52,7 +52,7 @@ struct mean_of {
 };
 }  // namespace detail
 
-// total += factor * part, another total.
+// total += factor * part; both are accumulators.
 template <class Backend>
 void add_total(context<Backend> const& ctx, total_view<Backend> const& total, total_view<Backend> const& part,
                double factor = 1) {

@@ -125,7 +125,7 @@ template <class T, class F> void for_each_leaf(variable<T> const& t, span shape,
     f(leaf<T>{t.x, shape, written::never});
     f(leaf<T>{t.dx, shape, t.accumulates ? written::adding_gradients : written::by_gradients});
 }
-// None.
+// A constant has no leaves.
 template <class T, class F> void for_each_leaf(constant<T> const&, span, F const&) {}
 // The leaves of the operand.
 template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, span shape, F const& f) {

@@ -66,8 +66,8 @@ constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape co
     return {x.data(), shape};
 }
 
-// Rows first .. first + count - 1 of the leading dimension; the other sizes stay static. Throws errc::usage if some of
-// these rows do not exist.
+// Rows first .. first + count - 1 of the leading dimension; the static sizes of the other dimensions are kept. Throws
+// errc::usage if some of these rows do not exist.
 template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {

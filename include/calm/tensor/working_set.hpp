@@ -10,8 +10,8 @@
 namespace calm {
 
 // How many rows of a job to process at once, at least 1, if each takes `bytes` of memory meanwhile. On the host
-// `cached`, which stay in its caches; on a device as many as fit in a quarter of its memory. Rows processed separately
-// are summed in another order, so a device with other memory gives other bits.
+// `cached` rows, which stay in its caches; on a device as many as fit in a quarter of its memory. Rows processed
+// separately are summed in another order, so a device with another memory size gives other bits.
 template <class Backend>
 index_t rows_at_once([[maybe_unused]] context<Backend> const& ctx, [[maybe_unused]] index_t cached,
                      [[maybe_unused]] std::size_t bytes) {

@@ -222,7 +222,7 @@ template <class Backend, class T, class Term>
 void run_row_sums_at_once(context<Backend> const& ctx, T* total, index_t rows, index_t width, Term const& term) {
     if (rows > 0) run_sums_of_chunks(ctx, total, rows, width, rows, true, term);
 }
-// For any number of rows: sums chunks of them first, then the chunks.
+// As run_row_sums_at_once, but for any number of rows: sums chunks of them first, then the chunks.
 template <block_executor Backend, class T, class Term>
 void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
     constexpr index_t chunk = 256;

@@ -1,5 +1,5 @@
 #pragma once
-// Values rounded to bf16, two in 32 bits: a processor with AVX512-BF16 multiplies twice as many of them.
+// Values rounded to bf16, two in 32 bits: a processor with AVX512-BF16 multiplies twice as many of them per second.
 
 #include <bit>
 #include <cstdint>
@@ -29,8 +29,8 @@ template <class V, class F> using factors_in = std::conditional_t<std::is_same_v
 template <class V> [[gnu::always_inline]] inline void add_products(V& sums, V const& x, V const& y) {
     sums += x * y;
 }
-// Both values of each pair. Subnormal values count as zero if the processor has the instruction; elsewhere this takes
-// four operations.
+// In each lane, sums += both products of a pair. Subnormal values count as zero if the processor has the instruction;
+// elsewhere this takes four operations.
 [[gnu::always_inline]] inline void add_products(native_floats& sums, native_pairs const& x, native_pairs const& y) {
 #ifdef __AVX512BF16__
     sums = _mm512_dpbf16_ps(sums, std::bit_cast<__m512bh>(x), std::bit_cast<__m512bh>(y));

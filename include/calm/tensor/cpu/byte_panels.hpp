@@ -20,7 +20,7 @@
 
 namespace calm::detail {
 
-// (Written out, as in packet.hpp.)
+// Written out for nvcc, as in packet.hpp.
 using native_integers = std::int32_t __attribute__((vector_size(native_bytes)));
 inline constexpr index_t panel_rows = native_bytes / 4;
 

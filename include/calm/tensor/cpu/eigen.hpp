@@ -1,6 +1,6 @@
 #pragma once
 // Products of types without packets, such as complex numbers, by Eigen on one thread. The only header that includes
-// Eigen. Empty under nvcc, which does not compile Eigen here.
+// Eigen. Empty under nvcc.
 
 #ifndef __CUDACC__
 

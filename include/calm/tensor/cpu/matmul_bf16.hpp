@@ -151,8 +151,7 @@ private:
             multiply_rows(depth, {a.data + (i - row) * a.row, a.row, a.depth}, b, to);
         }
     }
-    // `count` rows of A from pair l on, packed into `packed`. What follows them there is unspecified; small tiles
-    // ignore it.
+    // `count` rows of A from pair l on, packed into `packed`. A tile may also read what follows them, but discards it.
     rows_of_a<bf16_pair> rows_of(bf16_pair* packed, index_t l, index_t depth, index_t row, index_t count) const {
         auto const rows = packed_rows(packed, depth, count);
         if (p_.a_transposed)

@@ -12,7 +12,7 @@
 
 namespace calm::detail {
 
-// As many 16-bit values as a register has of 32 bits. (Written out, as in packet.hpp.)
+// As many 16-bit values as a register has of 32 bits. Written out for nvcc, as in packet.hpp.
 using native_halves = std::uint16_t __attribute__((vector_size(native_bytes / 2)));
 using native_wholes = std::uint32_t __attribute__((vector_size(native_bytes)));
 using native_floats = vectors_of<float>::native;

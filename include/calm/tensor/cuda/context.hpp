@@ -26,7 +26,7 @@ inline bool environment_says(char const* name, bool unless_set) {
 
 // Runs on one NVIDIA GPU. All work runs there in order; the host waits only in wait, fetch and copies to the host. All
 // contexts and all memory of a process are on one GPU and share one stream, so work of one context runs after earlier
-// work of another. Calls make that GPU current and then restore the current device.
+// work of another. Calls make that GPU current and then restore the previous one.
 template <> class context<cuda> : public detail::device_context_base<cuda, context<cuda>> {
 public:
     // On the GPU that the process uses, or number 0. Throws as below.

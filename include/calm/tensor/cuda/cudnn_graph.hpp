@@ -169,7 +169,7 @@ public:
         if (handle != nullptr) whole_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
         status_ = status_ != CUDNN_STATUS_SUCCESS ? status_ : whole_.finalise();
     }
-    [[nodiscard]] cudnnStatus_t status() const { return status_; }  // of finalising the descriptors
+    [[nodiscard]] cudnnStatus_t status() const { return status_; }  // result of finalising the descriptors
     [[nodiscard]] cudnn_object const& whole() const { return whole_; }
     // The descriptor of node i. How the node is computed is in the descriptor before it, except for a reshape.
     [[nodiscard]] cudnn_object const& operation(std::size_t i) const { return parts_[operations_[i]]; }

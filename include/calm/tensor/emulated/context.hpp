@@ -44,7 +44,7 @@ public:
     [[nodiscard]] static index_t unsupported_products() { return 0; }
     // Attention that a device's library does not support: none.
     [[nodiscard]] static index_t unsupported_attentions() { return 0; }
-    // What all contexts asked of the device since the process began.
+    // Counts of the work that all contexts gave the device since the process began.
     [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
     // Kernels that dry runs would have launched, in all contexts.
     [[nodiscard]] static index_t rehearsed() { return detail::emulated_device::get().rehearsed(); }

@@ -230,7 +230,7 @@ public:
         };
         if (graph_ == nullptr)
             later(look);
-        else  // not compared: an exception, too, ends its allocations
+        else  // not compared, as an exception ends allocations too
             record([look](std::byte const*) { look(); });
     }
 
