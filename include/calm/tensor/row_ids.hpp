@@ -30,9 +30,9 @@ public:
     [[nodiscard]] view_type const& view() const { return ids_; }      // the ids
     [[nodiscard]] row_id const* data() const { return ids_.data(); }  // the first id
     [[nodiscard]] index_t size() const { return ids_.size(); }        // n
-    // whether they are validated; true for no ids
+    // Whether they are validated; true for no ids.
     [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }
-    // rows of the table that they are valid for; 0: not validated
+    // Rows of the table that they are valid for; 0: not validated.
     [[nodiscard]] index_t below() const { return below_; }
 
     // `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.

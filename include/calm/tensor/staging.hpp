@@ -18,7 +18,7 @@ public:
     explicit staging(void* memory) :
         rooms_{static_cast<std::byte*>(memory), static_cast<std::byte*>(memory) + RoomBytes} {}
 
-    // Copies src to dst on the device; src may change when it returns.
+    // Copies src to dst on the device; src may change after it returns.
     template <class Queue> void upload(Queue const& queue, void* dst, void const* src, std::size_t count) {
         auto* to = static_cast<std::byte*>(dst);
         auto const* from = static_cast<std::byte const*>(src);

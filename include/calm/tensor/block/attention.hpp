@@ -19,7 +19,7 @@ template <class T> struct attention_tile_of {
     static constexpr int queries = 16;
     static constexpr int keys = 32;
     static constexpr int slice = 32;  // head elements per slice
-    // query-key pairs per thread: rows t / keys + i * (threads / keys)
+    // Query-key pairs per thread: rows t / keys + i * (threads / keys).
     static constexpr int each = queries * keys / threads;
     static constexpr int apart = threads / keys;
     using run = group_of<T>;  // one copy or read; padding each row by one run avoids bank conflicts
@@ -296,7 +296,7 @@ template <class T> struct attention_key_kernel {
         index_t const k0 = block % tiles * tile::keys;
         index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
         index_t const kv_at = a.kv_start(sequence, kv_head);
-        // first query that sees one of the keys
+        // The first query that sees one of the keys.
         index_t const first = math::max<index_t>(0, k0 - (a.keys - a.queries));
         b.phase([&](int t) {
             for (index_t e = t; e < count * a.head_size; e += threads) {

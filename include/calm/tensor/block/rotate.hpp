@@ -129,7 +129,7 @@ template <class T> struct rotate_and_append_kernel {
         index_t const position = row % appended.count;
         cached_sequence const of = appended.sequences[row / appended.count];
         turn_of_pairs<T, 1> const by(to, of.length + position, pairs.frequencies + pair);
-        // index into one row of queries followed by keys
+        // Index into one row of queries followed by keys.
         index_t const place = head * to.head_size + pairs.first + pair;
         if (place < to.width) {
             T* const query = queries + row * to.width + place;

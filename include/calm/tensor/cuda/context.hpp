@@ -49,7 +49,7 @@ public:
     bool uses_graphs = detail::environment_says("CALM_CUDA_GRAPHS", true);
 
     [[nodiscard]] int device() const { return device_; }  // its number on this machine
-    // whether repeated work is captured
+    // Whether repeated work is captured.
     [[nodiscard]] bool records() const { return uses_graphs && !checks_every_kernel; }
     // The CUDA stream of the process, on which everything runs. It does not wait for the legacy stream.
     [[nodiscard]] cudaStream_t queue() const { return queue_.stream(); }
@@ -66,7 +66,7 @@ public:
 
     // Returns when all work is done. Throws errc::device if some of it failed.
     void wait() const { queue_.wait(); }
-    // Copies `bytes` bytes to dst on the device, for copy.hpp; src may change when it returns. It goes through pinned
+    // Copies `bytes` bytes to dst on the device, for copy.hpp; src may change after it returns. It goes through pinned
     // memory, so the host waits only for space there.
     void upload(void* dst, void const* src, std::size_t bytes) const {
         count_upload(bytes);

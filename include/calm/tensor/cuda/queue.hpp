@@ -54,7 +54,7 @@ public:
 
     [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-    // Copies src to dst on the device; src may change when it returns.
+    // Copies src to dst on the device; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
         current_device const here;

@@ -31,7 +31,7 @@ public:
     [[nodiscard]] bool records() const { return uses_graphs; }  // whether repeated work is captured
     // Returns when all work is done. Throws errc::device if a kernel wrote where it must not.
     void wait() const { detail::emulated_device::get().wait(); }
-    // Copies `bytes` bytes to dst on the device, for copy.hpp; src may change when it returns.
+    // Copies `bytes` bytes to dst on the device, for copy.hpp; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) const {
         count_upload(bytes);
         detail::emulated_device::get().upload(dst, src, bytes);

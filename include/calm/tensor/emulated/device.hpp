@@ -117,7 +117,7 @@ public:
         std::scoped_lock const lock(mutex_);
         ++rehearsed_;
     }
-    // Copies src to dst on the device; src may change when it returns.
+    // Copies src to dst on the device; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) {
         require_on_device(dst, bytes, "copied to");
         auto const* const from = static_cast<std::byte const*>(src);
