@@ -40,7 +40,7 @@ template <class T, class F> [[gnu::always_inline]] CALM_HD inline T sum_packets(
     else
         return total + sum(packets);
 }
-// The largest of n > 0 values, by real part; NaN is ignored.
+// The largest of n > 0 values, by real part; never NaN.
 template <class T> double largest(T const* x, index_t n) {
     using V = packet<T>;
     double most = -std::numeric_limits<double>::infinity();
